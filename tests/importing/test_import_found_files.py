@@ -162,3 +162,11 @@ def test_torchtunes_folder_with_an_underscore_is_the_hubs_model() -> None:
         "  _component_: torchtune.modules.loss.LinearCrossEntropyLoss\n"
     )
     assert "train Qwen/Qwen2.5-3B-Instruct on" in imported(text, *HARDWARE).text
+
+
+def test_reward_head_of_llamafactory_is_another_one() -> None:
+    text = (
+        "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: rm\ndo_train: true\nfinetuning_type: lora\n"
+        "dataset: dpo_en_demo\ntemplate: qwen\noutput_dir: out\nbf16: true\n"
+    )
+    assert "a bias and a dropout of 0.1" in imported(text, *HARDWARE).draft.differences["stage"]

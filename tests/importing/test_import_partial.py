@@ -122,7 +122,7 @@ def test_missing_rewards_are_a_decision(here, capsys):
 
 def test_variables_of_yaml(here, capsys):
     (here / "r.yaml").write_text(HEAD + "hub_model_id: me/x${VERSION}\nlearning_rate: ${LR:-2e-6}\n")
-    status, out, err = run("r.yaml", "--set", "VERSION=-v2", capsys=capsys)
+    status, out, _ = run("r.yaml", "--set", "VERSION=-v2", capsys=capsys)
     assert status == 0
     assert "lr = 2e-6" in out
     assert "variable that is not set" in run("r.yaml", capsys=capsys)[2]

@@ -64,6 +64,12 @@ def llamafactory(
         draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
     elif stage is not None:
         draft.mark(stage, "mapped", f"method {method}")
+        if word == "rm":
+            draft.differs(
+                "stage",
+                "LLaMA-Factory's reward head (trl's value head) has a bias and a dropout of 0.1, the spec's neither",
+                stage,
+            )
     found = Machines()
     same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
