@@ -373,7 +373,8 @@ def trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
     if "export_dir" in keys and not keys & {"dataset", "train_dataset", "do_train", "learning_rate"}:
         return "it exports a trained model (`llamafactory-cli export`), and trains nothing"
     off = "do_train" not in keys or table["do_train"].off
-    if off and keys & {"do_predict", "predict_with_generate"} and "learning_rate" not in keys:
+    factory = keys & {"stage", "finetuning_type", "template"}
+    if factory and off and "do_predict" in keys and not table["do_predict"].off and "learning_rate" not in keys:
         return "it evaluates or predicts (`do_predict`), and trains nothing"
     if {"task", "n_shot"} <= keys:
         return "it evaluates a model (`llamafactory-cli eval`), and trains nothing"
