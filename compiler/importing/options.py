@@ -35,8 +35,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--model", metavar="NAME", help="the model, in place of the source's")
     parser.add_argument("--data", metavar="NAME", help="the data, in place of the source's")
     parser.add_argument("--prompt", metavar="NAME", help="the column with the prompts")
-    parser.add_argument("--rewards", metavar="FILE", help="the file next to the spec with the reward functions; those of "
-                        "a Python script are written into it")  # fmt: skip
+    parser.add_argument("--rewards", metavar="FILE",
+                        help="the file next to the spec with the reward functions; those of a Python script are "
+                        "written into it")  # fmt: skip
     parser.add_argument(
         "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
     )

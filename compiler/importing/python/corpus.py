@@ -8,17 +8,24 @@ from xpc.compiler.importing.python import program, rows, shapes
 from xpc.compiler.importing.python.data import Chain, Data, chain_of, source_of, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.values import Argument, Object, Unknown
+from xpc.compiler.importing.python.values import Argument, Column, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.methods import METHODS
 
-COLLATORS = ("DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "DataCollatorWithPadding", "DPODataCollatorWithPadding",
-             "default_data_collator", "RewardDataCollatorWithPadding")  # fmt: skip
+COLLATORS = (
+    "DataCollatorForLanguageModeling",
+    "DataCollatorForSeq2Seq",
+    "DataCollatorWithPadding",
+    "DPODataCollatorWithPadding",
+    "default_data_collator",
+    "RewardDataCollatorWithPadding",
+)
 ONCE = "map the rows once, and name the file that has them"
 
 
-def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries) -> None:
-    """Write the sources and how their rows are read."""
+def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> None:
+    """Write the sources and how their rows are read; `prompt` is the column that `--prompt` names."""
     masked = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
     if given is None:
@@ -33,6 +40,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries) -> 
     data = Data()
     for one in parts:
         data = understood(machine, _joined(one, chain) if chain.parts else one)
+        if prompt is not None and METHODS[draft.method].grouped:
+            data.columns["prompt"] = Column(prompt)
         _source(draft, machine, trainer, one, data, field, masked)
     _problems(draft, machine, chain, data, given)
     if trainer.last == "Trainer" and draft.method == "sft":
@@ -50,12 +59,16 @@ def _joined(part: Chain, whole: Chain) -> Chain:
     return Chain(part.loaded, part.file, [*part.steps, *whole.steps], [*part.unknown, *whole.unknown])
 
 
-def _source(draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, field: Argument | None,
-            masked: bool) -> None:  # fmt: skip
+def _source(
+    draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, field: Argument | None, masked: bool
+) -> None:
     place = chain.loaded.place if chain.loaded is not None else trainer.place
     if chain.loaded is not None and chain.loaded.last == "load_from_disk":
-        draft.error(Entry("load_from_disk", None, place.file, place.line), "a folder of Arrow files is no data of a spec",
-                    "save it as JSONL or Parquet, and name that file")  # fmt: skip
+        draft.error(
+            Entry("load_from_disk", None, place.file, place.line),
+            "a folder of Arrow files is no data of a spec",
+            "save it as JSONL or Parquet, and name that file",
+        )
     source = source_of(draft, chain, data)
     if source is None:
         return
@@ -79,13 +92,23 @@ def _problems(draft: Draft, machine: Machine, chain: Chain, data: Data, given: A
     for place in machine.filters[:2] if chain.columns else []:
         draft.error(Entry("rows", None, place.file, place.line), "a loop leaves out rows by a condition", ONCE)
     for one in chain.unknown[:1]:
-        draft.error(Entry("train_dataset", None, one.place.file, one.place.line), f"the rows are not known: {one.why}", ONCE)
-    if not draft.sources and not chain.unknown and not data.problems and not any(
-        message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
-        for message in draft.messages
+        draft.error(
+            Entry("train_dataset", None, one.place.file, one.place.line), f"the rows are not known: {one.why}", ONCE
+        )
+    if (
+        not draft.sources
+        and not chain.unknown
+        and not data.problems
+        and not any(
+            message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
+            for message in draft.messages
+        )
     ):
-        draft.error(Entry("train_dataset", None, given.place.file, given.place.line), "the rows are made in the script",
-                    "save them as JSONL, and name the file by `--data`")  # fmt: skip
+        draft.error(
+            Entry("train_dataset", None, given.place.file, given.place.line),
+            "the rows are made in the script",
+            "save them as JSONL, and name the file by `--data`",
+        )
 
 
 def _length(draft: Draft, data: Data, trainer: Object) -> None:
@@ -110,8 +133,10 @@ def _holdout(draft: Draft, data: Data) -> None:
             why = value.why if isinstance(value, Unknown) else "it takes a share or a number of rows"
             draft.error(Entry(found.key, None, found.file, found.line), why)
     elif share is not None:
-        draft.error(Entry("train_dataset", data.held, share.place.file, share.place.line),
-                    "the script trains on the part that is held out")  # fmt: skip
+        draft.error(
+            Entry("train_dataset", data.held, share.place.file, share.place.line),
+            "the script trains on the part that is held out",
+        )
     seed = data.seed
     if seed is not None and isinstance(seed.value, int):
         draft.put("data.seed", seed.value, Entry("data.seed", seed.value, seed.place.file, seed.place.line))
@@ -178,7 +203,11 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> bool:
         return True
     if isinstance(value, Object) and value.last in COLLATORS:
         mlm = value.keywords.get("mlm")
-        if value.last == "DataCollatorForLanguageModeling" and (mlm is None or mlm.value is not False) and trainer.path.startswith("transformers"):
+        if (
+            value.last == "DataCollatorForLanguageModeling"
+            and (mlm is None or mlm.value is not False)
+            and trainer.path.startswith("transformers")
+        ):
             draft.error(found, "it masks words, as for a model that does not generate", "write `mlm=False`")
         else:
             draft.note(found, "rows are padded to the longest of a batch")

@@ -25,14 +25,49 @@ from xpc.compiler.language.kinds import Amount
 from xpc.grammar.record import field, mutable
 
 KINDS = ("json", "csv", "parquet", "text", "jsonl")
-UNCHANGED = ("remove_columns", "select_columns", "with_format", "set_format", "flatten_indices", "cast_column", "cast",
-             "to_iterable_dataset", "iterrows", "to_dict", "to_pandas", "reset_index", "cache", "align_labels_with_mapping")  # fmt: skip
+UNCHANGED = (
+    "remove_columns",
+    "select_columns",
+    "with_format",
+    "set_format",
+    "flatten_indices",
+    "cast_column",
+    "cast",
+    "to_iterable_dataset",
+    "iterrows",
+    "to_dict",
+    "to_pandas",
+    "reset_index",
+    "cache",
+    "align_labels_with_mapping",
+)
 MOST = 60
-BUILT = ("from_list", "from_dict", "from_pandas", "from_records", "DataFrame", "Dataset", "DatasetDict", "list", "to_list",
-         "from_generator")  # fmt: skip
+BUILT = (
+    "from_list",
+    "from_dict",
+    "from_pandas",
+    "from_records",
+    "DataFrame",
+    "Dataset",
+    "DatasetDict",
+    "list",
+    "to_list",
+    "from_generator",
+)
 """Calls that make a data set of rows."""
-OPENED = ("open", "load", "read_text", "read_json", "read_csv", "read_parquet", "from_json", "from_csv", "from_parquet",
-          "load_jsonl", "read_jsonl")  # fmt: skip
+OPENED = (
+    "open",
+    "load",
+    "read_text",
+    "read_json",
+    "read_csv",
+    "read_parquet",
+    "from_json",
+    "from_csv",
+    "from_parquet",
+    "load_jsonl",
+    "read_jsonl",
+)
 
 
 @mutable
@@ -157,7 +192,9 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         out.holdout = step.argument("test_size", 0) or Argument(0.25, step.place)
         out.seed = step.keywords.get("seed") or out.seed
         if "train_size" in step.keywords and "test_size" not in step.keywords:
-            out.problems.append((step, "the share of rows that are trained on is set, and not the share that is held out", ""))
+            out.problems.append(
+                (step, "the share of rows that are trained on is set, and not the share that is held out", "")
+            )
     elif name in ("map", "filter"):
         _mapped(machine, out, step)
     elif name in ("rename_column", "rename_columns"):
@@ -201,8 +238,13 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
         out.problems.append((step, why, "filter the rows once, and name the file that has them"))
         return
     batched = step.keywords.get("batched")
-    made = rows.apply(machine, None if function is None else function.value,
-                      batched is not None and batched.value is True, out.columns, step)  # fmt: skip
+    made = rows.apply(
+        machine,
+        None if function is None else function.value,
+        batched is not None and batched.value is True,
+        out.columns,
+        step,
+    )
     if made.why:
         why = f"the columns that the function makes are not read: {made.why}"
         out.problems.append((step, why, "map the rows once, and name the file that has them"))
@@ -243,8 +285,11 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
         draft.mark(Entry(f"data.{name}", one.value, one.place.file, one.place.line), "mapped", f"{name} = {one.value}")
         if name == "take":
             take = Amount("count", one.value)
-            draft.differs("select", "the script shuffles the rows and takes the first ones; the spec shuffles them in "
-                          "its own order, and takes as many")  # fmt: skip
+            draft.differs(
+                "select",
+                "the script shuffles the rows and takes the first ones; the spec shuffles them in "
+                "its own order, and takes as many",
+            )
         else:
             limit = one.value
     return Written(_with_parts(draft, chain, data, ref, place), columns, take, limit)
@@ -257,7 +302,9 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         if isinstance(value, str):
             return Entry("data", value, place.file, place.line), place
         why = value.why if isinstance(value, Unknown) else "its name is not known"
-        draft.error(Entry("data", None, place.file, place.line), f"the file of the rows: {why}", "`--data NAME` names it")
+        draft.error(
+            Entry("data", None, place.file, place.line), f"the file of the rows: {why}", "`--data NAME` names it"
+        )
         return None, place
     if chain.loaded is None:
         return None, None
@@ -276,7 +323,11 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
             inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
             given = Argument(inner, value.places.get(key, files.place) if isinstance(value, Table) else files.place)
     if given is None or not isinstance(given.value, str):
-        why = given.value.why if given is not None and isinstance(given.value, Unknown) else "it names several files, or none"
+        why = (
+            given.value.why
+            if given is not None and isinstance(given.value, Unknown)
+            else "it names several files, or none"
+        )
         place = given.place if given is not None else call.place
         draft.error(Entry("load_dataset", None, place.file, place.line), why, "`--data NAME` names the data")
         return None, call.place
@@ -295,7 +346,11 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place |
     config, split = call.argument("name", 1), call.keywords.get("split")
     if config is not None and isinstance(config.value, str) and config.value != "default":
         ref += f":{config.value}"
-        draft.mark(Entry("load_dataset.name", config.value, config.place.file, config.place.line), "mapped", f"data {{ {ref} }}")
+        draft.mark(
+            Entry("load_dataset.name", config.value, config.place.file, config.place.line),
+            "mapped",
+            f"data {{ {ref} }}",
+        )
     elif config is not None and isinstance(config.value, Unknown):
         draft.error(Entry("load_dataset.name", None, config.place.file, config.place.line), config.value.why)
     name = data.split or _text(split)
@@ -306,8 +361,11 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place |
 
     found = SPLIT.fullmatch(name) if name else None
     if name and found is None and call is not None:
-        draft.error(Entry("load_dataset.split", name, call.place.file, call.place.line), "a spec cannot name this split",
-                    "write one name, with `[:N]` or `[:N%]` after it")  # fmt: skip
+        draft.error(
+            Entry("load_dataset.split", name, call.place.file, call.place.line),
+            "a spec cannot name this split",
+            "write one name, with `[:N]` or `[:N%]` after it",
+        )
     elif found is not None:
         known = registry.find_dataset(ref.partition(":")[0])
         usual = "train" if known is None else known.split

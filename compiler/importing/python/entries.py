@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.importing.python.functions import is_library
 from xpc.compiler.importing.python.values import Argument, Name, Object, Place, Scalar, Table, Text, Unknown
 from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, checked
 from xpc.grammar.record import field, mutable
@@ -64,6 +65,8 @@ def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
         return next((why for one in value if (why := unread(one, depth + 1, left))), "")
     if isinstance(value, dict):
         return next((why for one in value.values() if (why := unread(one, depth + 1, left))), "")
+    if isinstance(value, Name) and not is_library(value.path):
+        return f"`{value.path}` is in a module that is not read"
     if isinstance(value, Text):
         return "a part of the text is computed"
     if isinstance(value, str) and "\0" in value:

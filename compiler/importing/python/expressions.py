@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python import functions
 from xpc.compiler.importing.python.values import (
     LONGEST,
     Argument,
     Bound,
-    Class,
     Choice,
+    Class,
     Column,
     Function,
     Instance,
@@ -29,6 +30,9 @@ from xpc.compiler.importing.python.values import (
 )
 from xpc.compiler.importing.text.entries import LARGEST, Unreadable
 
+if TYPE_CHECKING:
+    from typing import Any
+
 MAX_STEPS = 400_000
 """Most expressions that are evaluated, counted each time."""
 MAX_DEPTH = 60
@@ -37,13 +41,21 @@ MAX_ITEMS = 256
 """Most turns of a loop that is followed."""
 
 OPERATORS: dict[type, Callable[[object, object], object]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
-COMPARISONS: dict[type, Callable[[object, object], object]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+COMPARISONS: dict[type, Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-}  # fmt: skip
+}
 EACH = Name("<each row>")
 """The index of a loop over the rows of a batch."""
 
@@ -89,23 +101,23 @@ class Expressions:
             return self.unknown(node, "it is nested too deeply")
         self.depth += 1
         try:
-            method = getattr(self, f"of_{type(node).__name__}", None)
+            method = getattr(self, f"of_{type(node).__name__.lower()}", None)
             return self.unknown(node, "this form of expression is not read") if method is None else method(node)
         finally:
             self.depth -= 1
 
-    def of_Constant(self, node: ast.Constant) -> object:
+    def of_constant(self, node: ast.Constant) -> object:
         """A literal."""
         value = node.value
         if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
             return self.unknown(node, "a number is larger than any setting takes")
         return value if isinstance(value, Scalar) else self.unknown(node, "this literal is not read")
 
-    def of_Name(self, node: ast.Name) -> object:
+    def of_name(self, node: ast.Name) -> object:
         """A variable."""
         return self.lookup(node.id, node)
 
-    def of_Attribute(self, node: ast.Attribute) -> object:
+    def of_attribute(self, node: ast.Attribute) -> object:
         """An attribute of a value."""
         return self.attribute(self.evaluate(node.value), node.attr, node)
 
@@ -165,16 +177,23 @@ class Expressions:
         value.attributes[name] = found
         return found
 
-    def of_Subscript(self, node: ast.Subscript) -> object:
+    def of_subscript(self, node: ast.Subscript) -> object:
         """An item of a value."""
         value = self.evaluate(node.value)
         if isinstance(node.slice, ast.Slice):
-            ends = [None if one is None else self.evaluate(one) for one in (node.slice.lower, node.slice.upper)]
+            ends: list[Any] = [
+                None if one is None else self.evaluate(one) for one in (node.slice.lower, node.slice.upper)
+            ]
             if isinstance(value, str | list | tuple) and all(one is None or isinstance(one, int) for one in ends):
-                return value[slice(*ends)] if node.slice.step is None else self.unknown(node, "a slice with a step")
+                return (
+                    value[slice(ends[0], ends[1])]
+                    if node.slice.step is None
+                    else self.unknown(node, "a slice with a step")
+                )
             if isinstance(value, Object):
-                return Object(f"{value.path}[:]", [Argument(one, self.place(node)) for one in ends], {},
-                              self.place(node), value)  # fmt: skip
+                return Object(
+                    f"{value.path}[:]", [Argument(one, self.place(node)) for one in ends], {}, self.place(node), value
+                )
             return self.unknown(node, "a part of a value that is not known", value)
         return self.item(value, self.evaluate(node.slice), node)
 
@@ -201,8 +220,9 @@ class Expressions:
                 return functions.variable(self, key, None, node)
             name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
             if name not in value.attributes or name == "[]":
-                value.attributes[name] = Object(f"{value.path}[]", [Argument(key, self.place(node))], {},
-                                                self.place(node), value)  # fmt: skip
+                value.attributes[name] = Object(
+                    f"{value.path}[]", [Argument(key, self.place(node))], {}, self.place(node), value
+                )
             return value.attributes[name]
         if isinstance(value, Name):
             if value.path == "os.environ":
@@ -210,15 +230,15 @@ class Expressions:
             return value  # a type such as list[str]
         return self.unknown(node, "an item of a value that is not known", value)
 
-    def of_List(self, node: ast.List) -> object:
+    def of_list(self, node: ast.List) -> object:
         """A list."""
         return self.items(node.elts)
 
-    def of_Set(self, node: ast.Set) -> object:
+    def of_set(self, node: ast.Set) -> object:
         """A set, as a list."""
         return self.items(node.elts)
 
-    def of_Tuple(self, node: ast.Tuple) -> object:
+    def of_tuple(self, node: ast.Tuple) -> object:
         """A tuple."""
         return tuple(self.items(node.elts))
 
@@ -235,7 +255,7 @@ class Expressions:
                 raise Unreadable(f"a list has more than {LONGEST} items", getattr(one, "lineno", 0))
         return out
 
-    def of_Dict(self, node: ast.Dict) -> object:
+    def of_dict(self, node: ast.Dict) -> object:
         """A dict."""
         out = Table()
         for key, value in zip(node.keys, node.values):
@@ -257,11 +277,11 @@ class Expressions:
             out.places[name] = self.place(value)
         return out
 
-    def of_JoinedStr(self, node: ast.JoinedStr) -> object:
+    def of_joinedstr(self, node: ast.JoinedStr) -> object:
         """An f-string."""
         return self.joined([self.evaluate(one) for one in node.values], node)
 
-    def of_FormattedValue(self, node: ast.FormattedValue) -> object:
+    def of_formattedvalue(self, node: ast.FormattedValue) -> object:
         """A value in an f-string."""
         value = self.evaluate(node.value)
         if node.format_spec is None:
@@ -305,7 +325,7 @@ class Expressions:
                 return one
         return Choice(choice.column, full, empty)
 
-    def of_BinOp(self, node: ast.BinOp) -> object:
+    def of_binop(self, node: ast.BinOp) -> object:
         """Arithmetic, texts that are put together, and paths."""
         # a chain such as `a + b + c + ...` is nested to the left: it is walked, so that its length is no depth
         chain: list[ast.BinOp] = []
@@ -340,7 +360,7 @@ class Expressions:
         """Numbers, and lists and texts that are joined or repeated, within bounds."""
         kind = type(node.op)
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if kind is ast.Pow and numbers and abs(left) < 1e6 and abs(right) <= 16:  # type: ignore[operator, arg-type]
+        if kind is ast.Pow and numbers and abs(left) < 1e6 and abs(right) <= 16:  # type: ignore[arg-type]
             compute: Callable[[object, object], object] | None = operator.pow
         elif kind is ast.LShift and isinstance(left, int) and isinstance(right, int) and 0 <= right < 62:
             compute = operator.lshift
@@ -362,7 +382,7 @@ class Expressions:
             return self.unknown(node, "a value that is too long")
         return value if isinstance(value, (*Scalar, list, tuple)) else self.unknown(node, "a number that is not real")
 
-    def of_UnaryOp(self, node: ast.UnaryOp) -> object:
+    def of_unaryop(self, node: ast.UnaryOp) -> object:
         """`not`, and signs."""
         value = self.evaluate(node.operand)
         if isinstance(node.op, ast.Not):
@@ -372,7 +392,7 @@ class Expressions:
             return -value if isinstance(node.op, ast.USub) else value
         return value if isinstance(value, Unknown) else self.unknown(node, "this operator is not read")
 
-    def of_BoolOp(self, node: ast.BoolOp) -> object:
+    def of_boolop(self, node: ast.BoolOp) -> object:
         """`and`, `or`."""
         stops = isinstance(node.op, ast.Or)
         value: object = None
@@ -395,7 +415,7 @@ class Expressions:
         why = unclear.why if isinstance(unclear, Unknown) else "it depends on a value that is not known"
         return self.unknown(node, why)
 
-    def of_Compare(self, node: ast.Compare) -> object:
+    def of_compare(self, node: ast.Compare) -> object:
         """Comparisons."""
         left = self.evaluate(node.left)
         for op, right_node in zip(node.ops, node.comparators):
@@ -417,7 +437,7 @@ class Expressions:
                 return None
             if right is None or left is None:
                 other = left if right is None else right
-                if isinstance(other, Object) and other.receiver is not None:
+                if isinstance(other, Object) and not functions.is_made(other):
                     return None  # such as `tokenizer.pad_token is None`
                 same = other is None
             elif isinstance(left, bool) and isinstance(right, bool):
@@ -428,6 +448,10 @@ class Expressions:
         if isinstance(op, ast.In | ast.NotIn):
             return functions.contains(left, right, isinstance(op, ast.In))
         compare = COMPARISONS.get(type(op))
+        if any(isinstance(one, Name) and not functions.is_library(one.path) for one in (left, right)):
+            return None
+        if isinstance(left, Name) is not isinstance(right, Name):
+            return None
         simple = (bool, int, float, str, Name)
         if compare is None or not isinstance(left, simple) or not isinstance(right, simple):
             pairs = isinstance(left, tuple | list) and isinstance(right, tuple | list)
@@ -441,15 +465,15 @@ class Expressions:
 
     def truth(self, value: object) -> bool | None:
         """Whether a value is true; None if it is not known."""
-        if isinstance(value, Scalar) or isinstance(value, list | tuple | dict):
+        if isinstance(value, (*Scalar, list, tuple, dict)):
             return bool(value)
         if isinstance(value, Function | Class | Instance | Bound | Text):
             return True
         if isinstance(value, Object):
-            return True if value.receiver is None else None
+            return True if functions.is_made(value) else None
         return None
 
-    def of_IfExp(self, node: ast.IfExp) -> object:
+    def of_ifexp(self, node: ast.IfExp) -> object:
         """`a if condition else b`."""
         condition_ = self.evaluate(node.test)
         truth = self.truth(condition_)
@@ -459,35 +483,35 @@ class Expressions:
         join.column = condition(condition_)
         return join.join(self.evaluate(node.body), self.evaluate(node.orelse))
 
-    def of_NamedExpr(self, node: ast.NamedExpr) -> object:
+    def of_namedexpr(self, node: ast.NamedExpr) -> object:
         """`name := value`."""
         value = self.evaluate(node.value)
         self.assign(node.target, value)
         return value
 
-    def of_Lambda(self, node: ast.Lambda) -> object:
+    def of_lambda(self, node: ast.Lambda) -> object:
         """A lambda."""
         return Function(node, list(self.scopes), self.label)
 
-    def of_Await(self, node: ast.Await) -> object:
+    def of_await(self, node: ast.Await) -> object:
         """`await`."""
         return self.evaluate(node.value)
 
-    def of_Starred(self, node: ast.Starred) -> object:
+    def of_starred(self, node: ast.Starred) -> object:
         """`*values` where no list takes them."""
         return self.unknown(node, "the items are not known")
 
-    def of_ListComp(self, node: ast.ListComp) -> object:
+    def of_listcomp(self, node: ast.ListComp) -> object:
         """A list of a loop."""
         return self.comprehended(node, [node.elt])
 
-    of_SetComp = of_ListComp
-    of_GeneratorExp = of_ListComp
+    of_setcomp = of_listcomp
+    of_generatorexp = of_listcomp
 
-    def of_DictComp(self, node: ast.DictComp) -> object:
+    def of_dictcomp(self, node: ast.DictComp) -> object:
         """A dict of a loop."""
         pairs = self.comprehended(node, [node.key, node.value])
-        if isinstance(pairs, Unknown) or not all(isinstance(key, str | int) for key, _ in pairs):  # type: ignore[misc, attr-defined]
+        if isinstance(pairs, Unknown) or not all(isinstance(key, str | int) for key, _ in pairs):  # type: ignore[attr-defined]
             return pairs if isinstance(pairs, Unknown) else self.unknown(node, "a key that is not known")
         place = self.place(node)
         return Table(dict(pairs), {key: place for key, _ in pairs})  # type: ignore[attr-defined, call-overload]
@@ -535,7 +559,7 @@ class Expressions:
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def of_Call(self, node: ast.Call) -> object:
+    def of_call(self, node: ast.Call) -> object:
         """A call."""
         function = self.evaluate(node.func)
         positional: list[Argument] = []
@@ -555,15 +579,18 @@ class Expressions:
             if isinstance(value, Instance):
                 value = Table(value.attributes, value.places)
             if not isinstance(value, dict):
-                keywords[f"**{len(keywords)}"] = Argument(self.unknown(key.value, "`**` of a value that is not known",
-                                                                       value), self.place(key.value))  # fmt: skip
+                keywords[f"**{len(keywords)}"] = Argument(
+                    self.unknown(key.value, "`**` of a value that is not known", value), self.place(key.value)
+                )
                 continue
             places = getattr(value, "places", {})
             for name, inner in value.items():
                 keywords[str(name)] = Argument(inner, places.get(name, self.place(key.value)))
         return self.call(function, positional, keywords, node)
 
-    def call(self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
+    def call(
+        self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+    ) -> object:
         """Call a value. `Machine` follows the script's own functions."""
         raise NotImplementedError
 

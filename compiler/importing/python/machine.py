@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 
-from xpc.compiler.importing.python import functions
-from xpc.compiler.importing.python.expressions import MAX_DEPTH, MAX_ITEMS, Expressions
+from xpc.compiler.importing.python import calls, functions, methods
+from xpc.compiler.importing.python.expressions import MAX_DEPTH, Expressions
 from xpc.compiler.importing.python.source import Part, parts
 from xpc.compiler.importing.python.values import (
     Argument,
@@ -182,30 +182,30 @@ class Machine(Expressions):
     def block(self, body: list[ast.stmt]) -> str:
         """Follow statements. Returns how the block ends early; empty if it does not."""
         for one in body:
-            method = getattr(self, f"do_{type(one).__name__}", None)
+            method = getattr(self, f"do_{type(one).__name__.lower()}", None)
             if method is not None:
                 ends = str(method(one) or "")
                 if ends:
                     return ends
         return ""
 
-    def do_Expr(self, node: ast.Expr) -> str:
+    def do_expr(self, node: ast.Expr) -> str:
         """A call for its effect."""
         value = self.evaluate(node.value)
         return STOP if value is functions.EXIT else ""
 
-    def do_Assign(self, node: ast.Assign) -> None:
+    def do_assign(self, node: ast.Assign) -> None:
         """`name = value`."""
         value = self.evaluate(node.value)
         for target in node.targets:
             self.assign(target, value)
 
-    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
+    def do_annassign(self, node: ast.AnnAssign) -> None:
         """`name: type = value`."""
         if node.value is not None:
             self.assign(node.target, self.evaluate(node.value))
 
-    def do_AugAssign(self, node: ast.AugAssign) -> None:
+    def do_augassign(self, node: ast.AugAssign) -> None:
         """`name += value`."""
         load: ast.expr = ast.copy_location(_loaded(node.target), node.target)
         binary = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
@@ -225,8 +225,8 @@ class Machine(Expressions):
     def scope_of(self, name: str) -> MutableMapping[object, object]:
         """The scope into which a name is written."""
         declared = self.scopes[0].get("<global>")
-        outer = self.scopes[-1] if isinstance(declared, list) and name in declared else self.scopes[0]
-        return outer  # type: ignore[return-value]
+        outer = isinstance(declared, list) and name in declared
+        return self.scopes[-1 if outer else 0]  # type: ignore[return-value]
 
     def set_attribute(self, owner: object, name: str, value: object, place: Place) -> None:
         """Set an attribute of an object."""
@@ -278,12 +278,13 @@ class Machine(Expressions):
         else:
             hidden = value.hidden if isinstance(value, Unknown) else value
             why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"
-            items = [Unknown(why, value.place if isinstance(value, Unknown) else self.place(node), hidden)
-                     for _ in targets]  # fmt: skip
+            items = [
+                Unknown(why, value.place if isinstance(value, Unknown) else self.place(node), hidden) for _ in targets
+            ]
         for one, item in zip(targets, items):
             self.assign(one.value if isinstance(one, ast.Starred) else one, item)
 
-    def do_Delete(self, node: ast.Delete) -> None:
+    def do_delete(self, node: ast.Delete) -> None:
         """`del name`, `del table[key]`."""
         for one in node.targets:
             if isinstance(one, ast.Subscript):
@@ -291,7 +292,7 @@ class Machine(Expressions):
                 if isinstance(owner, dict) and key in owner:
                     functions.removed(self, owner, key)
 
-    def do_If(self, node: ast.If) -> str:
+    def do_if(self, node: ast.If) -> str:
         """A branch."""
         tested = self.evaluate(node.test)
         truth = self.truth(tested)
@@ -307,11 +308,23 @@ class Machine(Expressions):
                 return self.block(other)  # a script that stops trains nothing: the command line is another one
             self.apply(writes)
             return ends
-        return self.either(lambda: self.block(node.body), lambda: self.block(node.orelse), self.place(node), node.test,
-                           column=condition(tested))  # fmt: skip
+        return self.either(
+            lambda: self.block(node.body),
+            lambda: self.block(node.orelse),
+            self.place(node),
+            node.test,
+            column=condition(tested),
+        )
 
-    def either(self, one: Callable[[], str], other: Callable[[], str], place: Place, test: ast.expr | None = None,
-               hidden: object = None, column: str = "") -> str:  # fmt: skip
+    def either(
+        self,
+        one: Callable[[], str],
+        other: Callable[[], str],
+        place: Place,
+        test: ast.expr | None = None,
+        hidden: object = None,
+        column: str = "",
+    ) -> str:
         """Read two ways on, of which the script takes one; `column` is the column whose emptiness decides."""
         before = len(self.returned[-1]) if self.returned else 0
         with self.branch() as first:
@@ -330,13 +343,14 @@ class Machine(Expressions):
             self.merge(first, second, place, hidden, column)
         return ""
 
-    def do_For(self, node: ast.For) -> str:
+    def do_for(self, node: ast.For) -> str:
         """A loop: each turn if the items are known, otherwise one turn that may or may not happen."""
         value = self.evaluate(node.iter)
         items = self.iterated(value)
         if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
             self.parameters.append(self.place(node))
         if items is None:
+
             def turn() -> str:
                 self.assign(node.target, self.unknown(node.iter, "a loop over items that are not known"))
                 return self.loop_end(self.block(node.body))
@@ -354,14 +368,14 @@ class Machine(Expressions):
                 return ""
         return self.block(node.orelse)
 
-    do_AsyncFor = do_For
+    do_asyncfor = do_for
 
     @staticmethod
     def loop_end(ends: str) -> str:
         """How a block ends after a loop in it: `break` and `continue` end only the loop."""
         return "" if ends.startswith(LOOP) else ends
 
-    def do_While(self, node: ast.While) -> str:
+    def do_while(self, node: ast.While) -> str:
         """A loop with a condition: one turn that may or may not happen."""
         truth = self.truth(self.evaluate(node.test))
         if truth is False:
@@ -370,31 +384,31 @@ class Machine(Expressions):
             return self.loop_end(self.block(node.body))
         return self.either(lambda: self.loop_end(self.block(node.body)), lambda: "", self.place(node))
 
-    def do_Break(self, _: ast.Break) -> str:
+    def do_break(self, _: ast.Break) -> str:
         """`break`."""
         return f"{LOOP} break"
 
-    def do_Continue(self, _: ast.Continue) -> str:
+    def do_continue(self, _: ast.Continue) -> str:
         """`continue`."""
         return LOOP
 
-    def do_Raise(self, _: ast.Raise) -> str:
+    def do_raise(self, _: ast.Raise) -> str:
         """`raise`."""
         return STOP
 
-    def do_Return(self, node: ast.Return) -> str:
+    def do_return(self, node: ast.Return) -> str:
         """`return`."""
         value = None if node.value is None else self.evaluate(node.value)
         if self.returned:
             self.returned[-1].append(value)
         return RETURN
 
-    def do_Global(self, node: ast.Global) -> None:
+    def do_global(self, node: ast.Global) -> None:
         """`global name`."""
         declared = self.scopes[0].get("<global>")
         self.scopes[0]["<global>"] = [*(declared if isinstance(declared, list) else []), *node.names]
 
-    def do_With(self, node: ast.With) -> str:
+    def do_with(self, node: ast.With) -> str:
         """`with`."""
         for one in node.items:
             value = self.evaluate(one.context_expr)
@@ -402,14 +416,15 @@ class Machine(Expressions):
                 self.assign(one.optional_vars, value)
         return self.block(node.body)
 
-    do_AsyncWith = do_With
+    do_asyncwith = do_with
 
-    def do_Try(self, node: ast.Try) -> str:
+    def do_try(self, node: ast.Try) -> str:
         """`try`: imports are taken to succeed; what another handler changes is unknown afterwards."""
         handlers = [one for one in node.handlers if not _imports(one)]
         if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
             ends = self.block(node.body) or self.block(node.orelse)
         else:
+
             def failed() -> str:
                 ways = [self.block(one.body) for one in handlers]
                 return "" if "" in ways else ways[0]
@@ -417,9 +432,9 @@ class Machine(Expressions):
             ends = self.either(lambda: self.block(node.body) or self.block(node.orelse), failed, self.place(node))
         return self.block(node.finalbody) or ends
 
-    do_TryStar = do_Try
+    do_trystar = do_try
 
-    def do_Import(self, node: ast.Import) -> None:
+    def do_import(self, node: ast.Import) -> None:
         """`import a.b as c`."""
         for one in node.names:
             name = one.asname or one.name.partition(".")[0]
@@ -429,7 +444,7 @@ class Machine(Expressions):
                 value = Class(one.name, [], self.place(node), scope)
             self.write(self.scope_of(name), name, value)
 
-    def do_ImportFrom(self, node: ast.ImportFrom) -> None:
+    def do_importfrom(self, node: ast.ImportFrom) -> None:
         """`from a import b`."""
         module = node.module or ""
         scope = self.module(module) if module else None
@@ -453,7 +468,7 @@ class Machine(Expressions):
                     value = self.unknown(node, f"`{one.name}` is in a module that is not read")
             self.write(self.scope_of(name), name, value)
 
-    def do_FunctionDef(self, node: ast.FunctionDef) -> str:
+    def do_functiondef(self, node: ast.FunctionDef) -> str:
         """`def`. A cell of marimo is followed at once."""
         made = Function(node, list(self.scopes), self.label)
         decorators = [functions.dotted(one) for one in node.decorator_list]
@@ -464,9 +479,9 @@ class Machine(Expressions):
         self.write(self.scope_of(node.name), node.name, made)
         return ""
 
-    do_AsyncFunctionDef = do_FunctionDef
+    do_asyncfunctiondef = do_functiondef
 
-    def do_ClassDef(self, node: ast.ClassDef) -> None:
+    def do_classdef(self, node: ast.ClassDef) -> None:
         """`class`."""
         made = Class(node.name, [self.evaluate(one) for one in node.bases], self.place(node))
         scopes, before = self.scopes, len(self.functions)
@@ -488,7 +503,9 @@ class Machine(Expressions):
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def call(self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
+    def call(
+        self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+    ) -> object:
         """Call a value: a function of the script is followed, a library's is recorded."""
         if isinstance(function, Function):
             return self.follow(function, positional, keywords, node)
@@ -496,20 +513,22 @@ class Machine(Expressions):
             return self.construct(function, positional, keywords, node)
         if isinstance(function, Bound):
             if isinstance(function.function, Function):
-                return self.follow(function.function, [Argument(function.receiver, self.place(node)), *positional],
-                                   keywords, node)  # fmt: skip
+                return self.follow(
+                    function.function, [Argument(function.receiver, self.place(node)), *positional], keywords, node
+                )
             if function.keywords:
                 return self.call(function.function, positional, {**function.keywords, **keywords}, node)
-            return functions.method(self, function, positional, keywords, node)
+            return methods.method(self, function, positional, keywords, node)
         if isinstance(function, Name | Object):
-            return functions.library(self, function, positional, keywords, node)
+            return calls.library(self, function, positional, keywords, node)
         if isinstance(function, Unknown):
             inner = positional[0].value if positional else None
             return Unknown(function.why, function.place, inner)
         return self.unknown(node, "a call of a value that is not known")
 
-    def follow(self, function: Function, positional: list[Argument], keywords: dict[str, Argument],
-               node: ast.AST) -> object:  # fmt: skip
+    def follow(
+        self, function: Function, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+    ) -> object:
         """Follow a function of the script with its arguments."""
         function.called = True
         if self.nesting >= MAX_CALLS or self.depth > MAX_DEPTH:
@@ -542,8 +561,9 @@ class Machine(Expressions):
             self.nesting, self.depth = self.nesting - 1, depth
             self.scopes, self.label = scopes, label
 
-    def bind(self, function: Function, positional: list[Argument], keywords: dict[str, Argument],
-             local: dict[str, object]) -> None:  # fmt: skip
+    def bind(
+        self, function: Function, positional: list[Argument], keywords: dict[str, Argument], local: dict[str, object]
+    ) -> None:
         """Give the parameters of a function their values: the arguments, otherwise the defaults."""
         spec = function.node.args
         names = [*spec.posonlyargs, *spec.args]
@@ -562,19 +582,23 @@ class Machine(Expressions):
         if spec.vararg is not None:
             local[spec.vararg.arg] = tuple(one.value for one in positional[len(names) :])
         if spec.kwarg is not None:
-            local[spec.kwarg.arg] = Table({key: one.value for key, one in rest.items()},
-                                          {key: one.place for key, one in rest.items()})  # fmt: skip
+            local[spec.kwarg.arg] = Table(
+                {key: one.value for key, one in rest.items()}, {key: one.place for key, one in rest.items()}
+            )
 
     def parameter(self, function: Function, one: ast.arg, default: ast.expr | None) -> object:
         """The value of a parameter that a call does not give."""
         if default is not None:
             value = self.evaluate(default)
-            return functions.option_default(value)
-        return Unknown(f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
-                       Place(function.label, one.lineno))  # fmt: skip
+            return calls.option_default(value)
+        return Unknown(
+            f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
+            Place(function.label, one.lineno),
+        )
 
-    def construct(self, kind: Class, positional: list[Argument], keywords: dict[str, Argument],
-                  node: ast.AST) -> object:  # fmt: skip
+    def construct(
+        self, kind: Class, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+    ) -> object:
         """Make an object of a class of the script."""
         base = kind.base()
         made = Instance(kind)
@@ -590,11 +614,14 @@ class Machine(Expressions):
                 self.follow(post, [Argument(made, self.place(node))], {}, node)
         if made.made is not None:
             made.made.keywords = {
-                **{name: Argument(value, made.places.get(name, self.place(node)))
-                   for name, value in made.attributes.items()}, **made.made.keywords,
-            }  # fmt: skip
+                **{
+                    name: Argument(value, made.places.get(name, self.place(node)))
+                    for name, value in made.attributes.items()
+                },
+                **made.made.keywords,
+            }
             made.made.attributes["<class>"] = kind
-            return functions.recorded(self, made.made)
+            return calls.recorded(self, made.made)
         return made
 
     def fields(self, made: Instance, positional: list[Argument], keywords: dict[str, Argument]) -> None:
@@ -605,7 +632,7 @@ class Machine(Expressions):
                 if name not in names:
                     names.append(name)
                 if name in kind.attributes:
-                    made.attributes[name] = functions.field_default(self, kind.attributes[name])
+                    made.attributes[name] = calls.field_default(self, kind.attributes[name])
                     made.places[name] = kind.places[name]
         for one, given in zip(names, positional):
             made.attributes[one], made.places[one] = given.value, given.place

@@ -6,10 +6,10 @@ from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.functions import TRAINERS
 from xpc.compiler.importing.python.machine import Machine
 from xpc.compiler.importing.python.program import HEADS, Model
 from xpc.compiler.importing.python.values import Argument, Object, Unknown
-from xpc.compiler.importing.python.functions import TRAINERS
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.methods import METHODS
@@ -18,11 +18,26 @@ KEYS = keys.load("python/keys.toml")
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
 """Ends of the names of repositories with weights that are quantized already."""
 TEMPLATES = {
-    "chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "llama-3.1": "llama3.1", "llama-31": "llama3.1",
-    "gemma": "gemma", "gemma-3": "gemma3", "gemma3": "gemma3", "qwen-2.5": "qwen2.5", "qwen2.5": "qwen2.5",
-    "qwen-25": "qwen2.5", "qwen25": "qwen2.5", "qwen3": "qwen3", "qwen-3": "qwen3", "mistral": "mistral",
-    "phi-3": "phi3", "phi3": "phi3", "zephyr": "zephyr", "vicuna": "vicuna",
-}  # fmt: skip
+    "chatml": "chatml",
+    "llama-3": "llama3",
+    "llama3": "llama3",
+    "llama-3.1": "llama3.1",
+    "llama-31": "llama3.1",
+    "gemma": "gemma",
+    "gemma-3": "gemma3",
+    "gemma3": "gemma3",
+    "qwen-2.5": "qwen2.5",
+    "qwen2.5": "qwen2.5",
+    "qwen-25": "qwen2.5",
+    "qwen25": "qwen2.5",
+    "qwen3": "qwen3",
+    "qwen-3": "qwen3",
+    "mistral": "mistral",
+    "phi-3": "phi3",
+    "phi3": "phi3",
+    "zephyr": "zephyr",
+    "vicuna": "vicuna",
+}
 """Unsloth's chat templates that the language has."""
 LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
@@ -42,8 +57,12 @@ def gather(entries: Entries, model: Model, trainer: Object, machine: Machine) ->
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):
             places = getattr(owner.value, "places", {})
-            call = Object("from_pretrained", [], {str(key): Argument(value, places.get(key, owner.place))
-                                                  for key, value in owner.value.items()}, owner.place)  # fmt: skip
+            call = Object(
+                "from_pretrained",
+                [],
+                {str(key): Argument(value, places.get(key, owner.place)) for key, value in owner.value.items()},
+                owner.place,
+            )
             _block(entries, "model", call)
     if model.dtype is not None:
         entries.add("dtype", model.dtype)
@@ -66,8 +85,10 @@ def _head(loaded: Object, trainer: Object) -> None:
     head = next((one for one in HEADS if one in loaded.path), "")
     reward = trainer.last == "RewardTrainer" and head == "ForSequenceClassification"
     if head and not reward:
-        raise Unreadable(f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that "
-                         "generate text", loaded.place.line)  # fmt: skip
+        raise Unreadable(
+            f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that generate text",
+            loaded.place.line,
+        )
     labels = loaded.keywords.get("num_labels")
     if labels is not None and trainer.last != "RewardTrainer":
         raise Unreadable("it trains a classifier, and the language trains models that generate text", loaded.place.line)
@@ -193,7 +214,11 @@ def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
             template = value
             value = value.positional[0].value if value.positional else value.keywords["tokenizer"].value
         elif value.path.endswith("[]") or value.receiver is not None:
-            if value.path.endswith("[]") and isinstance(value.receiver, Object) and value.receiver.last == "setup_chat_format":
+            if (
+                value.path.endswith("[]")
+                and isinstance(value.receiver, Object)
+                and value.receiver.last == "setup_chat_format"
+            ):
                 value = value.receiver.positional[1].value if len(value.receiver.positional) > 1 else None
                 continue
             if value.path.endswith("[]"):
@@ -209,12 +234,21 @@ def _tokenizer(entries: Entries, model: Model, trainer: Object) -> None:
     if found is None:
         return
     name = found.argument("pretrained_model_name_or_path", 0) if found.last == "from_pretrained" else None
-    if name is not None and model.name is not None and name.value != model.name.value and found.path.endswith(".from_pretrained"):
+    if (
+        name is not None
+        and model.name is not None
+        and name.value != model.name.value
+        and found.path.endswith(".from_pretrained")
+    ):
         adapter = model.continued.value if model.continued is not None else None
         if name.value != adapter:
             entries.add("tokenizer_name_or_path", name)
     for key, given in found.keywords.items():
-        if key not in ("pretrained_model_name_or_path", "model_name") and not found.path.endswith("[]") and not key.startswith("**"):
+        if (
+            key not in ("pretrained_model_name_or_path", "model_name")
+            and not found.path.endswith("[]")
+            and not key.startswith("**")
+        ):
             entries.others.append((f"tokenizer.{key}", given))
     for key, value in found.attributes.items():
         place = found.places.get(key)
@@ -222,14 +256,16 @@ def _tokenizer(entries: Entries, model: Model, trainer: Object) -> None:
             continue
         if key == "chat_template":
             entries.add("chat_template", Argument(value, place))
-        elif key in ("pad_token", "pad_token_id", "padding_side", "truncation_side", "model_max_length"):
-            entries.others.append((f"tokenizer.{key}", Argument(value, place)))
-        elif not isinstance(value, Object) or key in ("eos_token", "bos_token", "eos_token_id"):
+        elif (
+            key in ("pad_token", "pad_token_id", "padding_side", "truncation_side", "model_max_length")
+            or not isinstance(value, Object)
+            or key in ("eos_token", "bos_token", "eos_token_id")
+        ):
             entries.others.append((f"tokenizer.{key}", Argument(value, place)))
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
-    """Write what no argument of TRL's says: defaults of adapters, tokens, templates, a reference, an adapter's folder."""
+    """Write what no argument of TRL has: defaults of adapters, tokens, templates, a reference, an adapter's folder."""
     adapter = entries.values.get("use_peft")
     if adapter is not None:
         unsloth = model.unsloth_adapter is not None
@@ -240,11 +276,17 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     if model.continued is not None:
         _continued(draft, model)
     for step in model.steps:
-        draft.error(Entry(f"model.{step.last}", None, step.place.file, step.place.line),
-                    "the model goes through a function that is not read", "leave it out if it changes no weights")  # fmt: skip
+        draft.error(
+            Entry(f"model.{step.last}", None, step.place.file, step.place.line),
+            "the model goes through a function that is not read",
+            "leave it out if it changes no weights",
+        )
     for place in machine.parameters[:3]:
-        draft.error(Entry("parameters", None, place.file, place.line), "a loop over the model's parameters or modules "
-                    "changes them", "`freeze` trains some of the weights; casts follow `precision`")  # fmt: skip
+        draft.error(
+            Entry("parameters", None, place.file, place.line),
+            "a loop over the model's parameters or modules changes them",
+            "`freeze` trains some of the weights; casts follow `precision`",
+        )
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
     _formatted(draft, model)
@@ -253,8 +295,12 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     _reference(draft, model, trainer)
     name = model.name
     if name is not None and isinstance(name.value, str) and name.value.endswith(QUANTIZED):
-        draft.differs("model_name", "the script loads weights that are quantized already; the spec quantizes the "
-                      "original ones, and Unsloth's own 4 bits leave some layers in 16", entry("model_name", name))  # fmt: skip
+        draft.differs(
+            "model_name",
+            "the script loads weights that are quantized already; the spec quantizes the "
+            "original ones, and Unsloth's own 4 bits leave some layers in 16",
+            entry("model_name", name),
+        )
 
 
 def _continued(draft: Draft, model: Model) -> None:
@@ -288,7 +334,9 @@ def _template(draft: Draft, trainer: Object) -> None:
     found = entry("get_chat_template", given)
     name = TEMPLATES.get(str(found.value))
     if name is None:
-        draft.error(found, "the language has no such chat template", "write `model { chat_template = file(\"x.jinja\") }`")
+        draft.error(
+            found, "the language has no such chat template", 'write `model { chat_template = file("x.jinja") }`'
+        )
         return
     draft.put("model.chat_template", name, found)
     draft.differs("get_chat_template", f"Unsloth's own text of the template; the spec has xpc's `{name}`", found)
@@ -308,8 +356,12 @@ def _tokens(draft: Draft, trainer: Object) -> None:
             for key, one in value.items():
                 names += list(one) if isinstance(one, list | tuple) else [one] if key != "pad_token" else []
             if "pad_token" in value:
-                draft.differs("add_special_tokens", "the script adds a padding token, a row of the embeddings that is "
-                              "never learned; the spec adds none", Entry("pad_token", str(value["pad_token"]), call.place.file, call.place.line))  # fmt: skip
+                draft.differs(
+                    "add_special_tokens",
+                    "the script adds a padding token, a row of the embeddings that is "
+                    "never learned; the spec adds none",
+                    Entry("pad_token", str(value["pad_token"]), call.place.file, call.place.line),
+                )
         place = Entry(call.last, None, call.place.file, call.place.line)
         if all(isinstance(one, str) for one in names) and names:
             draft.put("model.tokens", tuple(names), Entry(call.last, list(map(str, names)), place.file, place.line))
@@ -343,15 +395,51 @@ def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
         draft.note(stated, "a bundle does the same")
         return
     draft.note(stated, "quantized layers compute in the precision of the spec")
-    draft.differs("bnb_4bit_compute_dtype", f"the script computes quantized layers in {wanted or 'another type'}"
-                  f"{', the default' if stated is None else ''}; the spec computes them in its precision", stated)  # fmt: skip
+    draft.differs(
+        "bnb_4bit_compute_dtype",
+        f"the script computes quantized layers in {wanted or 'another type'}"
+        f"{', the default' if stated is None else ''}; the spec computes them in its precision",
+        stated,
+    )
 
 
 HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
 """Attributes of a model's configuration that change nothing in training."""
-LIBRARIES = ("trl", "transformers", "peft", "datasets", "torch", "unsloth", "accelerate", "wandb", "os", "json", "logging", "sys",
-             "print", "len", "str", "evaluate", "gc", "time", "torchinfo", "getattr", "type", "isinstance", "huggingface_hub",
-             "mlflow", "id", "repr", "display", "hasattr", "super", "copy", "next", "sum", "list")  # fmt: skip
+LIBRARIES = (
+    "trl",
+    "transformers",
+    "peft",
+    "datasets",
+    "torch",
+    "unsloth",
+    "accelerate",
+    "wandb",
+    "os",
+    "json",
+    "logging",
+    "sys",
+    "print",
+    "len",
+    "str",
+    "evaluate",
+    "gc",
+    "time",
+    "torchinfo",
+    "getattr",
+    "type",
+    "isinstance",
+    "huggingface_hub",
+    "mlflow",
+    "id",
+    "repr",
+    "display",
+    "hasattr",
+    "super",
+    "copy",
+    "next",
+    "sum",
+    "list",
+)
 
 
 def _config(draft: Draft, model: Model) -> None:
@@ -368,7 +456,9 @@ def _config(draft: Draft, model: Model) -> None:
             elif key == "eos_token_id" or isinstance(value, Object):
                 draft.note(found, "the tokenizer's token")
             else:
-                draft.error(found, "it overrides the model's config.json", "write `model { config = file(\"config.json\") }`")
+                draft.error(
+                    found, "it overrides the model's config.json", 'write `model { config = file("config.json") }`'
+                )
 
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
@@ -381,5 +471,7 @@ def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine)
         given = [*(one.value for one in call.positional), *(one.value for one in call.keywords.values())]
         known = call.path.partition(".")[0] in LIBRARIES or call.path.endswith("()") or call in model.seen
         if not known and any(isinstance(one, Object) and (one.path, one.place) in own for one in given):
-            draft.warn(Entry(call.last, None, call.place.file, call.place.line), "it is given the model or the trainer, and "
-                       "its module is not read: it may change what is learned")  # fmt: skip
+            draft.warn(
+                Entry(call.last, None, call.place.file, call.place.line),
+                "it is given the model or the trainer, and its module is not read: it may change what is learned",
+            )

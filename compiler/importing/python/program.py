@@ -1,4 +1,4 @@
-"""Find what a script trains: the trainer among its calls, with its configuration, model, tokenizer, adapter and data."""
+"""Find what a script trains: the trainer among its calls, with its configuration and its model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,24 @@ OTHERS = (
     ("SentenceTransformerTrainer", "embeddings"),
     ("MegatronTrainer", "Megatron"),
 )
-HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM", "ForSeq2SeqLM",
-         "ForImageTextToText", "ForVision2Seq", "ForSpeechSeq2Seq", "ForConditionalGeneration", "ForImageClassification",
-         "ForMultipleChoice")  # fmt: skip
+HEADS = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMaskedLM",
+    "ForSeq2SeqLM",
+    "ForImageTextToText",
+    "ForVision2Seq",
+    "ForSpeechSeq2Seq",
+    "ForConditionalGeneration",
+    "ForImageClassification",
+    "ForMultipleChoice",
+)
 MOST = 40
-FROM_COMMAND_LINE = ("its settings come from the command line or a YAML file: import the command that starts it, such as "
-                     "`xpc import --command '...'`, or the YAML file")  # fmt: skip
+FROM_COMMAND_LINE = (
+    "its settings come from the command line or a YAML file: import the command that starts it, such as "
+    "`xpc import --command '...'`, or the YAML file"
+)
 
 
 @mutable
@@ -86,8 +98,10 @@ def trainer_of(machine: Machine, pick: int | None = None) -> Object:
         raise Unreadable(FROM_COMMAND_LINE, parsers[0].place.line)
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
     own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
-    raise Unreadable(f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another one of them can be imported",
-                     0 if loop is None else loop.place.line)  # fmt: skip
+    raise Unreadable(
+        f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another one of them can be imported",
+        0 if loop is None else loop.place.line,
+    )
 
 
 def responses_only(machine: Machine, trainer: Object) -> Object | None:
@@ -175,8 +189,14 @@ def _step(out: Model, value: Object) -> object:
     if value.last in ("half", "bfloat16", "float"):
         out.dtype = Argument({"half": "float16", "bfloat16": "bfloat16", "float": "float32"}[value.last], value.place)
     if value.last == "to":
-        kind = next((one.value for one in [*value.positional, *value.keywords.values()]
-                     if isinstance(one.value, Name) and one.value.path.startswith("torch.")), None)  # fmt: skip
+        kind = next(
+            (
+                one.value
+                for one in [*value.positional, *value.keywords.values()]
+                if isinstance(one.value, Name) and one.value.path.startswith("torch.")
+            ),
+            None,
+        )
         if kind is not None:
             out.dtype = Argument(kind, value.place)
     if value.last in ("half", "bfloat16", "float", "to", "cuda", "train", "eval", "cpu", "requires_grad_"):

@@ -19,25 +19,67 @@ from xpc.compiler.language.schema import TABLE
 from xpc.grammar.record import evolve
 
 KEYS = keys.load("python/keys.toml")
-DATA = ("train_dataset", "eval_dataset", "processing_class", "tokenizer", "model", "ref_model", "args", "peft_config",
-        "data_collator", "callbacks", "reward_funcs", "formatting_func", "teacher_model", "reward_processing_classes",
-        "model_init_kwargs", "dataset_text_field", "max_seq_length", "dataset_kwargs")  # fmt: skip
+DATA = (
+    "train_dataset",
+    "eval_dataset",
+    "processing_class",
+    "tokenizer",
+    "model",
+    "ref_model",
+    "args",
+    "peft_config",
+    "data_collator",
+    "callbacks",
+    "reward_funcs",
+    "formatting_func",
+    "teacher_model",
+    "reward_processing_classes",
+    "model_init_kwargs",
+    "dataset_text_field",
+    "max_seq_length",
+    "dataset_kwargs",
+)
 """Arguments of trainers that have readers of their own."""
-LIFE = ("__init__", "log", "save_model", "evaluate", "_save", "prediction_step", "__repr__", "push_to_hub", "_save_checkpoint",
-        "create_model_card", "store_metrics", "log_metrics", "save_metrics", "__post_init__")  # fmt: skip
+LIFE = (
+    "__init__",
+    "log",
+    "save_model",
+    "evaluate",
+    "_save",
+    "prediction_step",
+    "__repr__",
+    "push_to_hub",
+    "_save_checkpoint",
+    "create_model_card",
+    "store_metrics",
+    "log_metrics",
+    "save_metrics",
+    "__post_init__",
+)
 """Methods of a trainer that change reports and files, not what is learned."""
-UNREAD = ("run_name", "logging_dir", "output_dir", "hub_model_id", "hub_token", "report_to", "dataset_num_proc", "local_rank",
-          "dataloader_num_workers", "project", "trackio_space_id")  # fmt: skip
+UNREAD = (
+    "run_name",
+    "logging_dir",
+    "output_dir",
+    "hub_model_id",
+    "hub_token",
+    "report_to",
+    "dataset_num_proc",
+    "local_rank",
+    "dataloader_num_workers",
+    "project",
+    "trackio_space_id",
+)
 """Arguments that change nothing that is learned: an unknown value is a warning."""
 
 
-def python(text: str, file: str, overrides: Overrides, pick: int | None = None) -> Draft:
+def python(text: str, file: str, overrides: Overrides) -> Draft:
     """Convert a script or a notebook to a draft. Raises Unreadable if it trains nothing that can be imported."""
     found, broken = parts(text, file)
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
     machine = Machine(overrides.read, gpu is None or gpu.bf16_tflops is not None)
     machine.run(found)
-    trainer = program.trainer_of(machine, pick)
+    trainer = program.trainer_of(machine, overrides.pick)
     entries = Entries()
     _arguments(entries, trainer)
     model = program.model_of(program.argument(trainer, "model"))
@@ -48,7 +90,7 @@ def python(text: str, file: str, overrides: Overrides, pick: int | None = None) 
         draft.warn(None, f"{cell} is not Python, and is not read")
     models.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
-    corpus.write(draft, machine, trainer, entries)
+    corpus.write(draft, machine, trainer, entries, overrides.prompt)
     rewards.write(draft, machine, trainer, entries, overrides)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None else Machines()
@@ -111,9 +153,11 @@ def _own_trainer(draft: Draft, trainer: Object) -> None:
     for one in kind.lineage():
         for name, value in one.attributes.items():
             if isinstance(value, Function) and name not in LIFE:
-                draft.error(Entry(f"{one.name}.{name}", None, value.label, value.node.lineno),
-                            "the script has a trainer with its own method, which may change what is learned",
-                            "compare it with TRL's, and leave it out if they learn the same")  # fmt: skip
+                draft.error(
+                    Entry(f"{one.name}.{name}", None, value.label, value.node.lineno),
+                    "the script has a trainer with its own method, which may change what is learned",
+                    "compare it with TRL's, and leave it out if they learn the same",
+                )
 
 
 def _callbacks(draft: Draft, trainer: Object) -> None:
@@ -128,12 +172,18 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
         value = one.value
         if isinstance(value, Object) and value.last == "EarlyStoppingCallback":
             patience = value.argument("early_stopping_patience", 0)
-            draft.put("eval.patience", patience.value if patience is not None else 1,
-                      Entry("early_stopping_patience", patience.value if patience else 1, value.place.file, value.place.line))  # fmt: skip
+            draft.put(
+                "eval.patience",
+                patience.value if patience is not None else 1,
+                Entry("early_stopping_patience", patience.value if patience else 1, value.place.file, value.place.line),
+            )
             continue
         name = value.kind.name if isinstance(value, Instance) else getattr(value, "last", "a callback")
-        draft.reserve(Entry(f"callbacks.{name}", name, one.place.file, one.place.line), f"callbacks: {name}",
-                      "a bundle has only the callbacks of its runtime")  # fmt: skip
+        draft.reserve(
+            Entry(f"callbacks.{name}", name, one.place.file, one.place.line),
+            f"callbacks: {name}",
+            "a bundle has only the callbacks of its runtime",
+        )
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
@@ -152,9 +202,9 @@ def _settle(draft: Draft, entries: Entries) -> None:
             draft.error(found, "the spec has no place for it", "leave it out if it has no effect")
         elif row.comment and not found.off:
             draft.reserve(found, f"{key}: {_shown(given.value)}", row.comment)
-        elif row.usual is not None and not found.empty and not keys.is_usual(row, found):
-            draft.error(found, row.refused)
-        elif row.refused and not row.irrelevant and not found.off and given.value is not None:
+        elif (row.usual is not None and not found.empty and not keys.is_usual(row, found)) or (
+            row.refused and not row.irrelevant and not found.off and given.value is not None
+        ):
             draft.error(found, row.refused)
         elif given.value is not None or key in KEYS:
             draft.note(found, row.irrelevant or "it is off")
@@ -169,5 +219,7 @@ def _shown(value: object) -> str:
 def _command_line(draft: Draft, machine: Machine, entries: Entries) -> None:
     places: Iterable[Place] = machine.command_line[:1]
     for place in places:
-        draft.warn(Entry("command line", None, place.file, place.line), "arguments of the script's command line have "
-                   "their defaults; a launch can give others")  # fmt: skip
+        draft.warn(
+            Entry("command line", None, place.file, place.line),
+            "arguments of the script's command line have their defaults; a launch can give others",
+        )

@@ -40,21 +40,31 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, ove
             functions.append(value)
         elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
             why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
-            draft.error(Entry("reward_funcs", name or None, place.file, place.line), f"reward {n + 1}: {why}",
-                        "write it as a function in the file of the rewards")  # fmt: skip
+            draft.error(
+                Entry("reward_funcs", name or None, place.file, place.line),
+                f"reward {n + 1}: {why}",
+                "write it as a function in the file of the rewards",
+            )
             continue
         found.append(Weighted(name, numbers[n] if numbers else None, file, name))
     if weights is not None:
         draft.mark(weights, "mapped", "method.rewards")
     if not found:
         return
-    named = Entry("reward_funcs", [Entry(f"reward_funcs[{n}]", one.name, place.file, place.line)
-                                   for n, one in enumerate(found)], place.file, place.line)  # fmt: skip
+    named = Entry(
+        "reward_funcs",
+        [Entry(f"reward_funcs[{n}]", one.name, place.file, place.line) for n, one in enumerate(found)],
+        place.file,
+        place.line,
+    )
     draft.put("method.rewards", tuple(found), named)
     own = [one for one in functions if not _defined(overrides, one.name)]
     if own and overrides.rewards is None:
-        draft.error(Entry("reward_functions", ", ".join(one.name for one in own), place.file, place.line),
-                    "they are in the script", IN_THE_SCRIPT)  # fmt: skip
+        draft.error(
+            Entry("reward_functions", ", ".join(one.name for one in own), place.file, place.line),
+            "they are in the script",
+            IN_THE_SCRIPT,
+        )
         draft.files[file] = stub(own).encode()
     elif own:
         _copy(draft, machine, own, file)
@@ -89,11 +99,19 @@ def stub(functions: list[Function]) -> str:
         arguments = ", ".join(ast.unparse(node.args).split(", "))
         plain = ast.parse(f"def f({arguments}): pass").body[0]
         assert isinstance(plain, ast.FunctionDef)
-        for each in [*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs, plain.args.vararg, plain.args.kwarg]:
+        for each in [
+            *plain.args.posonlyargs,
+            *plain.args.args,
+            *plain.args.kwonlyargs,
+            plain.args.vararg,
+            plain.args.kwarg,
+        ]:
             if each is not None:
                 each.annotation = None
-        out.append(f"\ndef {node.name}({ast.unparse(plain.args)}):\n"
-                   f'    raise NotImplementedError("write {node.name} as in {one.label}, line {node.lineno}")\n')  # fmt: skip
+        out.append(
+            f"\ndef {node.name}({ast.unparse(plain.args)}):\n"
+            f'    raise NotImplementedError("write {node.name} as in {one.label}, line {node.lineno}")\n'
+        )
     return "\n".join(out)
 
 
@@ -102,7 +120,7 @@ def _copy(draft: Draft, machine: Machine, functions: list[Function], file: str) 
     made: list[str] = []
     for label in dict.fromkeys(one.label for one in functions):
         made.append(_needed(draft, machine, label, [one for one in functions if one.label == label]))
-    draft.files[file] = "\n".join(made).encode()
+    draft.files[file] = ("\n".join(made).strip() + "\n").encode()
 
 
 def _needed(draft: Draft, machine: Machine, label: str, functions: list[Function]) -> str:
@@ -131,8 +149,19 @@ def _needed(draft: Draft, machine: Machine, label: str, functions: list[Function
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
         out.append("\n".join(lines))
     imports = [one for one in out if one.startswith(("import ", "from "))]
-    return "\n".join([*imports, *(f"\n\n{one}" if one.startswith(("def ", "class ", "@")) else one
-                                  for one in out if one not in imports)]) + "\n"  # fmt: skip
+    return (
+        "\n".join(
+            [
+                *imports,
+                *(
+                    f"\n\n{one}" if one.startswith(("def ", "class ", "@")) else one
+                    for one in out
+                    if one not in imports
+                ),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _defines(node: ast.stmt) -> list[str]:
@@ -152,5 +181,7 @@ def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
     loads = [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr == "from_pretrained"]
     calls = [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in ("load_dataset", "open")]
     if loads or calls:
-        draft.warn(Entry("reward_funcs", None, label, node.lineno), "the rewards use a value that is loaded when their "
-                   "file is imported")  # fmt: skip
+        draft.warn(
+            Entry("reward_funcs", None, label, node.lineno),
+            "the rewards use a value that is loaded when their file is imported",
+        )

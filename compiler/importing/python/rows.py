@@ -57,7 +57,7 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     """The columns that a mapped function makes, over the columns of the data."""
     if not isinstance(function, Function | Bound):
         return Made(why="the function is not in the script")
-    row = Row(batched, {name: value for name, value in before.items()})
+    row = Row(batched, dict(before))
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
     value = machine.call(function, [Argument(row, getattr(place, "place", None) or machine.place(node))], {}, node)
     if isinstance(value, Row):
@@ -130,12 +130,16 @@ def prompt_of(value: object) -> Prompt | None:
     if isinstance(value, Column):
         return Prompt(value.name)
     if isinstance(value, Object) and value.path.startswith("str.") and isinstance(value.receiver, Column):
-        return Prompt(template=f"{{{{ {value.receiver.name} | trim }}}}") if value.receiver.name.isidentifier() else None
+        return (
+            Prompt(template=f"{{{{ {value.receiver.name} | trim }}}}") if value.receiver.name.isidentifier() else None
+        )
     if isinstance(value, Choice):
         full, empty = prompt_of(value.full), prompt_of(value.empty)
         if full is None or empty is None or not value.column.isidentifier():
             return None
-        texts = [one.template or (one.known if one.known is not None else f"{{{{ {one.column} }}}}") for one in (full, empty)]
+        texts = [
+            one.template or (one.known if one.known is not None else f"{{{{ {one.column} }}}}") for one in (full, empty)
+        ]
         if any(one.known is not None and "{" in one.known for one in (full, empty)):
             return None
         return Prompt(template=f"{{% if {value.column} %}}{texts[0]}{{% else %}}{texts[1]}{{% endif %}}")

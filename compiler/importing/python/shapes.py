@@ -11,6 +11,10 @@ from xpc.compiler.importing.trl.data import system_prompt
 from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import mutable
 
+TEXTS = (
+    "the script gives the model texts, and reward functions get completions as texts; the spec makes each prompt a "
+    "user's turn if the tokenizer has a chat template, and completions are turns then, as in Open-R1"
+)
 ONCE = "map the rows once, and name the file that has them"
 
 
@@ -52,7 +56,9 @@ class Shape:
             self.draft.put("data.system_column", turns.system_column, self.entry(key, turns.system_column))
 
 
-def write(draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool) -> tuple[str, ...]:
+def write(
+    draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool
+) -> tuple[str, ...]:
     """Write how the rows of a source are read, and return the source's columns.
 
     `field` is the argument `dataset_text_field`, `text` what a formatting function makes of a row, and `masked`
@@ -77,8 +83,11 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     made, draft = shape.data.columns, shape.draft
     name = field.value if field is not None and isinstance(field.value, str) else "text"
     if isinstance(text, Unknown):
-        draft.error(Entry("formatting_func", None, text.place.file, text.place.line),
-                    f"how a row becomes a text is not read: {text.why}", ONCE)  # fmt: skip
+        draft.error(
+            Entry("formatting_func", None, text.place.file, text.place.line),
+            f"how a row becomes a text is not read: {text.why}",
+            ONCE,
+        )
         return
     if text is None and field is None and ("messages" in made or "conversations" in made):
         key = "messages" if "messages" in made else "conversations"
@@ -111,8 +120,12 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
         return
     found = divided(value)
     if found is None:
-        shape.refuse(key, value.why if isinstance(value, Unknown) else "a spec has a prompt with an answer at its end, "
-                     "and this text has another form")  # fmt: skip
+        shape.refuse(
+            key,
+            value.why
+            if isinstance(value, Unknown)
+            else "a spec has a prompt with an answer at its end, and this text has another form",
+        )
         return
     head, answer, ended = found
     if head.known is not None and head.known and not head.template:
@@ -125,10 +138,16 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
         return
     shape.columns = (prompt, answer)
     draft.put("data.format", "prompt_completion", shape.entry(key, answer))
-    draft.put("method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "the whole text"))
+    draft.put(
+        "method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "the whole text")
+    )
     if not ended:
-        draft.differs(key, "the script's texts have no end token of their own, which TRL or the tokenizer may add; the "
-                      "spec learns one after each answer", shape.entry(key))  # fmt: skip
+        draft.differs(
+            key,
+            "the script's texts have no end token of their own, which TRL or the tokenizer may add; the "
+            "spec learns one after each answer",
+            shape.entry(key),
+        )
 
 
 def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> None:
@@ -202,9 +221,7 @@ def _prompts(shape: Shape) -> None:
     draft.put("data.format", "prompt", None, "the trainer reads prompts")
     if value is not None:
         side = _side(value, "user")
-        if isinstance(value, Object) and value.last == "apply_chat_template" and side is None:
-            shape.refuse("prompt")
-        elif side is None:
+        if (isinstance(value, Object) and value.last == "apply_chat_template" and side is None) or side is None:
             shape.refuse("prompt")
         else:
             prompt, chat = side
@@ -213,11 +230,13 @@ def _prompts(shape: Shape) -> None:
                 shape.refuse("prompt", "it has no column")
             else:
                 draft.put("data.prompt", name, shape.entry("prompt", name))
-                if chat:
-                    draft.put("data.chat", True, shape.entry("prompt", True))
-                    turns = turns_of(value)
-                    if turns is not None:
-                        shape.turns(turns, "prompt")
+                turns = turns_of(value) if chat else None
+                if turns is not None:
+                    shape.turns(turns, "prompt")
+                if not chat:
+                    draft.differs("prompt", TEXTS, shape.entry("prompt", name))
+    else:
+        draft.differs("prompt", f"if the prompts are texts: {TEXTS}")
     for key, one in made.items():
         if isinstance(one, Column) and one.name == key:
             continue

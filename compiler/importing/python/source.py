@@ -62,9 +62,7 @@ def _part(text: str, label: str) -> Part:
         raise Unreadable("it is nested too deeply") from error
     except ValueError as error:
         raise Unreadable(f"it is not Python: {error}") from error
-    count = 0
-    for _ in ast.walk(tree):
-        count += 1
+    for count, _ in enumerate(ast.walk(tree)):
         if count > MAX_NODES:
             raise Unreadable(f"it has more than {MAX_NODES} expressions and statements")
     return Part(label, tree, text)

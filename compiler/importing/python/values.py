@@ -6,8 +6,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from xpc.grammar.record import field, mutable, record
+
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
@@ -69,7 +75,7 @@ class Row:
     """The row that a function over rows is called with, or several of them (`batch`), and the columns that it sets."""
 
     batch: bool = False
-    written: dict[object, object] = field(factory=dict)
+    written: dict[Any, object] = field(factory=dict)
     source: object = field(default=None, repr=False)
 
 
@@ -97,12 +103,12 @@ class Argument:
     place: Place
 
 
-class Table(dict[object, object]):
+class Table(dict[Any, Any]):
     """A dict with the places of its keys."""
 
-    def __init__(self, values: Mapping[object, object] | None = None, places: Mapping[object, Place] | None = None):
+    def __init__(self, values: Mapping[Any, object] | None = None, places: Mapping[Any, Place] | None = None):
         super().__init__(values or {})
-        self.places: dict[object, Place] = dict(places or {})
+        self.places: dict[Any, Place] = dict(places or {})
 
 
 @mutable
@@ -252,8 +258,7 @@ class Join:
             out.receiver = self.join(one.receiver, other.receiver)
             if len(one.positional) == len(other.positional):
                 out.positional = [
-                    Argument(self.join(a.value, b.value), a.place)
-                    for a, b in zip(one.positional, other.positional)
+                    Argument(self.join(a.value, b.value), a.place) for a, b in zip(one.positional, other.positional)
                 ]
             else:
                 out.positional = [Argument(self.unknown(), self.place)]
@@ -264,8 +269,8 @@ class Join:
             return out
         if isinstance(one, Table) and isinstance(other, Table):
             return Table(self.tables(one, other), {**other.places, **one.places})
-        if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):  # type: ignore[arg-type]
-            return type(one)(self.join(a, b) for a, b in zip(one, other))  # type: ignore[call-overload]
+        if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
+            return type(one)(self.join(a, b) for a, b in zip(one, other))
         return self.unknown(one, other)
 
     def keywords(self, one: dict[str, Argument], other: dict[str, Argument]) -> dict[str, Argument]:
@@ -284,10 +289,11 @@ class Join:
     def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
         """The join of two mappings; a key that one of them lacks is unknown."""
         return {
-            key: self.join(one[key], other[key]) if key in one and key in other else self.only(
-                one.get(key, other.get(key)))
+            key: self.join(one[key], other[key])
+            if key in one and key in other
+            else self.only(one.get(key, other.get(key)))
             for key in [*one, *(key for key in other if key not in one)]
-        }  # fmt: skip
+        }
 
     def only(self, present: object) -> object:
         """The value that one branch alone has."""
@@ -303,8 +309,11 @@ class Join:
         if self.column and isinstance(one, texts) and isinstance(other, texts):
             return Choice(self.column, one, other)  # type: ignore[return-value]
         shown = " or ".join(repr(each) for each in (one, other) if isinstance(each, Scalar) and each is not None)
-        return Unknown(f"it depends on the condition{f' ({shown[:60]})' if shown else ''}", self.place,
-                       self.hidden or (one if not isinstance(one, Scalar) else other))  # fmt: skip
+        return Unknown(
+            f"it depends on the condition{f' ({shown[:60]})' if shown else ''}",
+            self.place,
+            self.hidden or (one if not isinstance(one, Scalar) else other),
+        )
 
 
 def condition(value: object) -> str:
@@ -314,4 +323,3 @@ def condition(value: object) -> str:
     if isinstance(value, Object) and value.path in ("str.strip", "<full>"):
         return condition(value.receiver)
     return ""
-

@@ -77,6 +77,8 @@ def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Sta
 def given(draft: Draft, overrides: Overrides) -> None:
     """Write the model and the data from the command line."""
     draft.model = overrides.model or ""
+    if overrides.prompt is not None:
+        draft.put("data.prompt", overrides.prompt, None, "`--prompt` names it")
     if overrides.data is not None:
         from xpc.compiler.importing.draft import Source
 

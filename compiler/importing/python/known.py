@@ -1,0 +1,373 @@
+"""Functions of Python and of libraries whose value is computed."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xpc.compiler.importing.python.functions import (
+    EXIT,
+    first,
+    opened,
+    path_join,
+    variable,
+)
+from xpc.compiler.importing.python.values import (
+    Argument,
+    Bound,
+    Choice,
+    Class,
+    Column,
+    Function,
+    Instance,
+    Name,
+    Object,
+    Row,
+    Scalar,
+    Table,
+    Text,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from xpc.compiler.importing.python.machine import Machine
+
+
+Arguments = list[Argument]
+Keywords = dict[str, Argument]
+
+
+def _environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    default = (
+        positional[1].value if len(positional) > 1 else keywords["default"].value if "default" in keywords else None
+    )
+    return variable(machine, first(positional, keywords, "key"), default, node)
+
+
+def _set_environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    if len(positional) == 2 and isinstance(positional[0].value, str):
+        machine.write(machine.environment, positional[0].value, positional[1])  # type: ignore[arg-type]
+    return None
+
+
+def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    names = [one.value for one in positional]
+    if all(isinstance(one, str) for one in names):
+        return path_join(*names) if names else "."  # type: ignore[arg-type]
+    return next((one for one in names if isinstance(one, Unknown)), machine.unknown(node, "a path that is not known"))
+
+
+def _same(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return positional[0].value if positional else None
+
+
+def _dirname(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    return (posixpath.dirname(name) or ".") if isinstance(name, str) else machine.unknown(node, "a path")
+
+
+def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    return posixpath.basename(name) if isinstance(name, str) else machine.unknown(node, "a path")
+
+
+def _number(convert: type) -> Callable[..., object]:
+    def number(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        value = first(positional, keywords)
+        if isinstance(value, int | float) or (isinstance(value, str) and len(value) < 64):
+            try:
+                return convert(value)
+            except (ValueError, OverflowError):
+                return machine.unknown(node, "it is not a number")
+        return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
+
+    return number
+
+
+def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if isinstance(value, Unknown | Text | Column | Object | Choice | str):
+        return value
+    return str(value) if isinstance(value, Scalar) else machine.unknown(node, "a text of a value that is not a text")
+
+
+def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    found = machine.truth(first(positional, keywords))
+    return machine.unknown(node, "it depends on a value that is not known") if found is None else found
+
+
+def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if isinstance(value, str | list | tuple | dict):
+        return len(value)
+    if isinstance(value, Column) and value.batch:
+        return Column("<length>")
+    return machine.unknown(node, "a length that is not known", value)
+
+
+def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    values = [one.value for one in positional]
+    if values and values[-1] == Column("<length>"):
+        from xpc.compiler.importing.python.expressions import EACH
+
+        return [EACH]
+    if values and all(isinstance(one, int) for one in values) and values[-1:] != [0]:
+        items = range(*map(int, map(str, values)))
+        if len(items) <= 256:
+            return list(items)
+    return Object("range", positional, keywords, machine.place(node))
+
+
+def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if value is None or isinstance(value, list | tuple | dict):
+        return list(value or [])
+    return value if isinstance(value, Column | Unknown | Object) else machine.unknown(node, "a list that is not known")
+
+
+def _tuple(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = _list(machine, positional, keywords, node)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _dict(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    out = Table()
+    value = first(positional, keywords) if positional else out
+    if isinstance(value, list) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+        value = Table({key: inner for key, inner in value if isinstance(key, str | int)})
+    if not isinstance(value, dict):
+        return value if isinstance(value, Unknown) else machine.unknown(node, "a dict that is not known")
+    out.update(value)
+    out.places.update(getattr(value, "places", {}))
+    for name, given in keywords.items():
+        if name.startswith("**"):
+            return machine.unknown(node, "`**` of a value that is not known")
+        out[name], out.places[name] = given.value, given.place
+    return out
+
+
+def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    lists = [machine.iterated(one.value) for one in positional]
+    known = [one for one in lists if one is not None]
+    if len(known) < len(lists) or not lists:
+        return machine.unknown(node, "lists that are not known")
+    return list(zip(*known))
+
+
+def _enumerate(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    items = machine.iterated(first(positional, keywords))
+    return machine.unknown(node, "a list that is not known") if items is None else list(enumerate(items))
+
+
+def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
+    def extreme(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        values = [one.value for one in positional]
+        if len(values) == 1 and isinstance(values[0], list | tuple):
+            values = list(values[0])
+        if values and all(isinstance(one, int | float) for one in values):
+            return choose(values)
+        known = [one for one in values if isinstance(one, int)]
+        if (
+            choose is min
+            and len(values) == 2
+            and known
+            and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
+        ):
+            return known[0]  # `min(1000, len(dataset))`: a data set with fewer rows gives all of them
+        return machine.unknown(node, "it depends on a value that is not known")
+
+    return extreme
+
+
+def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    values = [one.value for one in positional]
+    if values and all(isinstance(one, int | float) for one in values):
+        return round(*values)  # type: ignore[call-overload]
+    return machine.unknown(node, "a number that is not known")
+
+
+def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    if len(positional) >= 2 and isinstance(positional[1].value, str):
+        found = machine.attribute(positional[0].value, positional[1].value, node)
+        missing = isinstance(found, Unknown) and isinstance(positional[0].value, Instance | Class)
+        return positional[2].value if missing and len(positional) > 2 else found
+    return machine.unknown(node, "an attribute that is not known")
+
+
+def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    if len(positional) == 3 and isinstance(positional[1].value, str):
+        machine.set_attribute(positional[0].value, positional[1].value, positional[2].value, positional[2].place)
+    return None
+
+
+def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    owner, name = (one.value for one in positional[:2]) if len(positional) > 1 else (None, None)
+    if isinstance(owner, Instance) and owner.made is None and isinstance(name, str):
+        return name in owner.attributes or owner.kind.find(name) is not None
+    return machine.unknown(node, "it depends on the library")
+
+
+def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value, kinds = (one.value for one in positional[:2]) if len(positional) > 1 else (None, None)
+    names = {one.path for one in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(one, Name)}
+    if isinstance(value, (*Scalar, list, tuple, dict)) and names <= {
+        "str",
+        "int",
+        "float",
+        "bool",
+        "list",
+        "dict",
+        "tuple",
+    }:
+        own = "dict" if isinstance(value, dict) else type(value).__name__
+        return own in names or (own == "bool" and "int" in names) if names else machine.unknown(node, "a type")
+    return machine.unknown(node, "it depends on a type that is not known")
+
+
+def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if isinstance(value, Instance):
+        return Table(value.attributes, value.places)
+    return machine.unknown(node, "the attributes of a value that is not known")
+
+
+def _exit(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return EXIT
+
+
+def _nothing(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return None
+
+
+def _true(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return True
+
+
+def _bf16(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return machine.gpu_has_bf16
+
+
+def _capability(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return (9, 0) if machine.gpu_has_bf16 else (7, 0)
+
+
+def _partial(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    function = first(positional, keywords)
+    return Bound(function, None, keywords) if len(positional) == 1 else machine.unknown(node, "a partial function")
+
+
+def _run(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    function = first(positional, keywords)
+    return machine.call(function, [], {}, node) if isinstance(function, Function) else NotImplemented
+
+
+def _configured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    kind_ = first(positional, keywords)
+    machine.command_line.append(machine.place(node))
+    return machine.construct(kind_, [], {}, node) if isinstance(kind_, Class) else NotImplemented
+
+
+def _sort(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if isinstance(value, list) and all(isinstance(one, str) for one in value) and not keywords:
+        return sorted(map(str, value))
+    return machine.unknown(node, "an order that is not known")
+
+
+def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """The contents of a YAML or JSON file next to the script."""
+    handle = first(positional, keywords)
+    found = opened(handle) if isinstance(handle, Object) else None
+    if isinstance(handle, Object) and handle.path == "<line>":
+        return Row(source=handle.receiver)
+    if isinstance(handle, Object) and (handle.path == "open" or handle.path.startswith("pathlib.Path.")):
+        handle = first(handle.positional, handle.keywords, "file")
+    if not isinstance(handle, str):
+        return machine.unknown(node, "the contents of a file that is not known")
+    from xpc.compiler.importing.python.files import contents
+
+    value = contents(machine.read, handle)
+    if value is None and found is not None and handle.endswith((".json", ".jsonl")):
+        return Object("json.load", [Argument(handle, found.place)], {}, found.place, found)
+    return (
+        machine.unknown(node, f"the contents of `{handle[:60]}`, which cannot be read here") if value is None else value
+    )
+
+
+def _read(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return NotImplemented
+
+
+KNOWN: dict[str, Callable[..., object]] = {
+    "os.environ.get": _environment,
+    "os.getenv": _environment,
+    "os.environ.setdefault": _set_environment,
+    "os.path.join": _path,
+    "pathlib.Path": _path,
+    "Path": _path,
+    "os.path.abspath": _same,
+    "os.path.realpath": _same,
+    "os.path.expanduser": _same,
+    "os.path.normpath": _path,
+    "os.path.dirname": _dirname,
+    "os.path.basename": _basename,
+    "os.fspath": _same,
+    "copy.deepcopy": _same,
+    "copy.copy": _same,
+    "int": _number(int),
+    "float": _number(float),
+    "str": _text,
+    "bool": _truth,
+    "len": _length,
+    "range": _range,
+    "list": _list,
+    "set": _list,
+    "tuple": _tuple,
+    "dict": _dict,
+    "zip": _zip,
+    "enumerate": _enumerate,
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "sum": _extreme(sum),
+    "round": _round,
+    "getattr": _getattr,
+    "setattr": _setattr,
+    "hasattr": _hasattr,
+    "isinstance": _isinstance,
+    "vars": _vars,
+    "asdict": _vars,
+    "dataclasses.asdict": _vars,
+    "exit": _exit,
+    "quit": _exit,
+    "sys.exit": _exit,
+    "os._exit": _exit,
+    "print": _nothing,
+    "sorted": _sort,
+    "torch.cuda.is_available": _true,
+    "torch.cuda.is_bf16_supported": _bf16,
+    "*.is_bfloat16_supported": _bf16,
+    "torch.cuda.get_device_capability": _capability,
+    "transformers.utils.is_torch_bf16_gpu_available": _bf16,
+    "*.is_bf16_supported": _bf16,
+    "functools.partial": _partial,
+    "partial": _partial,
+    "fire.Fire": _run,
+    "typer.run": _run,
+    "asyncio.run": _same,
+    "tyro.cli": _configured,
+    "yaml.safe_load": _loaded,
+    "yaml.load": _loaded,
+    "json.load": _loaded,
+    "json.loads": _loaded,
+    "yaml.full_load": _loaded,
+    "toml.load": _loaded,
+    "tomllib.load": _loaded,
+    "OmegaConf.load": _loaded,
+    "omegaconf.OmegaConf.load": _loaded,
+    "types.SimpleNamespace": _dict,
+    "textwrap.dedent": _same,
+    "cast": _read,
+}
+"""Functions by their path; `*.name` is a function of any module."""

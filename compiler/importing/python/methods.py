@@ -1,0 +1,212 @@
+"""Methods of texts, lists, dicts and rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xpc.compiler.importing.python.functions import (
+    removed,
+)
+from xpc.compiler.importing.python.values import (
+    LONGEST,
+    Argument,
+    Bound,
+    Column,
+    Name,
+    Object,
+    Row,
+    Scalar,
+    Table,
+    Text,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from xpc.compiler.importing.python.machine import Machine
+
+
+def method(
+    machine: Machine, bound: Bound, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """Call a method of a text, a list, a dict, a row or a column."""
+    assert isinstance(bound.function, Name)
+    name, owner = bound.function.last, bound.receiver
+    values = [one.value for one in positional]
+    for unknown in values:
+        if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
+            return Unknown(unknown.why, unknown.place)
+    if isinstance(owner, str | Text) and name == "format":
+        return formatted(machine, owner, values, keywords, node)
+    if isinstance(owner, str):
+        return text_method(machine, owner, name, values, node)
+    if isinstance(owner, list):
+        return list_method(machine, owner, name, values, node)
+    if isinstance(owner, dict):
+        return dict_method(machine, owner, name, positional, keywords, node)
+    if isinstance(owner, Row):
+        if name == "get" and values and isinstance(values[0], str):
+            return machine.item(owner, values[0], node)
+        return machine.unknown(node, f"`{name}` of a row")
+    if isinstance(owner, Column) and name == "split" and not owner.batch:
+        return Object("str.split", [], {}, machine.place(node), owner)
+    if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
+        return Object(f"str.{name}", [], {}, machine.place(node), owner)
+    return machine.unknown(node, f"`{name}` of a value that is not known")
+
+
+def formatted(
+    machine: Machine, owner: str | Text, values: list[object], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """`text.format(...)`, for fields without a format."""
+    import string
+
+    parts: list[object] = []
+    automatic = 0
+    for piece in owner.parts if isinstance(owner, Text) else [owner]:
+        if not isinstance(piece, str):
+            parts.append(piece)
+            continue
+        try:
+            fields = list(string.Formatter().parse(piece))
+        except ValueError:
+            return machine.unknown(node, "a format that Python refuses")
+        for literal, field_, spec, conversion in fields:
+            parts.append(literal)
+            if field_ is None:
+                continue
+            if spec or conversion:
+                return machine.unknown(node, "a format of a value")
+            if field_ == "":
+                index: int | None = automatic
+                automatic += 1
+            else:
+                index = int(field_) if field_.isdecimal() and len(field_) < 4 else None
+            if index is not None and index < len(values):
+                parts.append(values[index])
+            elif index is None and field_ in keywords:
+                parts.append(keywords[field_].value)
+            else:
+                return machine.unknown(node, f"a text with the field `{field_[:40]}`, which nothing gives")
+    return machine.joined(parts, node)
+
+
+STRING_METHODS: dict[str, Callable[..., object]] = {
+    one: getattr(str, one)
+    for one in (
+        "strip",
+        "lstrip",
+        "rstrip",
+        "lower",
+        "upper",
+        "title",
+        "startswith",
+        "endswith",
+        "replace",
+        "split",
+        "rsplit",
+        "removeprefix",
+        "removesuffix",
+        "partition",
+        "rpartition",
+        "isdigit",
+        "splitlines",
+        "capitalize",
+    )
+}
+PATH_METHODS = ("resolve", "absolute", "expanduser", "as_posix", "__str__")
+
+
+def text_method(machine: Machine, owner: str, name: str, values: list[object], node: ast.AST) -> object:
+    """A method of a known text, which may be a path."""
+    if name == "join" and values:
+        items = values[0]
+        if not isinstance(items, list | tuple):
+            return machine.unknown(node, "a text of items that are not known")
+        parts: list[object] = []
+        for n, one in enumerate(items):
+            parts += [owner, one] if n else [one]
+        return machine.joined(parts, node)
+    if name in PATH_METHODS:
+        return owner
+    if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
+        made = Object(f"pathlib.Path.{name}", [Argument(owner, machine.place(node))], {}, machine.place(node), owner)
+        return made if name in ("read_text", "open") else machine.unknown(node, "the files of the machine decide")
+    simple = all(isinstance(one, (*Scalar, tuple)) for one in values)
+    compute = STRING_METHODS.get(name)
+    if compute is None or not simple:
+        return machine.unknown(node, f"`{name}` of a text")
+    try:
+        if name == "replace" and len(owner) * max(1, len(str(values[-1]))) > LONGEST:
+            return machine.unknown(node, "a text that is too long")
+        return compute(owner, *values)
+    except (TypeError, ValueError, IndexError):
+        return machine.unknown(node, f"`{name}` with arguments that Python refuses")
+
+
+def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
+    """A method of a list."""
+    if name == "append" and values and len(owner) < LONGEST:
+        machine.change(owner, [*owner, values[0]])
+        return None
+    if name == "extend" and values:
+        more = values[0]
+        known = isinstance(more, list | tuple) and len(owner) + len(more) < LONGEST
+        items = list(more) if known else [machine.unknown(node, "items that are not known")]  # type: ignore[call-overload]
+        machine.change(owner, [*owner, *items])
+        return None
+    if name == "copy":
+        return list(owner)
+    if name in ("insert", "pop", "remove", "sort", "reverse", "clear"):
+        if name == "insert" and len(values) == 2 and isinstance(values[0], int):
+            new = list(owner)
+            new.insert(values[0], values[1])
+            machine.change(owner, new)
+            return None
+        machine.change(owner, [Unknown(f"`{name}` changes the list", machine.place(node))] if name != "clear" else [])
+    return machine.unknown(node, f"`{name}` of a list")
+
+
+def dict_method(
+    machine: Machine,
+    owner: dict[object, object],
+    name: str,
+    positional: list[Argument],
+    keywords: dict[str, Argument],
+    node: ast.AST,
+) -> object:
+    """A method of a dict."""
+    values = [one.value for one in positional]
+    key = values[0] if values else None
+    default = values[1] if len(values) > 1 else None
+    if name in ("get", "pop", "setdefault") and isinstance(key, str | int):
+        if key in owner:
+            return removed(machine, owner, key) if name == "pop" else owner[key]
+        if name == "setdefault":
+            machine.set_item(owner, key, default, machine.place(node))
+        return default
+    if name == "update":
+        more = values[0] if values else Table()
+        if isinstance(more, dict):
+            places = getattr(more, "places", {})
+            for one, value in more.items():
+                machine.set_item(owner, one, value, places.get(one, machine.place(node)))
+        else:
+            for one in list(owner):
+                machine.set_item(
+                    owner,
+                    one,
+                    Unknown("the dict was updated with values that are not known", machine.place(node), owner[one]),
+                    machine.place(node),
+                )
+        for given, argument in keywords.items():
+            machine.set_item(owner, given, argument.value, argument.place)
+        return None
+    if name == "items":
+        return list(owner.items())
+    if name in ("keys", "values"):
+        return list(owner) if name == "keys" else list(owner.values())
+    if name == "copy":
+        return Table(owner, getattr(owner, "places", {}))
+    return machine.unknown(node, f"`{name}` of a dict")
