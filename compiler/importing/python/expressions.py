@@ -33,7 +33,7 @@ from xpc.compiler.importing.text.entries import LARGEST, Unreadable
 if TYPE_CHECKING:
     from typing import Any
 
-MAX_STEPS = 400_000
+MAX_STEPS = 200_000
 """Most expressions that are evaluated, counted each time."""
 MAX_DEPTH = 60
 """Deepest nesting of expressions and of calls."""
