@@ -77,6 +77,9 @@ def _print_line(line: str, to: TextIO) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if not arguments:
+        show(_parser("").format_help(), sys.stderr)
+        return 2
     if arguments[:1] == ["import"]:
         return _import(arguments[1:])
     if arguments and arguments[0] in APART:
@@ -98,6 +101,11 @@ def _run(arguments: list[str]) -> int:
         if options.output == "":
             raise UsageError("-o takes the folder of the bundle, not an empty text")
         return _compile(options)
+    if options.what is None:
+        raise UsageError(
+            "explain what? A code (`xpc explain XP301`), a setting (`xpc explain gbs`), a spec, or one of its settings "
+            "(`xpc explain run.xp:gbs`); `xpc list codes` and `xpc list settings` print them"
+        )
     from xpc.compiler.explain.texts import explain
 
     text = explain(options.what)
@@ -109,6 +117,9 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
+BEGIN = (
+    "To begin: `xpc new run.xp` writes a spec, `xpc check run.xp` checks it, `xpc compile run.xp` writes its bundle."
+)
 PLAIN = {"allow_oom": False, "format": "full", "deny": None}
 """Default options of `check` and `compile`."""
 
@@ -128,7 +139,9 @@ def _parser(first: str) -> argparse.ArgumentParser:
 
     from xpc.compiler import __version__
 
-    parser = argparse.ArgumentParser("xpc", description="Compile training experiments: check a spec, write its bundle.")
+    parser = argparse.ArgumentParser(
+        "xpc", description="Compile training experiments: check a spec, write its bundle.", epilog=BEGIN
+    )
     parser.add_argument("--version", action="version", version=f"xpc {__version__}")
     commands = parser.add_subparsers(prog="xpc", dest="command", required=True, metavar="COMMAND")
     for name in [first] if first in COMMANDS else COMMANDS:
@@ -148,7 +161,7 @@ def _parser(first: str) -> argparse.ArgumentParser:
             one.set_defaults(**PLAIN)
         if name == "explain":
             what = "a code (XP301), a setting (gbs), a spec, or one setting of a spec (run.xp:gbs)"
-            add("what", metavar="CODE|SETTING|FILE|FILE:SETTING", help=what)
+            add("what", nargs="?", metavar="CODE|SETTING|FILE|FILE:SETTING", help=what)
     for name in LATER:
         commands.add_parser(name, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser

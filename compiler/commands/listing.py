@@ -23,7 +23,7 @@ EPILOG = (
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = argparse.ArgumentParser("xpc list", description="List the names that a spec can use.", epilog=EPILOG)
-    parser.add_argument("kind", type=_kind, metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("kind", nargs="?", type=_kind, metavar="KIND", help=f"{', '.join(KINDS)} (default: these)")
     parser.add_argument("words", nargs="*", metavar="WORD", help="show only rows that contain every word")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     return parser.parse_args(list(arguments))
@@ -43,7 +43,10 @@ def _kind(typed: str) -> str:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status."""
-    rows = KINDS[options.kind]()
+    if options.kind is None:
+        kinds: list[Row] = [{"kind": name, "what": what} for name, (_, what) in KINDS.items()]
+        return (json.dumps(kinds, indent=2) + "\n" if options.format == "json" else _table(kinds)), 0
+    rows = KINDS[options.kind][0]()
     wanted = [word.lower() for word in options.words]
     found = [row for row in rows if all(word in _text(row).lower() for word in wanted)]
     if options.format == "json":
@@ -119,14 +122,33 @@ def _datasets() -> list[Row]:
 
 
 def _templates() -> list[Row]:
-    firsts = {name: templates.text(name).decode().partition("\n")[0] for name in TEMPLATES}
-    return [
-        {"name": name, "for": first.strip("{#- }") if first.startswith("{#") else ""} for name, first in firsts.items()
-    ]
+    return [{"name": name, "for": _comment(templates.text(name).decode())} for name in TEMPLATES]
+
+
+def _comment(template: str) -> str:
+    """The comment at the beginning of a template, on one line."""
+    comment, _, _ = template.removeprefix("{#").partition("#}")
+    return " ".join(comment.strip("- \n").split()) if template.startswith("{#") else ""
 
 
 def _rewards() -> list[Row]:
-    return [{"name": name, "write": f"method grpo(rewards=[{name}])"} for name in REWARDS]
+    return [
+        {"name": name, "rewards": what, "write": f"method grpo(rewards=[{name}])"} for name, what in REWARDS.items()
+    ]
+
+
+def _codes() -> list[Row]:
+    from xpc.compiler.rules.core.all_codes import all_codes
+
+    return [
+        {
+            "name": code,
+            "slug": slug,
+            "severity": severity,
+            "what": " ".join(text.split()).partition(". ")[0].rstrip("."),
+        }
+        for code, (slug, severity, text) in all_codes().items()
+    ]
 
 
 def _settings() -> list[Row]:
@@ -168,14 +190,19 @@ def _recipes() -> list[Row]:
     return [{"name": name, "file": os.path.basename(path)} for name, path in recipes().items()]
 
 
-KINDS: dict[str, Callable[[], list[Row]]] = {
-    "models": _models,
-    "gpus": _gpus,
-    "datasets": _datasets,
-    "templates": _templates,
-    "rewards": _rewards,
-    "settings": _settings,
-    "stacks": _stacks,
-    "recipes": _recipes,
-    "advisories": _advisories,
+KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
+    "models": (_models, "short names of models; any other is written as org/name, or as a folder in quotes"),
+    "gpus": (_gpus, "GPUs for `hardware 8 x h100-80gb`"),
+    "datasets": (
+        _datasets,
+        "short names of datasets of the hub; any other is written as org/name, or as a file in quotes",
+    ),
+    "templates": (_templates, "built-in chat templates for `model(chat_template=...)`"),
+    "rewards": (_rewards, "built-in rewards for `method grpo(rewards=[...])`"),
+    "settings": (_settings, "every setting, its values and its meaning"),
+    "stacks": (_stacks, "versions of the libraries for `target`"),
+    "recipes": (_recipes, "published recipes for `xpc new FILE --from RECIPE`"),
+    "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
+    "advisories": (_advisories, "known wrong results of the libraries"),
 }
+"""The lists: their rows, and what is in them."""

@@ -111,7 +111,7 @@ def _of_choice(name: str) -> str:
 def _reward(name: str) -> str:
     if name not in REWARDS:
         return ""
-    return f"{name}: a reward function of grpo and rloo, by name: `method grpo(rewards=[{name}])`\n"
+    return f"{name}: a reward function of grpo and rloo, `method grpo(rewards=[{name}])`: {REWARDS[name]}\n"
 
 
 def _choices(name: str) -> str:
@@ -214,7 +214,7 @@ def unknown(what: str) -> str:
     from xpc.grammar.nearest import nearest
 
     if what.upper().startswith("XP"):
-        return f"there is no code `{what}`; docs/rules.md lists them"
+        return f"there is no code `{what}`; `xpc list codes` prints them all"
     meant = meaning(what)
     models, gpus, datasets = registry.model_names(), registry.gpu_names(), registry.dataset_names()
     near = meant.path if meant is not None and meant.path in BY_PATH else nearest(what, [*models, *gpus, *datasets])

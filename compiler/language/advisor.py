@@ -53,7 +53,9 @@ class Advisor:
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """The finding for a name; `count` is how many unknown names the file had before."""
-        return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help="docs/reference.md lists them all")
+        return Suggestion(
+            "XP101", f"`{unknown.name[:60]}` is not a setting", help="`xpc list settings` prints them all"
+        )
 
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source

@@ -153,7 +153,11 @@ class _Expander(DataBlocks):
                 continue
             row, first = schema.BY_PATH.get(node.name), at
             value = options[at] if at < len(options) else None
-            if self.lacks_equals(node.name) and isinstance(value, Number | String):
+            if (
+                isinstance(value, Number | String | Ref)
+                and self.lacks_equals(node.name)
+                and self.is_value_of(node.name, value)
+            ):
                 self.without_equals(node.name, value, Span(node.span.start, value.span.end))
                 at += 1
                 continue
@@ -163,7 +167,7 @@ class _Expander(DataBlocks):
             elif node.name == "extra" and isinstance(value, Ref | Call):
                 at += 1
             while at < len(options) and self.belongs_to(node.name, options[at]):
-                at += 1
+                at += 2 if self.is_unmarked(node.name, options[at : at + 2]) else 1
             body: list[Operand | Clause] = [*options[first:at]]
             if body:
                 self.named(Name(node.span, node.name), body, None, node.span)
@@ -197,6 +201,18 @@ class _Expander(DataBlocks):
     def lacks_equals(self, name: str) -> bool:
         row = schema.BY_PATH.get(self.outer.get(name, ""))
         return row is not None and not row.head and row.kind not in (FLAG, BLOCK)
+
+    def is_unmarked(self, clause: str, pair: tuple[Operand, ...]) -> bool:
+        """Whether two items after a clause are a setting of it and the value, without `=`: `optimizer lr 1e-5`."""
+        if len(pair) < 2 or not isinstance(pair[0], Ref) or isinstance(pair[1], Setting):
+            return False
+        row = schema.BY_PATH.get(f"{clause}.{pair[0].name}")
+        return row is not None and self.lacks_equals(row.name) and self.is_value_of(row.name, pair[1])
+
+    def is_value_of(self, name: str, value: Value) -> bool:
+        """Whether an item after a setting's name can only be its value: `lr 1e-5`, `dtype bf16`."""
+        choices = schema.BY_PATH[self.outer[name]].choices
+        return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in choices)
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
         form = f"{name}={self.typed(value.span)}"

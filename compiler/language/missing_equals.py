@@ -34,9 +34,10 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
         node, value = body[at], body[at + 1] if at + 1 < len(body) else None
         at += 1
         row = schema.BY_PATH.get(f"{clause}.{node.name}") if isinstance(node, Ref) else None
-        if not isinstance(node, Ref) or row is None or row.kind is FLAG or not isinstance(value, Number | String):
+        if not isinstance(node, Ref) or row is None or row.kind is FLAG or not _can_be_value(row, value):
             kept.append(node)
             continue
+        assert isinstance(value, Value)
         end, typed = value.span.end, text[value.span.start : value.span.end]
         unit = body[at + 1] if at + 1 < len(body) else None
         at += 1
@@ -44,6 +45,10 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
             end, typed, at = unit.span.end, units.as_value(row.name, typed, unit.name) or typed, at + 1
         found.append(Paired(Span(node.span.start, end), f"{row.name}={typed}"))
     return kept, found
+
+
+def _can_be_value(row: schema.Setting, value: Operand | None) -> bool:
+    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
 
 
 @record

@@ -1,7 +1,7 @@
 """`xpc lsp`: a language server for `.xp` files over standard input and output.
 
 The answers are computed from a text and an offset (place, hover, completion, navigation, tokens); only `server` knows
-the protocol. It needs pygls: `pip install 'xpc[lsp]'`.
+the protocol. It needs pygls, the extra `lsp`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     except ImportError as error:
         if (error.name or "").startswith("xpc"):  # xpc itself is broken; installing the missing package would not help
             raise
-        raise UsageError(f"the language server needs {error.name}: pip install 'xpc[lsp]'") from error
+        from xpc.compiler.files.package import install_command
+
+        raise UsageError(f"the language server needs {error.name}: {install_command('lsp')}") from error
     # Do not use sys.stdin and sys.stdout: the command line has wrapped them for terminals.
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as responses:
         SERVER.start_io(requests, responses)

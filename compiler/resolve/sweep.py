@@ -283,7 +283,7 @@ class _Reader(Reporter):
             near = near.rpartition(".")[2]
         if near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
             message, near = f"`{name.text[:60]}` is not a setting of the language", None
-            self.problem("XP101", message, name.span, help="docs/reference.md lists them all")
+            self.problem("XP101", message, name.span, help="`xpc list settings` prints them all")
             return
         message = f"`{name.text[:60]}` is a setting of a block" if rows else (
             f"`{name.text[:60]}` is not a setting of the language")  # fmt: skip

@@ -124,7 +124,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
             return visible(f"{folder} {changed}") + "\n", 1
         raise UsageError(
             f"{folder} was written by xpc {others[0]} and is unchanged, but this is xpc {__version__}: "
-            f"`pip install xpc=={others[0]}` installs the version that can compile it again"
+            f"xpc {others[0]} can compile it again, in a clone at that version"
         )
     text, status = _compared(folder, found, bundles, options)
     if status == 0 and options.spec is not None:

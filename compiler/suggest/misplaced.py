@@ -31,7 +31,7 @@ from xpc.grammar.tree import Call, Ref, String
 
 MAX_SUGGESTED = 50
 """Unknown names of a file that get suggestions; the rest are only reported."""
-REFERENCE = "docs/reference.md lists them all"
+REFERENCE = "`xpc list settings` prints them all"
 NAMED_THERE = "the first line names the model and the data"
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"

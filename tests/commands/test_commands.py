@@ -56,7 +56,7 @@ def test_what_is_listed_is_known(tmp_path):
         ("gpus", "train qwen2.5-0.5b on capybara for 1 epochs with 1 x {}"),
         ("datasets", "train qwen2.5-0.5b on {} for 1 epochs with 1 x h100-80gb"),
     ):
-        for row in KINDS[kind]():
+        for row in KINDS[kind][0]():
             found = check_text(text.format(row["name"]).encode(), "one.xp", Workspace(str(tmp_path)))
             assert not {"XP110", "XP111", "XP112", "XP113"} & set(codes(found)), row["name"]
 

@@ -103,7 +103,7 @@ def test_no_page_is_endless(site, tmp_path):
     assert {page: height for page, height in heights.items() if height > TALLEST} == {}
 
 
-def asked() -> dict[str, list[str]]:
+def questions() -> dict[str, list[str]]:
     with open(QUESTIONS, "rb") as handle:
         return tomllib.load(handle)
 
@@ -116,13 +116,13 @@ def answers(found: str, wanted: list[str]) -> bool:
 @in_browser
 def test_the_search_answers_questions(site, tmp_path):
     """The first result is a page, with its best section below it; that section is the first hit."""
-    questions = asked()
-    assert len(questions) == 30
+    wanted = questions()
+    assert len(wanted) == 30
     first = found_on(
         site,
         f"""
         const first = {{}};
-        for (const question of {json.dumps(list(questions))}) {{
+        for (const question of {json.dumps(list(wanted))}) {{
           const one = await frame("/index.html?q=" + encodeURIComponent(question), 1280);
           const inside = one.contentDocument;
           const meta = await until(() => {{
@@ -137,12 +137,12 @@ def test_the_search_answers_questions(site, tmp_path):
         tmp_path,
     )
     places = {question: re.sub(r"^http://[^/]*/|\?[^#]*", "", found) for question, found in first.items()}
-    missed = {one: found for one, found in places.items() if not answers(found, questions[one])}
+    missed = {one: found for one, found in places.items() if not answers(found, wanted[one])}
     assert len(missed) <= 3, missed
 
 
 def test_every_answer_exists(site):
-    for question, wanted in asked().items():
+    for question, wanted in questions().items():
         for one in wanted:
             page, _, anchor = one.partition("#")
             assert (site / page).exists(), question

@@ -96,7 +96,7 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("method lora\n", "write `lora` on a line of its own"),
         ("target latest\n", "`target trl-0.18` or `target trl-0.24` or `target trl-1.16`"),
         ("target trl-2.0\n", "write `target trl-1.16`"),
-        ("nope = 3\n", "docs/reference.md lists them all"),
+        ("nope = 3\n", "`xpc list settings` prints them all"),
         ("eval { tasks = [no_such_task] }\n", "write `leaderboard`, another task"),
         ("num_workers = 8\n", "`extra trl { dataloader_num_workers = 8 }` for those that load batches"),
         ("train_on_inputs = false\n", "write `assistant_only` for rows of conversations, or `completion_only`"),

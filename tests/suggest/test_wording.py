@@ -56,6 +56,9 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
         ("8xh100-80gb", "`8xh100-80gb` is not a number", "write `8 x h100-80gb`"),
         ("lr=10%", "`10%` has no meaning for `lr`", "write `lr = 0.1`"),
         ("lr 1e-5 bf16", "`lr` takes its value after `=`", "write `lr=1e-5`"),
+        ("dtype bf16", "`dtype` takes its value after `=`", "write `dtype=bf16`"),
+        ("model dtype fp16", "`dtype` takes its value after `=`", "write `dtype=fp16`"),
+        ("optimizer adamw lr 1e-5", "`lr` takes its value after `=`", "write `lr=1e-5`"),
         ("clip=None", "`clip` takes a number", "a number of at least 0, such as `clip = 1`"),
         ("save(every=2h)", "`2h` has no meaning for `every`", "a number of steps (100), a share of the run (5%)"),
         ("save(every=no)", "`every` takes", "write `every = never`"),
@@ -75,6 +78,8 @@ def test_in_the_header(written, message, help):
     [
         ("hardware 8x h100-80gb", "`8x` is not a number", "write `8 x h100-80gb`"),
         ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
+        ("model dtype fp16", "`dtype` takes its value after `=`", "write `dtype=fp16`"),
+        ("model {\n  attn sdpa\n}", "`attn` takes its value after `=`", "write `attn=sdpa`"),
         ("memory {\n  liger checkpointing\n}", "`checkpointing` is not", "outside of `memory.liger`"),
         ("batch {\n  lr = 1e-6\n}", "`lr` is not a setting of `batch`", "write `lr=1e-6` outside of `batch`"),
         ("optimizer {\n  beta = [0.9, 0.95]\n}", "`beta` is not", "write `betas`"),

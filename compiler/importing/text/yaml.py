@@ -23,7 +23,6 @@ from xpc.grammar.record import evolve, field, mutable
 if TYPE_CHECKING:
     import yaml
 
-MISSING = "PyYAML is needed to read YAML and is not installed: pip install 'xpc[import]'"
 CORE = "tag:yaml.org,2002:"
 
 
@@ -32,7 +31,9 @@ def read(text: str, file: str) -> dict[str, Entry]:
     try:
         import yaml
     except ImportError as error:
-        raise Unreadable(MISSING) from error
+        from xpc.compiler.files.package import install_command
+
+        raise Unreadable(f"reading YAML needs PyYAML: {install_command('import')}") from error
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     try:

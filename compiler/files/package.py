@@ -1,0 +1,35 @@
+"""How this package is installed, for messages that say how to add what is missing."""
+
+from __future__ import annotations
+
+import os
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+"""The folder above `compiler/`: a checkout, or the package in site-packages."""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an optional part of xpc (`lsp`, `import`), or its packages.
+
+    In a checkout it is `pip install -e '.[lsp]'`. No index has xpc, so for a wheel the command names the packages.
+    """
+    if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
+        folder = "." if os.path.realpath(os.getcwd()) == os.path.realpath(ROOT) else ROOT
+        return f"pip install -e {_quoted(f'{folder}[{extra}]')}"
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        needed = requires("xpc") or []
+    except PackageNotFoundError:
+        needed = []
+    marked = [one.partition(";") for one in needed]
+    packages = [name.strip() for name, _, marker in marked if _of_extra(marker, extra)]
+    return f"pip install {' '.join(map(_quoted, packages))}" if packages else f"install xpc with its extra `{extra}`"
+
+
+def _of_extra(marker: str, extra: str) -> bool:
+    return "".join(marker.split()).replace("'", '"') == f'extra=="{extra}"'
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'"
