@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.schema import BY_PATH, CLAUSES, EXTRA_TARGETS, TABLE, bare_choices, children
+from xpc.compiler.language.launch_settings import ENGINES
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import (
+    ADAPTERS,
+    BY_PATH,
+    CLAUSES,
+    EXTRA_TARGETS,
+    OF_ONE_KIND,
+    TABLE,
+    bare_choices,
+    children,
+)
 from xpc.compiler.language.setting import Setting
 from xpc.compiler.language_server.place import Place, setting_of_value
 from xpc.grammar.record import record
@@ -19,13 +31,27 @@ WORDS = ("xpc 1", "train", "extends", "data")
 @record
 class Item:
     """One completion: the shown label, the inserted text, its kind (`setting`, `clause`, `value`) and its
-    documentation.
+    documentation. The text of a `snippet` has places to fill in, `${1:name}`.
     """
 
     label: str
     insert: str
     sort: str
     doc: str = ""
+
+
+ROTATIONS = ("rank", "block_size")
+"""Settings of `OF_ONE_KIND` that oft has (XP464)."""
+SNIPPET = """\
+xpc 1
+
+train ${1:qwen2.5-0.5b-instruct} on ${2:"train.jsonl"} for ${3:1 epochs}
+
+hardware ${4:1 x h100-80gb}
+precision bf16
+batch(gbs=${5:16}, seq=${6:1024})
+"""
+"""A spec to begin with."""
 
 
 def complete(place: Place) -> list[Item]:
@@ -40,6 +66,8 @@ def complete(place: Place) -> list[Item]:
 
 
 def _names(place: Place) -> Iterator[Item]:
+    if place.begins:
+        yield Item("xpc 1 ... (a spec to begin with)", SNIPPET, "snippet", without_places(SNIPPET))
     if not place.clause:
         yield from (Item(one, one, "keyword") for one in WORDS)
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
@@ -53,9 +81,28 @@ def _names(place: Place) -> Iterator[Item]:
     if place.clause == "extra":
         yield from (Item(one, one, "clause") for one in EXTRA_TARGETS)
     head = BY_PATH.get(place.clause)
-    if head is not None and not place.first:
+    if head is not None and not place.first and (not place.chosen or head.kind is k.CHOICES):
         yield from _values(head)
-    yield from (_setting(row) for row in children(place.clause))
+    if head is not None and head.kind is k.HARDWARE and (place.follows == "x" or place.follows.isdigit()):
+        # `hardware 8 x` is written already, or `hardware 8`
+        times = "" if place.follows == "x" else "x "
+        yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
+    clause = "lora" if place.clause in ADAPTERS else place.clause
+    yield from (_setting(row) for row in children(clause) if _is_legal(row, place.chosen))
+
+
+def _is_legal(row: Setting, chosen: str) -> bool:
+    """Whether a setting can be written with a choice of its clause: a method, an engine or a kind of adapter."""
+    if row.clause == "lora" and chosen in ADAPTERS:
+        matrices = row.name not in OF_ONE_KIND or row.name in ROTATIONS
+        return matrices if chosen == "oft" else row.name != "block_size"
+    of_method = chosen not in METHODS or not row.methods or chosen in row.methods
+    return of_method and (chosen not in ENGINES or not row.engines or chosen in row.engines)
+
+
+def without_places(snippet: str) -> str:
+    """The text of a snippet for editors that do not know snippets."""
+    return re.sub(r"\$\{\d+:([^}]*)\}", r"\1", snippet)
 
 
 def _doc(clause: str) -> str:

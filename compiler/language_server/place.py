@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, bare_choices, outer_names
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import evolve, mutable, record
 
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"?|#[^\n]*|[{}()\[\]=,\n]|[^\s{}()\[\]=,"#]+')
 
@@ -28,21 +28,30 @@ class Place:
     """A token and its context.
 
     `clause` is the path of the enclosing block, or of the clause on the same line; "" at the top level. For a value,
-    `key` is the name before the `=`. `first` is true for the first word of a statement.
+    `key` is the name before the `=`. `first` is true for the first word of a statement. `chosen` is the choice of the
+    clause that is already written (`sft` in `method sft(...)`, `qlora` in `qlora(...)`), and `follows` the word before.
+    `begins` is true if nothing but comments is written before.
     """
 
     token: Token
     clause: str = ""
     key: str = ""
     first: bool = False
+    chosen: str = ""
+    follows: str = ""
+    begins: bool = False
 
 
 @mutable
 class Frame:
-    """An open bracket, or the top level of the text: its path, and the statement that is being read in it."""
+    """An open bracket, or the top level of the text: its path, the choice before it, and the statement that is being
+    read in it.
+    """
 
     bracket: str
     path: str
+    opener: str = ""
+    choice: str = ""
     head: str = ""
     last: str = ""
     key: str = ""
@@ -50,7 +59,7 @@ class Frame:
 
     def end(self) -> None:
         """End the statement."""
-        self.head = self.last = self.key = ""
+        self.head = self.last = self.key = self.choice = ""
         self.value = False
 
 
@@ -65,7 +74,8 @@ def places(text: str) -> Iterator[Place]:
     for token in tokens(text):
         here, mark = stack[-1], token.text
         if mark in "({[":
-            stack.append(Frame(mark, _opened_path(here, mark), key=here.key if mark == "[" else ""))
+            opener = here.last if mark == "(" else here.choice or here.head
+            stack.append(Frame(mark, _opened_path(here, mark), opener, key=here.key if mark == "[" else ""))
         elif mark in ")}]":
             if len(stack) > 1:
                 stack.pop()
@@ -85,11 +95,12 @@ def _place_of(here: Frame, token: Token) -> Place:
     if here.value:
         here.value = False
         return Place(token, _statement_path(here), here.key)
-    here.key, here.last = "", token.text
+    follows, here.key, here.last = here.last, "", token.text
     if not here.head:
         here.head = token.text
-        return Place(token, here.path, first=True)
-    return Place(token, _statement_path(here))
+        return Place(token, here.path, first=True, chosen=here.opener)
+    before, here.choice = here.choice, here.choice or token.text
+    return Place(token, _statement_path(here), chosen=before or here.opener, follows=follows)
 
 
 def _statement_path(here: Frame) -> str:
@@ -124,9 +135,15 @@ def place_at(text: str, offset: int) -> Place:
     if typed is None:
         typed = next((one for one in tokens(text) if one.start == offset and re.match(r"[\w\"]", one.text)), None)
     if typed is not None:
-        return next(one for one in places(text[: typed.end]) if one.token == typed)
+        found = next(one for one in places(text[: typed.end]) if one.token == typed)
+        return evolve(found, begins=_is_blank(text[: typed.start]))
     *_, last = places(text[:offset] + "\0")
-    return Place(Token(offset, offset, ""), last.clause, last.key, last.first)
+    return evolve(last, token=Token(offset, offset, ""), begins=_is_blank(text[:offset]))
+
+
+def _is_blank(text: str) -> bool:
+    """Whether a text has only comments and white space."""
+    return all(one.text == "\n" or one.text.startswith("#") for one in tokens(text))
 
 
 def setting_of_value(place: Place) -> str:

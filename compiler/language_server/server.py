@@ -14,7 +14,7 @@ from pygls.workspace import TextDocument
 from xpc.compiler import __version__
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import open_spec
-from xpc.compiler.language_server.completion import complete
+from xpc.compiler.language_server.completion import Item, complete, without_places
 from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.navigation import definition
 from xpc.compiler.language_server.place import Place, place_at
@@ -35,7 +35,7 @@ SORTS = {
     "keyword": types.CompletionItemKind.Keyword, "clause": types.CompletionItemKind.Class,
     "setting": types.CompletionItemKind.Property, "value": types.CompletionItemKind.EnumMember,
     "model": types.CompletionItemKind.Module, "dataset": types.CompletionItemKind.File,
-    "gpu": types.CompletionItemKind.Unit,
+    "gpu": types.CompletionItemKind.Unit, "snippet": types.CompletionItemKind.Snippet,
 }  # fmt: skip
 MEMBERS = 64
 """Members of a sweep that are checked while somebody types; `xpc check` checks all, at some milliseconds each."""
@@ -153,13 +153,27 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
     source = as_source(document.source)
     place = place_in(document, source, params.position)
     span = range_of(document, source, place.token.start, place.token.end)
+    fills = _knows_snippets(server)
     return [
         types.CompletionItem(
             one.label, kind=SORTS[one.sort], documentation=one.doc or None, sort_text=f"{number:04d}",
-            text_edit=types.TextEdit(span, one.insert), filter_text=one.label,
+            text_edit=types.TextEdit(span, _inserted(one, fills)), filter_text=one.label,
+            insert_text_format=types.InsertTextFormat.Snippet if fills and one.sort == "snippet" else None,
         )
         for number, one in enumerate(complete(place))
     ]  # fmt: skip
+
+
+def _knows_snippets(server: LanguageServer) -> bool:
+    """Whether the editor lets its user fill in the places of a snippet."""
+    abilities = server.client_capabilities.text_document
+    completion = abilities.completion if abilities is not None else None
+    item = completion.completion_item if completion is not None else None
+    return item is not None and bool(item.snippet_support)
+
+
+def _inserted(item: Item, fills: bool) -> str:
+    return without_places(item.insert) if item.sort == "snippet" and not fills else item.insert
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DEFINITION)

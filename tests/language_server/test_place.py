@@ -7,9 +7,12 @@ import sys
 import pytest
 
 from xpc.compiler import language_server
-from xpc.compiler.language_server.completion import complete
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language_server.completion import complete, without_places
+from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.place import place_at, setting_named, setting_of_value
 from xpc.compiler.language_server.tokens import coloured
+from xpc.compiler.pipeline import check_text
 
 TEXT = """\
 xpc 1
@@ -117,3 +120,70 @@ def test_a_broken_installation_is_not_reported_as_a_missing_package(monkeypatch)
     monkeypatch.setitem(sys.modules, "xpc.compiler.language_server.server", None)
     with pytest.raises(ImportError, match=r"language_server\.server"):
         language_server.run(language_server.parse([]))
+
+
+def labels(text: str) -> set[str]:
+    return {one.label for one in complete(place_at(text, len(text)))}
+
+
+LINE = "xpc 1\ntrain qwen2.5-3b on alpaca for 1 epochs\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "offered", "absent"),
+    [
+        ("method sft(", {"assistant_only", "loss"}, {"beta", "rewards", "teacher"}),
+        ("method sft ", {"assistant_only"}, {"sft", "dpo", "rewards"}),
+        ("method sf", {"sft", "dpo"}, set()),
+        ("method dpo {\n  loss = ipo\n  ", {"beta"}, {"rewards", "assistant_only"}),
+        ("method grpo(temperature=1, rew", {"rewards"}, {"teacher", "label_smoothing"}),
+        ("lora(", {"rank", "alpha"}, {"block_size"}),
+        ("qlora(", {"rank", "double_quant"}, {"block_size"}),
+        ("oft(", {"rank", "block_size"}, {"alpha", "rslora"}),
+        ("lora {\n  rank = 8\n  ", {"alpha"}, {"block_size"}),
+        ("launch slurm(", {"partition", "time"}, {"volume", "pull_secret"}),
+        ("launch k8s {\n  ", {"volume"}, {"partition"}),
+        ("track wandb ", {"tensorboard", "project"}, set()),
+    ],
+)
+def test_only_what_can_be_written_there_is_offered(text, offered, absent):
+    for before in (LINE, "# a comment\n" + LINE):
+        found = labels(before + text)
+        assert offered <= found
+        assert not absent & found
+
+
+def test_the_sentence_offers_the_settings_of_its_method():
+    found = labels("train qwen2.5-3b on alpaca with method sft(")
+    assert "assistant_only" in found
+    assert "rewards" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "inserted"), [("hardware ", "8 x h200"), ("hardware 4 ", "x h200"), ("hardware 4 x ", "h200")]
+)
+def test_hardware_is_completed_from_where_it_is(text, inserted):
+    (found,) = [one for one in complete(place_at(LINE + text, len(LINE + text))) if one.label == "h200"]
+    assert found.insert == inserted
+
+
+def test_an_empty_file_offers_a_spec_that_checks(tmp_path):
+    for text in ("", "# mine\n\n", "xp"):
+        first = complete(place_at(text, len(text)))[0]
+        assert first.sort == "snippet", text
+        assert "${1:" in first.insert
+    row = '{"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]}\n'
+    (tmp_path / "train.jsonl").write_text("".join(row.replace("2 + 2", f"{n} + 2") for n in range(40)))
+    found = check_text(without_places(first.insert).encode(), "a.xp", Workspace(str(tmp_path)))
+    assert not [one for one in found.problems if one.severity == "error"], found.problems
+    assert not [one for one in complete(place_at(LINE, len(LINE))) if one.sort == "snippet"]
+
+
+def test_each_word_of_the_hardware_is_explained():
+    text = LINE + "hardware 8 x h100-80gb\nbatch gbs=64\n"
+    checked = check_text(text.encode(), "a.xp", Workspace("."))
+    for word, about in (("8", "GPUs of one node"), ("x ", "GPUs of one node"), ("h100", "79.1 GiB")):
+        shown = hover(place_at(text, text.index(word, len(LINE)) + 1), checked)
+        assert shown is not None
+        assert about in shown
+        assert "hardware = 8 x h100-80gb" in shown
