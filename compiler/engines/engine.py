@@ -33,6 +33,10 @@ class Engine:
         """The command that starts the bundle in `out`."""
         return quoted(out, "launch.sh")
 
+    def start_lines(self, spec: Spec) -> list[str]:
+        """The lines of README.md that start launch.sh by hand. Most engines start it on every node themselves."""
+        return ["./launch.sh"]
+
     def commands(self, spec: Spec, out: str) -> list[str]:
         """The lines that start the bundle in `out`: a command, or one for each node after comments about them."""
         return [self.command(spec, out)]

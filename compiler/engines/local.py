@@ -16,6 +16,10 @@ ADDRESS, PORT = "10.0.0.1", 29500
 class Local(Engine):
     """The engine `local`, which adds no files: a shell starts the run."""
 
+    def start_lines(self, spec: Spec) -> list[str]:
+        """The command for each node."""
+        return on_each_node(spec, "./launch.sh")
+
     def commands(self, spec: Spec, out: str) -> list[str]:
         """The command for each node."""
         return on_each_node(spec, self.command(spec, out))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from xpc.compiler.engines import environment
+from xpc.compiler.engines.engine import engine
 from xpc.compiler.engines.install import install
-from xpc.compiler.engines.local import on_each_node
 from xpc.compiler.engines.vllm_server import server_options
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.kinds import Weighted
@@ -37,8 +37,6 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
     `stated` are the trainer arguments of the bundle, `submit` the engine's lines about submitting the run.
     """
     hardware = spec.hardware
-    # Other engines start launch.sh on every node, and `submit` says how.
-    started = on_each_node(spec, "./launch.sh") if spec.text("launch") == "local" else ["./launch.sh"]
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     lines = [
         f"# {cell(spec.name)}",
@@ -50,7 +48,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         "",
         "```",
         *install(spec),
-        *started,
+        *engine(spec).start_lines(spec),
         *(["pip install -r requirements-eval.txt", "./evaluate.sh"] if spec.get("eval.tasks") is not None else []),
         "```",
         *_flash(spec),

@@ -66,7 +66,7 @@ def test_code_that_is_copied_has_no_escaped_bar(site):
             text = html.unescape(re.sub("<[^>]*>", "", code))
             assert "\\|" not in text, (page, text)
             shown += "|" in text
-    assert shown > 50
+    assert shown > 10
 
 
 def test_specs_have_colours(site):
@@ -79,7 +79,7 @@ def test_specs_have_colours(site):
             if re.match("(?:xpc 1|train .* on )", re.sub("<[^>]*>", "", block)):
                 assert re.match('<span class="k">(?:xpc|train)</span>', block), (page, block[:200])
                 specs += 1
-    assert specs > 60
+    assert specs > 40
     sample = text_of(site, "tutorial.html")
     assert all(f'<span class="{kind}">' in sample for kind in ("k", "m", "na", "nc", "s"))
 
