@@ -271,11 +271,21 @@ def _in_sentence(place: Place) -> Diagnostic:
         if place.word == "on":
             return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
         rest = place.source.text[place.span.end : line_bounds(place.source.text, place.span.end, place.span.end)[1]]
+        size = place.shown.strip("`")
+        if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and place.before:  # `qwen2.5 0.5b`
+            edits = (Edit(Span(place.before.end, place.span.start), "-"),)
+            message = f"a model's name is one word, and `{place.word} {size}` is two"
+            return place.error(code, message, f"write `train {place.word}-{size} on`", edits=edits)
         data = place.shown.strip("`") if place.met in ("NAME", "REF") and " on " not in rest else "DATA"
         return place.error(
             code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on {data}`"
         )
     if place.met == "LSQB":
+        if "WITH" not in since:
+            remedy = (
+                f"write `{place.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
+            )
+            return place.error(code, "a part of the rows begins with the name of their split", remedy)
         return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")
     if place.met == "EQUAL":
         return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
@@ -326,6 +336,10 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
     if met == "COMMA":
         return _comma(place, text)
     if met == "NUMBER" and place.before is None:
+        budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", place.shown.strip("`"))
+        if budget:  # `500steps` on a line of its own
+            help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
+            return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}", help)
         return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
     return place.error(codes.UNEXPECTED, f"unexpected {place.shown}", "a statement is `name = value` or a clause")
 

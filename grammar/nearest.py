@@ -27,6 +27,85 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     return best if best_score >= 0.6 else None
 
 
+FILES = (
+    ("xp",), ("py",), ("sh",), ("jinja", "jinja2", "j2", "tmpl", "template"), ("yaml", "yml"),
+    ("jsonl", "json", "csv", "parquet", "arrow", "txt", "gz", "zst", "ndjson", "tsv"),
+)  # fmt: skip
+"""Endings of files of one kind. Other names are folders."""
+SPECS = 0
+"""The number of the kind of specs: a short name with another letter is another experiment."""
+
+
+def misspelt_file(name: str, names: Iterable[str]) -> str | None:
+    """The one file of the same kind of which a name is a typo, or None. Digits and words of one or two letters are
+    never typos, because they tell files apart: `rows-1.jsonl`, `rows-2.jsonl`.
+    """
+    stem, kind = _stem_and_kind(name)
+    found = [
+        one
+        for one in names
+        if _stem_and_kind(one)[1] == kind and _is_typo(stem, _stem_and_kind(one)[0], 6 if kind == SPECS else 4)
+    ]
+    same = [one for one in found if _stem_and_kind(one)[0] == stem]
+    found = same or found
+    return found[0] if len(found) == 1 else None
+
+
+def _stem_and_kind(name: str) -> tuple[str, int]:
+    """A file's name in lower case without its endings, and the number of its kind."""
+    stem, kind = name.lower(), len(FILES)
+    while "." in stem.strip("."):
+        rest, _, ending = stem.rpartition(".")
+        of = next((number for number, endings in enumerate(FILES) if ending in endings), None)
+        if of is None:
+            break
+        stem, kind = rest, of
+    return stem, kind
+
+
+def _is_typo(one: str, other: str, least: int) -> bool:
+    """Whether two stems are the same but for separators, the order of letters, one letter more, or another letter in a
+    name of `least` letters.
+    """
+    first, second = letters(one), letters(other)
+    if first == second:
+        return True
+    if [c for c in first if c.isdigit()] != [c for c in second if c.isdigit()]:
+        return False
+    if sorted(first) == sorted(second):
+        return len(first) > 3
+    short, long = sorted((first, second), key=len)
+    if len(long) - len(short) > 1 or len(short) < 3:
+        return False
+    start = next((at for at, (a, b) in enumerate(zip(short, long)) if a != b), len(short))
+    if len(short) == len(long):
+        return len(short) >= least and short[start + 1 :] == long[start + 1 :] and _in_a_word(one, other, 4)
+    return short[start:] == long[start + 1 :] and _in_a_word(one, other, 3)
+
+
+def _in_a_word(one: str, other: str, least: int) -> bool:
+    """Whether the words that differ have enough letters: `base-a` and `base-b` differ in a word of one."""
+    first, second = ("".join(c if c.isalnum() else " " for c in name).split() for name in (one, other))
+    return len(first) != len(second) or all(a == b or min(len(a), len(b)) >= least for a, b in zip(first, second))
+
+
+FLOOR = 0.85
+"""Likeness from which a name is a typo of another."""
+
+
+def misspelt(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate of which a name is a typo, or None. A short name is not taken for another: `lr` is not `rl`."""
+    from difflib import SequenceMatcher
+
+    plain, best, rank = _plain(name[:80]), None, FLOOR
+    for candidate in candidates if len(plain) > 3 else ():
+        other = _plain(candidate)
+        score = 1.0 if sorted(plain) == sorted(other) else SequenceMatcher(None, plain, other).ratio()
+        if score >= rank and not another_number(plain, other):
+            best, rank = candidate, score + 1e-9
+    return best
+
+
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate with the version nearest to that of `name` (for `trl-2.0` the newest), or None."""
 

@@ -176,10 +176,13 @@ class Workspace:
         return "is a link to a missing file" if stat.S_ISLNK(there) else "is not a regular file"
 
     def nearest_name(self, written: str, base: str = "") -> str | None:
-        """The file or folder with the most similar name in the folder of a missing one. Names outside the spec's folder
-        are never revealed, because a spec may come from anybody and others may read its diagnostics.
+        """The file or folder of which a missing one's name is a typo. Names outside the spec's folder are never
+        revealed, because a spec may come from anybody and others may read its diagnostics.
+
+        Neither a file of another kind is named (a spec for `rows.jsonl.gz`) nor one with another number or word:
+        `run-a.xp` is another experiment than `run-b.xp`.
         """
-        from xpc.grammar.nearest import nearest  # imported only for a wrong spec
+        from xpc.grammar.nearest import misspelt_file  # imported only for a wrong spec
 
         folder, slash, name = written.rpartition("/")
         place = os.path.realpath(self.locate(folder or ".", base)[1])
@@ -190,10 +193,8 @@ class Workspace:
             names = [one for one in os.listdir(place) if not one.startswith(".")]
         except OSError:
             return None
-        # try names without their ending, since most data files end in `.jsonl`
-        stems = {os.path.splitext(one)[0]: one for one in sorted(names)[:MOST]}
-        near = nearest(os.path.splitext(name)[0], stems)
-        return None if near is None else folder + slash + stems[near]
+        near = misspelt_file(name, sorted(names)[:MOST])
+        return None if near is None else folder + slash + near
 
     def help_for(self, written: str, base: str = "", relative_to: str = "the spec") -> str:
         """The help for a file that cannot be read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xpc.compiler.language.items import Item
 from xpc.compiler.language.setting import Setting as Row
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
@@ -62,6 +63,12 @@ class Advisor:
     ) -> tuple[str, Span, str, str | None]:
         """Message, place, help and edit for a setting without a value, or with a block instead of its value."""
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
+
+    def written_value(self, path: str, item: Item) -> str | None:
+        """The legal value that a setting's value means, such as flash2 for `flash_attention_2`; None if it is legal
+        or not clear.
+        """
+        return None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """The value of `take` for a weight of a mixture; `name` is the word that the spec uses for the weight."""

@@ -215,7 +215,8 @@ class _Expander(DataBlocks):
         return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in choices)
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
-        form = f"{name}={self.typed(value.span)}"
+        written = self.advisor().written_value(self.outer.get(name, ""), Item("", value, self.label(value.span)))
+        form = f"{name}={written or self.typed(value.span)}"
         self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
@@ -319,7 +320,9 @@ class _Expander(DataBlocks):
                 self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
-        if row.kind is FLAG:
+        if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):  # `hub "me/x"`
+            self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
+        elif row.kind is FLAG:
             self.add(path, None, name.span)
             self.inside(body, path)
         elif row.pending:

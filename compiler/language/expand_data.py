@@ -75,6 +75,10 @@ class DataBlocks(Collector):
                 *body[1:],
             ]  # `data chat(k=v)` is `data chat { k = v }`
         title = body[0] if body and isinstance(body[0], Ref | String) else None
+        alone = isinstance(title, Ref) and title.is_name and len(body) == 1
+        if alone and isinstance(title, Ref) and not self.is_named(title.name):  # `data(streaming)`
+            self.unknown(Name(title.span, title.name), "data")
+            return
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
             title = None  # `data(shuffle)` is `data { shuffle }`
@@ -96,6 +100,13 @@ class DataBlocks(Collector):
         if title is not None or before is None:
             self.out.data_name = self.label(name.span if title is None else title.span)
         self.sources(body if title is None else body[1:])
+
+    def is_named(self, name: str) -> bool:
+        """Whether a name alone in `data` is a setting, a dataset, or what the header or `eval` names."""
+        train = self.file.train
+        used = train is None or not isinstance(train.data, Ref) or train.data.name == name
+        known = f"data.{name}" in schema.BY_PATH or registry.find_dataset(name) is not None
+        return used or known or name in self.evaluated
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
         """Read a `data` block for evaluation: its sources and the format of its rows."""

@@ -12,8 +12,8 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 
 FIRST_RULE = "XP200"
 """Codes below are about syntax, names and values."""
-FIRST_NAME = "XP100"
-"""Codes below are about syntax, which follows from nothing else."""
+MORE = "XP006"
+"""The finding that says how many are not shown."""
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
@@ -52,6 +52,4 @@ def without_cascades(
         return tuple(found)
     edits: list[Edit] = [edit for one in mistakes for edit in one.edits]
     remaining = {(one.code, one.message) for one in findings(applied(source.text, edits))}
-    return tuple(
-        one for one in found if one in mistakes or one.code < FIRST_NAME or (one.code, one.message) in remaining
-    )
+    return tuple(one for one in found if one in mistakes or one.code == MORE or (one.code, one.message) in remaining)

@@ -99,7 +99,8 @@ class _Resolver:
             from xpc.compiler.resolve.evaluation_sets import Sets  # few specs have separate evaluation sets
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
-        extra = extra_values(self.loaded.extra, stack, text_of(self.values, "method") or "sft", self.problems)
+        method = text_of(self.values, "method") or "sft"
+        extra = extra_values(self.loaded.extra, stack, method, self.problems, hardware.gpu)
         wrong = frozenset(path for path in {*loaded.items, *loaded.intended} if path not in self.values)
         if any(one.code == "XP110" for one in self.problems):
             wrong |= {"data"}

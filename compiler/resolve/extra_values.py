@@ -8,31 +8,34 @@ from xpc.compiler.language import extras
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.values import plain_text, plain_value
+from xpc.compiler.registry.types import Gpu
 from xpc.compiler.spec import Origin, Value
 from xpc.compiler.stacks import Stack
 
 
 def extra_values(
-    written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems
+    written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems, gpu: Gpu | None = None
 ) -> dict[str, dict[str, Value]]:
     """The arguments of a spec's `extra` blocks, sorted because their order has no meaning. Errors are added to
-    `problems`.
+    `problems`; no help names a precision that the GPU lacks.
     """
     out: dict[str, dict[str, Value]] = {}
     for escape, items in written.items():
         for path, item in items.items():
-            value = _value(escape, path, item, stack, method, problems)
+            value = _value(escape, path, item, stack, method, problems, gpu)
             if value is not None:
                 out.setdefault(escape, {})[path] = value
     return {escape: dict(sorted(out[escape].items())) for escape in sorted(out)}
 
 
-def _value(escape: str, path: str, item: Item, stack: Stack, method: str, problems: Problems) -> Value | None:
+def _value(
+    escape: str, path: str, item: Item, stack: Stack, method: str, problems: Problems, gpu: Gpu | None
+) -> Value | None:
     owning = extras.owner(escape, path, method)
     if owning is not None or path not in extras.legal_names(stack, escape, method):
         from xpc.compiler.suggest import extra_names  # needed only for a wrong spec
 
-        found = extra_names.owned(item, path, owning) if owning else None
+        found = extra_names.owned(item, path, owning, gpu=gpu) if owning else None
         thought = len(problems) < extra_names.MOST
         problems.append(found or extra_names.unknown(stack, escape, path, item, method, thought))
         return None

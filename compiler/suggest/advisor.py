@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.language.advisor import Advisor, Suggestion, UnknownName
-from xpc.compiler.language.schema import SOURCE_SETTINGS
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS
 from xpc.compiler.language.schema import Setting as Row
+from xpc.grammar.record import evolve
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, Name, Setting, Value
 
@@ -27,10 +29,23 @@ class Suggestions(Advisor):
         from xpc.compiler.suggest.example import example
 
         message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"
+        if row.path == "hardware" and not body:
+            help = "write `hardware N x GPU`, with the number and the name of your GPUs: `xpc list gpus` prints them"
+            return message, name.span, help, None
         form = f"{name.text}{'' if row.head and not body else ' ='} {example(row)}"
         if body:
             return message, span, f"a value follows `=`, such as `{form}`", None
-        return message, name.span, f"write `{form}`", form if source.slice(name.span) == name.text else None
+        return message, name.span, f"write `{form}`", None
+
+    def written_value(self, path: str, item: Item) -> str | None:
+        """The value for a setting that is written without `=`: flash2 for `attn flash_attention_2`."""
+        from xpc.compiler.language.convert import convert
+        from xpc.compiler.language.values import Wrong
+        from xpc.compiler.suggest.legal import answer
+
+        found = convert(BY_PATH[path], evolve(item, path=path)) if path in BY_PATH else None
+        edits = answer(found).edits if isinstance(found, Wrong) else ()
+        return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """The value of `take` for a weight: 30% for a ratio of 0.3."""

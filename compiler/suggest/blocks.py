@@ -168,9 +168,9 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
     if gpu == "cpu" or (count and gpu):
         return [(form + (f"{count} x {gpu}" if count else gpu), ""), *out]
     if gpu or count:
-        form += f"{count or 8} x {gpu or 'h100-80gb'}"
+        form += f"{count or 'N'} x {gpu or 'GPU'}"
         return [(None, f"write `{form}`, with the {'GPU' if count else 'number'} that you have"), *out]
-    return out or [(None, "write `hardware 8 x h100-80gb`: a count and a GPU")]
+    return out or [(None, "write `hardware N x GPU`, with the number and the name of your GPUs")]
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:

@@ -7,6 +7,7 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import plain_value
+from xpc.compiler.registry.types import Gpu
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.typed_form import intended_value, typed, written
@@ -20,8 +21,11 @@ MOST = 100
 """Findings of a spec up to which names get suggestions."""
 
 
-def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
-    """The finding for a name that the setting `path` decides; `known_as` is the name's current form in the stack."""
+def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
+    """The finding for a name that the setting `path` decides; `known_as` is the name's current form in the stack.
+
+    No help names bf16 for a `gpu` without it.
+    """
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
         help = f"write `memory(checkpointing)` instead: {setting.doc}, under every strategy"
@@ -32,12 +36,15 @@ def owned(item: Item, name: str, path: str, known_as: str = "") -> Diagnostic:
     decided_value = guess.value if guess is not None and guess.path == path and guess.value != "!" else ""
     value = decided_value or intended_value(setting, written_as)
     form = "" if setting.pending else typed(setting, value) if value else setting.name
+    doc = f": {setting.doc}" if setting.doc != setting.name else ""
+    if form == "precision=bf16" and gpu is not None and gpu.capability < (8, 0):
+        form, doc = "precision=fp16", f": {gpu.name} has no bf16"
     called = f" is `{known_as}` here, which" if known_as else " is decided by"
     return report(
         "XP120",
         f"`{name[:60]}`{called} `{path}`{' decides' if known_as else ''}",
         item.label,
-        help=f"write `{form or path}` instead" + (f": {setting.doc}" if setting.doc != setting.name else ""),
+        help=f"write `{form or path}` instead{doc}",
     )
 
 

@@ -239,6 +239,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
         parts = [part.strip() for part in node.value.strip("[]()").split(",")]
         return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
+    if isinstance(node, String) and not node.value.strip():
+        return None
     if kind in ("names", "tasks") and isinstance(node, Ref | String):
         return f"[{typed}]"
     from xpc.compiler.suggest.meaning import choice

@@ -131,6 +131,8 @@ def _vocabulary() -> tuple[Known, ...]:
 @cache
 def known() -> tuple[Known, ...]:
     """Every name of every setting, xpc's own names first."""
+    from xpc.compiler.suggest import extra_form as passing
+
     out: dict[tuple[str, str, str], Known] = {}
 
     def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
@@ -143,7 +145,8 @@ def known() -> tuple[Known, ...]:
     for row in schema.TABLE:
         if row.path not in NEVER_LEGAL and not row.path.startswith("train."):
             add(row.name, row.path, own=not row.inner)
-            add(row.path, row.path, argument=True)
+            if row.path.replace(".", "_") not in passing.names():  # `data_seed` is the trainer's, not `data.seed`
+                add(row.path, row.path, argument=True)
     for clause in schema.CLAUSES:
         if clause not in schema.BY_PATH and clause != "train":
             add(clause, clause, own=True)

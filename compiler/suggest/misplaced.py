@@ -27,7 +27,7 @@ from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside, sentence
 from xpc.compiler.suggest.typed_form import decided_value, intended_value, typed, value_of, written
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Call, Ref, String
+from xpc.grammar.tree import Call, Number, Ref, String
 
 MAX_SUGGESTED = 50
 """Unknown names of a file that get suggestions; the rest are only reported."""
@@ -49,6 +49,10 @@ def _outside(unknown: UnknownName) -> Suggestion:
     name = unknown.name
     if name == "train":
         return Suggestion("XP101", "`train` is not a setting", help=HEADER)
+    line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
+    if typo_of(name, ["train"]) and (not line or line[1:2] == ["on"]):  # `trian qwen2.5-3b on alpaca`
+        edit = "train" if line else None
+        return Suggestion("XP101", f"`{name}` is not a setting of the language", "did you mean `train`?", HEADER, edit)
     head = misspelt_clause(unknown)
     if head is not None:
         message = f"`{name[:60]}` is not a setting of the language"
@@ -111,8 +115,8 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     advised = advice(f"{clause} {name}", unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
-    inner = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
-    together = meaning(inner, exact=True)  # `limit` in `save` is `save_limit`, not that of a source
+    joined = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
+    together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not that of a source
     if together is not None and _is_in(together.path, clause) and name not in schema.CLAUSES:
         return _suggest_guess(unknown, clause, message, together)
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
@@ -316,6 +320,11 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     if row.path in schema.ADAPTERS and isinstance(unknown.node, String) and "/" in unknown.node.value:
         guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
     node = unknown.node
+    if row.path == "hardware" and (node is None or isinstance(node, Number)) and guess.value != "cpu":
+        count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
+        form = f"hardware{'=' if unknown.header else ' '}{count} x GPU"
+        help = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints them"
+        return Suggestion("XP101", message, help=help)
     if isinstance(node, Call) and row.head and row.choices and clause is None:  # `optim adam(lr=1e-5)`
         called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
         form = f"{row.name} {called or row.choices[0]}{(unknown.typed or '')[len(node.name.text) :]}"

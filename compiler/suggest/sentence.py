@@ -80,6 +80,9 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
     """What to write in a block of the model instead of the model's name, or None."""
+    known = registry.find_model(unknown.name) is not None and unknown.node is None
+    if clause == "model" and known:  # `model qwen2.5-0.5b`
+        return f"write `train {unknown.name} on DATA`: the first line names the model"
     if clause == "model" and unknown.name in MODELS and unknown.typed:
         return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"
     return None

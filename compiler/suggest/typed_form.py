@@ -13,7 +13,7 @@ from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.legal import AUTO, answer
 from xpc.compiler.suggest.meaning import Meaning, choice, known_choice
-from xpc.grammar.tree import Count, Number, Value
+from xpc.grammar.tree import Count, Value
 
 
 def value_of(row: Setting, unknown: UnknownName) -> str:
@@ -49,9 +49,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
 
 
 def _machines(node: Value, text: str) -> str | None:
-    """The value of `hardware`; a bare number is a count of default GPUs."""
-    if isinstance(node, Number):
-        return f"{node.value} x h100-80gb" if isinstance(node.value, int) and 0 < node.value <= 1024 else None
+    """The value of `hardware`: a GPU with or without a count, or cpu."""
     known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
     return text if known else None
 

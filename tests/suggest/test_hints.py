@@ -264,7 +264,7 @@ def test_block_with_unknown_settings_gets_help_without_edit():
     (found,) = [
         one for one in checked(f"xpc 1\n{LINE}\nhardware {{\n  type = l4\n}}\n").problems if one.code == "XP102"
     ]
-    assert found.help == "write `hardware 8 x l4`, with the number that you have"
+    assert found.help == "write `hardware N x l4`, with the number that you have"
     assert not found.edits
 
 

@@ -235,7 +235,6 @@ def test_a_file_of_misspelt_names_alone_is_answered():
         ("save_strategy=no", "save(every=never)"),
         ("optim=adamw_bnb_8bit", "optimizer=adamw8bit"),
         ("zero_stage=2", "strategy=zero2"),
-        ("num_processes=4", "hardware=4 x h100-80gb"),
         ("no_cuda=true", "hardware=cpu"),
         ("save_only_model=true", "save(full_state=false)"),
         ("disable_gradient_checkpointing", "checkpointing=false"),

@@ -163,7 +163,7 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
         or found.edits
         or found.primary is None
         or "{" in match[1]
-        or re.search("SOURCE|MODEL|DATA", match[1])
+        or re.search("SOURCE|MODEL|DATA|GPU|N x ", match[1])
     ):
         return False
     if ", which `" in (found.help or ""):

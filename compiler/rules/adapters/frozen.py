@@ -48,6 +48,8 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16; confirmed by running it.
     """
     layers = [path for path in LAYERS if spec.get(path) is not None]
+    if any(path.startswith("freeze.") for path in spec.wrong):
+        return
     if not layers and spec.names("freeze.layer_modules"):
         yield Finding(
             spec.place("freeze.layer_modules", "of which layers?"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
@@ -118,17 +118,30 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     if not missing:
         return
     kept = [one for one in targets if one not in missing]
-    better = f"targets = [{', '.join(kept)}]" if kept and not _half(spec, kept) else "targets = all-linear"
+    better, certain = _better(spec, targets, kept, legal)
     known_names = [name for name in last_names(legal) if name not in (*EMBEDDINGS, *HEADS)]
     yield Finding(
         spec.place("lora.targets", f"{family} has {', '.join(known_names)}"),
         f"{spec.model.name} has no module `{missing[0][:60]}`"
         if len(missing) == 1
         else f"{spec.model.name} has no modules {', '.join(f'`{one[:60]}`' for one in missing[:4])}",
-        f"write `{better}`",
+        f"write `{better}`" if better else f"name modules of {family}, or write `targets = all-linear` for all of them",
         (spec.model.label,),
-        replace=better,
+        replace=better if certain else None,
     )
+
+
+def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
+    """The targets to write, and whether they are what was meant: `Q_PROJ` is q_proj. Without a likely meaning, those
+    that exist, or "".
+    """
+    from xpc.compiler.suggest.likely_modules import likely  # needed only for a wrong target
+
+    intended = [(one,) if one in kept else likely(one, legal) for one in targets]
+    names = list(dict.fromkeys(name for found in intended for name in found)) if all(intended) else kept
+    if not names or _half(spec, names):
+        return "", False
+    return f"targets = [{', '.join(names)}]", all(intended)
 
 
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:

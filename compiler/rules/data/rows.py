@@ -111,10 +111,13 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
             share = source.take.unit == "share"
             taken = int(there * source.take.value) if share else int(source.take.value)
             if taken > there or taken == 0:
+                less = f"`take` leaves no row: {100 * source.take.value:g}% of {there:,} rows is less than one"
                 yield Finding(
                     source.label,
-                    f"`take` asks for {taken:,} rows, but there are only {there:,}",
-                    f"leave `take` out, or take {there:,} at most",
+                    less if share else f"`take` asks for {taken:,} rows, but there are only {there:,}",
+                    "leave `take` out, or write a larger share"
+                    if share
+                    else f"leave `take` out, or take {there:,} at most",
                     severity=None if source.path is not None else "warning",
                 )
                 taken = None
@@ -131,7 +134,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",
-            write("holdout = 5%"),
+            "leave `holdout` out: one row cannot be divided" if total == 1 else write("holdout = 5%"),
             severity=None if nothing or certain else "warning",
         )
 

@@ -191,9 +191,9 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
         place = spec.place("method.max_completion", context)
         if completion >= limit:
             message = f"completions of {completion} tokens leave no room for a prompt in the model's context"
-            form = f"max_completion = {limit - prompt if prompt < limit else limit // 2}"
-            replace = form if spec.written("method.max_completion") else None
-            yield Finding(place, message, f"write `{form}`", (), replace, "error" if fixed else None)
+            shorter = f"max_completion = {limit - prompt if prompt < limit else limit // 2}"
+            edited = shorter if spec.written("method.max_completion") else None
+            yield Finding(place, message, f"write `{shorter}`", (), edited, "error" if fixed else None)
         elif fixed:
             message = (
                 f"completions of {completion} tokens leave {limit - completion} tokens of the context for a prompt"

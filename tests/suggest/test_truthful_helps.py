@@ -1,0 +1,151 @@
+"""A help says what is true: its edit means what was written, and it names nobody else's file, rows or GPU."""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked, edited, put, shown
+
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.nearest import misspelt, misspelt_file
+
+LINE = "train qwen2.5-3b on infinity-instruct"
+HEAD = f"xpc 1\n{LINE}\n"
+ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+
+
+def first(text: str, root: str | None = None) -> Diagnostic:
+    found = checked(text) if root is None else checked(text, root)
+    errors = [one for one in found.problems if one.severity == "error"]
+    assert errors, shown(found)
+    return errors[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "right"),
+    [
+        ("optimiser adamw(lr=1e-5)", "optimizer adamw(lr=1e-5)"),
+        ("optim adam(lr=1e-5)", "optimizer adamw(lr=1e-5)"),
+        ("scheduler cosine(warmup=3%)", "schedule cosine(warmup=3%)"),
+        ("data_seed=7", "extra trl(data_seed=7)"),
+        ("strategy zero2 {\n  offload_optimizer = true\n}", "strategy zero2 {\n  offload = optimizer\n}"),
+        ("strategy zero2 {\n  offload_optimizer_device = cpu\n}", "strategy zero2 {\n  offload = optimizer\n}"),
+        ("strategy zero3 {\n  offload_param = true\n}", "strategy zero3 {\n  offload = cpu\n}"),
+        ("gradient_checkpointing_kwargs(use_reentrant=false)", "checkpointing(reentrant=false)"),
+        ("lora(targets=[Q_PROJ])", "lora(targets=[q_proj])"),
+        ('lora(targets=["q_proj|k_proj"])', "lora(targets=[q_proj, k_proj])"),
+        ("lora(targets=[self_attn])", "lora(targets=[k_proj, o_proj, q_proj, v_proj])"),
+        ("attn flash_attention_2", "attn=flash2"),
+        ("dtype bfloat16", "dtype=bf16"),
+        ('save "out" {\n  hub "me/x"\n}', 'save "out" {\n  hub = "me/x"\n}'),
+        ('save "x" {\n  every = 500steps\n}', 'save "x" {\n  every = 500\n}'),
+        ("merge_adapter=true", "save(merge)"),
+        ("merge_and_unload", "save(merge)"),
+        ("strategy zero3 {\n  sequence_parallel_size = 2\n}", "strategy zero3 {\n  context_parallel = 2\n}"),
+        ("eva(every=epoch)\ndata(holdout=5%)", "eval(every=epoch)\ndata(holdout=5%)"),
+    ],
+)
+def test_an_edit_means_what_was_written(written, right):
+    after = edited(HEAD + written + "\n", first(HEAD + written + "\n"))
+    wanted, got = checked(HEAD + right + "\n"), checked(after)
+    assert {one.code for one in got.problems} <= {one.code for one in wanted.problems}, shown(got)
+    if wanted.spec is not None:
+        assert got.spec is not None
+        assert {path: one.value for path, one in got.spec.values.items()} == {
+            path: one.value for path, one in wanted.spec.values.items()
+        }
+        assert {to: {name: one.value for name, one in items.items()} for to, items in got.spec.extra.items()} == {
+            to: {name: one.value for name, one in items.items()} for to, items in wanted.spec.extra.items()
+        }
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("resume=true", "leave `resume` out"),
+        ("save(resume=true)", "leave `resume` out"),
+        ("auto_resume=true", "leave `resume` out"),
+        ("resume_from_checkpoint=true", "leave `resume` out"),
+        ("chat_template=tokenizer_default", "leave `chat_template` out"),
+        ("fp16=false", "leave `fp16` out"),
+        ("save_last=true", "the final model is always saved"),
+        ("lr=2k", "such as `lr = 2e-5`"),
+        ("generation_batch_size=8", "steps_per_generation"),
+        ("lambda_d=1.33", "desirable=1.33"),
+        ("loss=assistant", "`assistant_only`"),
+        ("optimizer muon", "torch and DeepSpeed have it"),
+        ("sequence_parallel_size=2", "`strategy zero3(context_parallel=2)` for DeepSpeed's Ulysses"),
+        ("method grpo {\n  vllm(tensor_parallel_size=2)\n}", "`tensor_parallel`"),
+        ("model qwen2.5-0.5b-instruct", "`train qwen2.5-0.5b-instruct on DATA`"),
+        ("data(streaming)", "rows are loaded completely"),
+        ("500steps", "for 500 steps"),
+        ("image_root=3", "docs/reference.md"),
+        ("quokka=3", "docs/reference.md"),
+        ('freeze {\n  except_parameters = [""]\n}', "such as"),
+        ("lora(targets=[query_key_value])", "name modules of qwen2"),
+    ],
+)
+def test_a_help_says_what_is_true(written, words):
+    found = first(HEAD + written + "\n")
+    assert words in (found.help or ""), found
+
+
+@pytest.mark.parametrize("written", ["gpus=8", "world_size=8", "gpus", "hardware", "launch slurm {\n  gpus = 8\n}",
+                                     "hardware {\n  count = 8\n}", "num_gpus 4"])  # fmt: skip
+def test_no_help_names_a_gpu_that_nobody_wrote(written):
+    found = first(HEAD + written + "\n")
+    assert "h100" not in (found.help or "")
+    assert "x GPU" in (found.help or "")
+    assert not found.edits
+
+
+@pytest.mark.parametrize("name", ["lr", "seed", "hardware", "rank", "gbs"])
+def test_no_edit_invents_a_value(name):
+    found = checked(f"{LINE} with {name}\n")
+    assert not [one.edits for one in found.problems if one.severity == "error" and one.edits]
+
+
+def test_no_help_names_another_file(tmp_path):
+    files = {"m.xp": HEAD, "note.xp": HEAD, "run-b.xp": HEAD, "rows-2.jsonl": ROW * 64, "one.jsonl": ROW}
+    root = put(tmp_path, files)
+    for text in (
+        'xpc 1\nextends "nope.xp"\n', 'xpc 1\nextends "run-a.xp"\n', 'train qwen2.5-3b on "m.jsonl.gz" for 1 epochs\n',
+        'train qwen2.5-3b on "rows-1.jsonl" for 1 epochs\n',
+    ):  # fmt: skip
+        helps = " ".join(one.help or "" for one in checked(text, root).problems)
+        assert "which is here" not in helps, text
+    assert misspelt_file("trian.jsonl", ["train.jsonl", "test.jsonl"]) == "train.jsonl"
+    assert misspelt_file("Base.xp", ["base.xp"]) == "base.xp"
+    assert misspelt_file("rows.jsonl.gz", ["rows.jsonl"]) == "rows.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('train qwen2.5-3b on rows\ndata rows {\n  "rows.jsonl" {\n    take = 1%\n  }\n}\n', "larger share"),
+        ('train qwen2.5-3b on "one.jsonl"\ndata(holdout=1)\neval(every=epoch)\n', "leave `holdout` out"),
+    ],
+)
+def test_no_help_names_another_number_of_rows(tmp_path, text, words):
+    root = put(tmp_path, {"rows.jsonl": ROW * 64, "one.jsonl": ROW})
+    found = next(one for one in checked("xpc 1\n" + text, root).problems if one.code == "XP555")
+    assert words in (found.help or "")
+    assert not any(c.isdigit() for c in found.help or "")
+
+
+def test_no_help_names_a_precision_that_the_gpu_lacks():
+    text = f"{HEAD}hardware 8 x {{}}\nextra trl {{{{\n  bf16 = true\n}}}}\n"
+    assert "precision=fp16" in (first(text.format("v100-32gb")).help or "")
+    assert "precision=bf16" in (first(text.format("h100-80gb")).help or "")
+
+
+def test_the_first_line_is_mended():
+    for text in ("trian qwen2.5-3b on infinity-instruct\n", "train qwen2.5 3b on infinity-instruct\n"):
+        assert edited(text, first(text)) == f"{LINE}\n"
+    assert "infinity-instruct[train:20%]" in (first(f"{LINE}[20%:]\n").help or "")
+
+
+def test_a_name_of_a_file_has_a_floor_of_likeness():
+    keys = ["disable_dropout", "lora_target_modules", "sync_ref_model", "rl", "train_on_eos", "learning_rate"]
+    for key in ("image_root", "target_max_len", "base_model", "lr", "train_on_split"):
+        assert misspelt(key, keys) is None
+    assert misspelt("learing_rate", keys) == "learning_rate"
