@@ -89,23 +89,6 @@ def _in_a_word(one: str, other: str, least: int) -> bool:
     return len(first) != len(second) or all(a == b or min(len(a), len(b)) >= least for a, b in zip(first, second))
 
 
-FLOOR = 0.85
-"""Likeness from which a name is a typo of another."""
-
-
-def misspelt(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate of which a name is a typo, or None. A short name is not taken for another: `lr` is not `rl`."""
-    from difflib import SequenceMatcher
-
-    plain, best, rank = _plain(name[:80]), None, FLOOR
-    for candidate in candidates if len(plain) > 3 else ():
-        other = _plain(candidate)
-        score = 1.0 if sorted(plain) == sorted(other) else SequenceMatcher(None, plain, other).ratio()
-        if score >= rank and not another_number(plain, other):
-            best, rank = candidate, score + 1e-9
-    return best
-
-
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate with the version nearest to that of `name` (for `trl-2.0` the newest), or None."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited, put, shown
 
+from xpc.compiler.suggest.meaning import typo_of
 from xpc.grammar.diagnostic import Diagnostic
-from xpc.grammar.nearest import misspelt, misspelt_file
+from xpc.grammar.nearest import misspelt_file
 
 LINE = "train qwen2.5-3b on infinity-instruct"
 HEAD = f"xpc 1\n{LINE}\n"
@@ -147,5 +148,5 @@ def test_the_first_line_is_mended():
 def test_a_name_of_a_file_has_a_floor_of_likeness():
     keys = ["disable_dropout", "lora_target_modules", "sync_ref_model", "rl", "train_on_eos", "learning_rate"]
     for key in ("image_root", "target_max_len", "base_model", "lr", "train_on_split"):
-        assert misspelt(key, keys) is None
-    assert misspelt("learing_rate", keys) == "learning_rate"
+        assert typo_of(key, keys) is None
+    assert typo_of("learing_rate", keys) == "learning_rate"

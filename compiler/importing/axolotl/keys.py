@@ -7,7 +7,6 @@ from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.importing.trl.switches import fp8
 from xpc.compiler.language.schema import ADAPTERS
-from xpc.grammar.nearest import misspelt
 from xpc.grammar.package_data import read_text
 
 VERSION = "0.18.0"
@@ -29,7 +28,9 @@ def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
     all_names = names(of)
     for key, entry in entries.items():
         if key not in all_names:
-            near = misspelt(key, sorted(all_names))
+            from xpc.compiler.suggest.meaning import typo_of  # imported only for an unknown key
+
+            near = typo_of(key, all_names)
             draft.note(entry, f"axolotl {VERSION} knows no such key")
             draft.warn(
                 entry,
