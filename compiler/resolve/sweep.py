@@ -200,6 +200,9 @@ class _Reader(Reporter):
         """
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
+        if name == "extra":
+            self.problem("XP882", "a sweep cannot vary `extra`", head.span, help=OWN["extra"])
+            return
         inside = [*node.body] if isinstance(node, Clause) else []
         inside += head.args if isinstance(head, Call) else []
         lists = [
@@ -265,7 +268,8 @@ class _Reader(Reporter):
         return None
 
     def unknown(self, name: Name) -> None:
-        from xpc.compiler.suggest.meaning import meaning  # needed only for a misspelt sweep
+        from xpc.compiler.suggest.extra_form import names  # needed only for a misspelt sweep
+        from xpc.compiler.suggest.meaning import SAME, meaning
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
         if name.text in schema.SOURCE_SETTINGS and not rows:
@@ -278,6 +282,10 @@ class _Reader(Reporter):
             self.problem("XP101", message, name.span, help=f"write {listed}")
             return
         guess = meaning(name.text, None, valued=True) if not rows else None
+        if not rows and (guess is None or guess.likeness < SAME) and name.text in names():
+            message = f"a sweep cannot vary `{name.text}`, which only `extra` passes on"
+            self.problem("XP882", message, name.span, help=OWN["extra"])
+            return
         near = rows[0] if rows else None if guess is None or guess.path not in schema.BY_PATH else guess.path
         if near is not None and self.expander.outer.get(near.rpartition(".")[2]) == near:
             near = near.rpartition(".")[2]

@@ -199,7 +199,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     for number, way in enumerate(ways):
         typed, own = letters(way), words(way)
         name_words = frozenset(words(name))
-        for one in _candidates(typed, own, exact):
+        candidates = _candidates(typed, own, exact)
+        begun = {one.path for one in candidates if one.own and _begins(typed, one.letters)}
+        for one in candidates:
             inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
@@ -211,7 +213,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if like < SAME and not exact:
                 typo = _letter_likeness(typed, one.letters)
                 typo = typo if typo and not _has_another_word(_parts(way), one.parts) else 0.0
-                like = max(like, typo, 0.8 * (one.own and _begins(typed, one.letters)))
+                like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):
                 continue
             score = (
@@ -257,8 +259,23 @@ def _index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[in
     return known(), with_word, of_length
 
 
-def nearest_other_name(name: str) -> tuple[str, float] | None:
-    """The nearest name that `extra` passes on or that has no equivalent, and the similarity; or None."""
+def _with_all_words(name: str) -> str | None:
+    """The one name that `extra` passes on and that has all words of a name, such as `pad_to_multiple_of` for
+    `pad_to_multiple`; or None.
+    """
+    from xpc.compiler.suggest import extra_form as passing
+
+    typed = frozenset(words(name[:80]))
+    if sum(map(weight, typed)) < 2:
+        return None
+    found = [one for one in passing.names() if typed < frozenset(words(one))]
+    least = min((len(words(one)) for one in found), default=0)
+    nearest = [one for one in found if len(words(one)) == least]
+    return nearest[0] if len(nearest) == 1 else None
+
+
+def nearest_other_name(name: str) -> tuple[str | None, float]:
+    """The nearest name that `extra` passes on or that has no equivalent, or None; and the similarity."""
     from xpc.compiler.suggest import extra_form as passing
     from xpc.compiler.suggest import no_equivalent as without
 
@@ -272,7 +289,7 @@ def nearest_other_name(name: str) -> tuple[str, float] | None:
             and (one in passing.names() or without.reason(one) is not None)
         ):
             best, rank = one, like
-    return None if best is None else (best, rank)
+    return (_with_all_words(name), 0.85) if best is None else (best, rank)
 
 
 @cache

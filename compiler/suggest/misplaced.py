@@ -185,6 +185,12 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
     guess = _of_method(name) or meaning(name, clause, valued=unknown.node is not None)
+    if clause is not None and (guess is None or guess.likeness < SAME):
+        children = [row.name for row in schema.children(clause)]
+        begun = [one for one in children if one.startswith(name)]
+        near = typo_of(name, children) or (begun[0] if len(begun) == 1 and len(name) > 2 else None)
+        if near is not None:
+            guess = Meaning(f"{clause}.{near}", "", 0.9, own=True)  # `drop` in `lora` is `dropout`
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words: `eval_iters`
         found = _without_equivalent(message, name)
@@ -209,9 +215,9 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         if form is not None:
             return Suggestion("XP101", message, help=f"write `{form}`: {NAMED_THERE}")
     if guess is None or not exact:
-        other = nearest_other_name(name)
-        if other is not None and (guess is None or other[1] > guess.likeness):
-            return _near_other_name(unknown, message, other[0])
+        other, likeness = nearest_other_name(name)
+        if other is not None and (guess is None or likeness > guess.likeness):
+            return _near_other_name(unknown, message, other)
     methods = methods_with(name)
     if methods and (not exact or (guess is not None and guess.path == "method")):  # `dapo` is a loss of grpo
         form = f"loss={name}"
@@ -226,6 +232,9 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
     """The clause of which a name before a block or a call is a typo: `eva {`, `optimiser adamw(lr=1e-5)`; or None."""
+    plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
+    if plural != unknown.name and plural in schema.CLAUSES and plural != "train":
+        return plural
     after = unknown.label.source.text[unknown.label.span.end :].lstrip(" ")[:1]
     if after not in ("{", "(") and not isinstance(unknown.node, Call):
         return None

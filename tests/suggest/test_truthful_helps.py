@@ -150,3 +150,13 @@ def test_a_name_of_a_file_has_a_floor_of_likeness():
     for key in ("image_root", "target_max_len", "base_model", "lr", "train_on_split"):
         assert typo_of(key, keys) is None
     assert typo_of("learing_rate", keys) == "learning_rate"
+
+
+@pytest.mark.parametrize(
+    "line", ["data_seed = [1, 2]", "neftune_noise_alpha = [5, 10]", "extra trl(neftune_noise_alpha=[5, 10])"]
+)
+def test_a_sweep_says_that_it_cannot_vary_extras(line):
+    found = first(f"{HEAD}sweep {{\n  {line}\n}}\n")
+    assert found.code == "XP882"
+    assert not found.edits
+    assert "write one spec for each" in (found.help or "")
