@@ -154,6 +154,7 @@ TextPath = Literal[
     "strategy.state_dict",
     "precision",
     "precision.nan",
+    "precision.idle",
     "batch.packing.strategy",
     "batch.packing.isolate",
     "batch.mean",

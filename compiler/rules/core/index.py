@@ -49,6 +49,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.data.evaluation_sets", evaluation_rows),
     ("rules.data.folders", data_folders),
     ("rules.data.harness", written("eval.tasks", "eval.allow_code_execution")),
+    ("rules.data.lengths", written("data.min_tokens", "data.max_tokens")),
     ("rules.data.mixtures", mixture),
     ("rules.data.prompts", written("data.prompt_template", "data.system_column")),
     ("rules.data.raw_text", raw_text),
