@@ -92,11 +92,15 @@ class Expressions:
 
     # -- expressions -------------------------------------------------------------------------------------------------
 
-    def evaluate(self, node: ast.expr) -> object:
-        """The value of an expression. Raises Unreadable for a script that needs too many steps."""
+    def step(self, node: ast.AST) -> None:
+        """Count one step. Raises Unreadable for a script that needs too many."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
+
+    def evaluate(self, node: ast.expr) -> object:
+        """The value of an expression. Raises Unreadable for a script that needs too many steps."""
+        self.step(node)
         if self.depth > MAX_DEPTH:
             return self.unknown(node, "it is nested too deeply")
         self.depth += 1

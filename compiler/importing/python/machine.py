@@ -182,6 +182,7 @@ class Machine(Expressions):
     def block(self, body: list[ast.stmt]) -> str:
         """Follow statements. Returns how the block ends early; empty if it does not."""
         for one in body:
+            self.step(one)
             method = getattr(self, f"do_{type(one).__name__.lower()}", None)
             if method is not None:
                 ends = str(method(one) or "")
