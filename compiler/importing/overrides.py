@@ -10,6 +10,7 @@ from xpc.compiler.importing.draft import Draft, Written
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.stacks import Stack
+from xpc.grammar.package_data import read_json
 from xpc.grammar.record import field, mutable, record
 
 DEFAULT_GPU = "h100-80gb"
@@ -155,8 +156,9 @@ def _order(version: str) -> tuple[int, int]:
 
 def _nearest(version: str) -> Stack:
     """The stack with the defaults that a version of TRL shares: those of transformers changed about 0.21 and 1.0."""
-    order = _order(version)
-    return load("trl-0.18" if order < (0, 21) else "trl-0.24" if order < (1, 0) else "trl-1.16")
+    before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
+    found = (name for name, end in before.items() if _order(version) < _order(end))
+    return load(next(found, stacks.DEFAULT))
 
 
 def _dated(names: set[str], method: str) -> Stack:

@@ -68,7 +68,7 @@ def test_misspelled_command_lists_the_commands(capsys):
     assert main(["chek", "x.xp"]) == 2
     told = capsys.readouterr().err
     assert "did you mean `xpc check`?" in told
-    assert told.count("rehearse") == 0
+    assert "sweep" not in told
     assert all(name in told for name in COMMANDS)
 
 

@@ -270,13 +270,13 @@ def test_texts_survive_toml_json_and_the_spec(name):
             f"track tensorboard(name={written})",
             "data(format=messages)",
             train=f"{written} on {written} for 3 epochs",
-            save=f"save {written}",
+            save=f'save {written[:-1]}-out"',
         ).replace("train " + written, "train qwen2.5-3b")
     )
     assert tomllib.loads(files["bundle.toml"].decode())["data"][0]["path"] == name
     arguments = json.loads(files["trainer_args.json"])
     assert arguments["data"]["sources"][0]["path"] == name
-    assert arguments["arguments"]["output_dir"] == arguments["arguments"]["run_name"] == name
+    assert (arguments["arguments"]["output_dir"], arguments["arguments"]["run_name"]) == (f"{name}-out", name)
     again = compiled(files["spec.xp"])
     assert again["trainer_args.json"] == files["trainer_args.json"]
 

@@ -113,6 +113,7 @@ qlora(rank = 16, targets = [q_proj, k_proj, v_proj, o_proj])
 model(attn = flash2)
 memory(checkpointing)
 batch gbs={gbs} micro={micro} seq=4096
+save "out" every=never
 """
 
 

@@ -401,12 +401,12 @@ def consequences(tmp_path, before, after, *options):
 @pytest.mark.parametrize(
     ("old", "new", "line", "follows"),
     [
-        ("generations = 8", "generations = 16", "125 steps instead of 63, 16 prompts a step instead of 32",
-         {"steps": (63, 125), "prompts a step": (32, 16)}),
-        ("gbs=256", "gbs=512", "32 steps instead of 63, 64 prompts a step instead of 32",
-         {"steps": (63, 32), "prompts a step": (32, 64)}),
-        ("generations = 8", "generations = 8, iterations = 2", "125 steps instead of 63",
-         {"steps": (63, 125), "updates with one generation": (8, 16)}),
+        ("generations = 8", "generations = 16", "125 steps instead of 62, 16 prompts a step instead of 32",
+         {"steps": (62, 125), "prompts a step": (32, 16)}),
+        ("gbs=256", "gbs=512", "31 steps instead of 62, 64 prompts a step instead of 32",
+         {"steps": (62, 31), "prompts a step": (32, 64)}),
+        ("generations = 8", "generations = 8, iterations = 2", "124 steps instead of 62",
+         {"steps": (62, 124), "updates with one generation": (8, 16)}),
     ],
 )  # fmt: skip
 def test_a_change_of_an_online_method_has_consequences(method, old, new, line, follows, tmp_path):

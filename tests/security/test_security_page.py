@@ -19,7 +19,7 @@ PAGE = read("docs", "security.md")
 
 def test_every_test_that_is_named_is_there() -> None:
     there = ""
-    for path in glob.glob(os.path.join(REPOSITORY, "tests", "security", "test_*.py")):
+    for path in glob.glob(os.path.join(REPOSITORY, "tests", "*", "**", "test_*.py"), recursive=True):
         with open(path, encoding="utf-8") as handle:
             there += handle.read()
     named = set(re.findall(r"`(test_\w+)`", PAGE))

@@ -70,9 +70,9 @@ def write(
     elif METHODS[draft.method].grouped:
         _prompts(shape)
     elif draft.method in ("dpo", "orpo", "cpo", "reward"):
-        _pairs(shape, ("chosen", "rejected"), "preference")
+        _preference_columns(shape, ("chosen", "rejected"), "preference")
     elif draft.method == "kto":
-        _pairs(shape, ("completion",), "unpaired")
+        _preference_columns(shape, ("completion",), "unpaired")
     elif data.columns:
         for key in data.columns:
             shape.refuse(key)
@@ -249,7 +249,7 @@ def _prompts(shape: Shape) -> None:
         shape.draft.error(shape.entry(key), f"the column `{key}`: {why}", "compute it in the reward function")
 
 
-def _pairs(shape: Shape, answers: tuple[str, ...], form: str) -> None:
+def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> None:
     """Preference pairs, or answers with a label: a prompt and answers, as texts or as turns."""
     made, draft = shape.data.columns, shape.draft
     wanted = ("prompt", *answers, *(("label",) if form == "unpaired" else ()))
@@ -259,7 +259,7 @@ def _pairs(shape: Shape, answers: tuple[str, ...], form: str) -> None:
     chats: set[bool] = set()
     for key in wanted:
         value = made.get(key, Column(key))
-        if key == "prompt" and form == "preference" and key not in made and _whole(made, answers):
+        if key == "prompt" and form == "preference" and key not in made and _all_text(made, answers):
             continue
         side = _side(value, "user" if key == "prompt" else "assistant")
         name = None
@@ -283,6 +283,6 @@ def _pairs(shape: Shape, answers: tuple[str, ...], form: str) -> None:
             shape.turns(turns, "prompt")
 
 
-def _whole(made: dict[str, object], answers: tuple[str, ...]) -> bool:
+def _all_text(made: dict[str, object], answers: tuple[str, ...]) -> bool:
     """Whether the answers are columns with complete conversations, which begin with the prompt."""
     return all(isinstance(made.get(key, Column(key)), Column) for key in answers)

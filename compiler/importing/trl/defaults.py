@@ -62,11 +62,13 @@ def origin(draft: Draft, native: Stack) -> str:
 
 
 def packing(draft: Draft) -> None:
-    """Before 0.19, TRL packed by cutting one stream of texts, as trl-0.18 does anyway. Without flash attention a spec
-    cannot do that: its masks keep the texts apart, with a warning.
+    """Before 0.19, TRL packed by cutting one stream of texts, as the oldest stack does anyway. Without flash attention
+    a spec cannot do that: its masks keep the texts apart, with a warning.
     """
     attention = draft.settings.get("model.attn")
-    if draft.stack.name == "trl-0.18" or attention is None or not attention.text.startswith("flash"):
+    if attention is None or not attention.text.startswith("flash"):
+        return
+    if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
     if versions.numbers().index(draft.trl) < versions.numbers().index("0.19"):
         draft.default("batch.packing.strategy", "wrapped", f"not set: trl {draft.trl} cuts one stream of texts")

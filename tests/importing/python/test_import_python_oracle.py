@@ -8,10 +8,12 @@ import subprocess
 from typing import Any
 
 import pytest
-from import_support import REPOSITORY, imported
+from import_support import imported
+from interpreters import interpreter
+
+from xpc.compiler.stacks import names
 
 RUNNER = os.path.join(os.path.dirname(__file__), "recorded_arguments.py")
-STACKS = {"trl-1.16": ".venv", "trl-0.24": ".venv-0.24", "trl-0.18": ".venv-0.18"}
 START = """
 import os
 from dataclasses import dataclass, field
@@ -99,11 +101,9 @@ COMPARED = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", names())
 def test_bundles_have_the_values_of_the_running_scripts(stack: str, tmp_path: Any) -> None:
-    python = os.path.join(REPOSITORY, STACKS[stack], "bin", "python")
-    if not os.path.exists(python):
-        pytest.skip(f"{STACKS[stack]} is not installed")
+    python = interpreter(stack)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     different: dict[str, object] = {}
     paths = [tmp_path / f"{name}.py" for name in SCRIPTS]
