@@ -45,6 +45,11 @@ ELSEWHERE = {
     r"xpc compile scan\.xp": "docs/test_sweep_page.py",
     r"xpc (check|diff) big\.xp.*": "docs/test_docs.py",
     r"xpc import run\.bundle -o run\.xp": "importing/test_import_cli.py",
+    r"xpc import train\.sh --set .*": "importing/text/test_import_variables.py",
+    r"xpc import \S+\.(py|ipynb).*": "importing/python/test_import_python.py",
+    r"xpc import grpo\.yaml --partial .*": "importing/test_import_partial.py",
+    r"xpc diff recipe\.yaml recipe\.xp": "review/test_diff_source.py",
+    r"xpc rehearse .*": "preview/test_rehearsal.py",
 }
 """Commands that need a hub, an index, a run or a page's own files, and the test that runs them."""
 
@@ -115,7 +120,7 @@ NAMES = {
     "main:german.xp": "main:mine.xp", "german.xp": "mine.xp", "main:specs/qwen2.5-3b.xp": "main:mine.xp",
     "specs/qwen2.5-3b.xp": "mine.xp", "specs/qwen2.5-3b.xp:accum": "mine.xp:accum", "run.bundle": "x.bundle",
     "base.xp": "mine.xp", "child.xp": "x.xp", "run.xp": "x.xp", "slurm.xp": "x.xp", "spec.xp": "x.xp",
-    "BUNDLE": "x.bundle",
+    "BUNDLE": "x.bundle", "config.yaml": "recipe.yaml", "a.xp": "x.xp", "b.xp": "mine.xp",
 }  # fmt: skip
 """Names on the pages, and ours."""
 LEFT_OUT = {
@@ -126,6 +131,7 @@ LEFT_OUT = {
     "xpc compile --allow-oom": "xpc compile SPEC --allow-oom",
     "xpc new FILE": "xpc new other.xp",
     "xpc new FILE --from RECIPE": "xpc new other.xp --from RECIPE",
+    "xpc import config.yaml -o mine.xp": "xpc import recipe.yaml --hardware '8 x h100-80gb' -o out.xp",
     "xpc import FILE": "xpc import recipe.yaml --hardware '8 x h100-80gb'",
     "xpc import FILE -o SPEC": "xpc import recipe.yaml --hardware '8 x h100-80gb' -o out.xp",
     "xpc import FILE --hardware 8xh100-80gb": "xpc import recipe.yaml --hardware 8xh100-80gb",

@@ -37,6 +37,8 @@ NO_SETTING = {
     "train on for with extends x xpc": "the list of keywords",
     "train()": "a method of transformers",
     "data mix {": "the beginning of a block",
+    "data NAME { ... }": "a block without its contents",
+    "micro = 2: 40.1 GiB, 21% faster; checkpointing goes off": "a line of a plan",
     'train "out/lora/merged"': "the beginning of a sentence",
 }
 """What looks like a setting with a value, and why it need not be legal."""
@@ -169,7 +171,7 @@ def _legal(text: str) -> bool:
 @pytest.mark.slow
 def test_every_setting_in_a_line_of_text_is_legal():
     inline = _inline()
-    assert len(inline) >= 300
+    assert len(inline) >= 240
     wrong = [(page, text) for page, text in inline if not _legal(text)]
     assert [one for one in wrong if one[1] not in NO_SETTING] == []
     assert {text for _, text in wrong} == set(NO_SETTING), "listed, and legal or gone"
