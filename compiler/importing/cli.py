@@ -178,7 +178,7 @@ def _sets(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _pick(options: argparse.Namespace) -> int | None:
-    """The number of `--pick`; None without it, and for `all`. Raises UsageError."""
+    """The number that `--pick` gives, or None without the option and for `--pick all`. Raises UsageError."""
     if options.pick in (None, "all"):
         return None
     if not options.pick.isdecimal() or not 0 < int(options.pick) < 1000:

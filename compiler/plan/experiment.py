@@ -145,7 +145,7 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
-    """Tokens of an optimizer step, and whether that is an upper bound, for which every row is as long as `seq`."""
+    """Tokens of an optimizer step, and whether this is an upper bound, computed as if every row had `seq` tokens."""
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
     if given.tokens is not None and not packed:

@@ -71,7 +71,7 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """Those of strategy, recomputation and micro-batch that the spec leaves open."""
+        """Which of strategy, recomputation and micro-batch the spec does not state."""
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:

@@ -336,7 +336,7 @@ class _Resolver:
             named = isinstance(node, Ref) and node.name == title
             replaced = loaded.train_source is loaded.file.source and loaded.data_name.source is not loaded.train_source
             if title != "data" and not named and replaced:
-                pass  # the child's header may name other data than its base
+                pass  # a spec that extends another may name other data in its header
             elif title != "data" and not named:
                 written = loaded.train_source.slice(node.span)
                 self.problems.report(

@@ -110,7 +110,7 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """Steps per row (with packing, per token). Runs with the same rows can be compared by it."""
+        """Optimizer steps per row, or with packing per token, to compare runs with the same rows."""
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 

@@ -1,4 +1,4 @@
-"""Parse a script, or the code cells of a notebook, within bounds."""
+"""Parse a script, or the code cells of a notebook. Input above the limits of size and nesting is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of HTTP on this machine, in a thread: what stand-ins of the hub and of package indexes have in common."""
+"""An HTTP server on this machine, in a thread: the base class of local stand-ins for the hub and package indexes."""
 
 from __future__ import annotations
 

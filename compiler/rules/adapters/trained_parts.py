@@ -1,4 +1,4 @@
-"""Modules, parameters, rotations and rates that an adapter or `freeze` trains (XP464 to XP469, XP475, XP499, XP795)."""
+"""Check which weights an adapter or `freeze` trains, and at which rates (XP464 to XP469, XP475, XP499, XP795)."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def lines_as_documents(spec: Spec) -> Iterator[Finding]:
         more = "" if spec.written("data.long") else "; a longer one than `seq` is cut, unless `long = chunk` splits it"
         yield Finding(
             source.label,
-            f"each line of `{source.name[:80]}` is a document{many}",
-            f"`documents = paragraph` or `documents = file` states another{more}",
+            f"each line of `{source.name[:80]}` counts as one document{many}",
+            f"write `documents = paragraph` or `documents = file` for longer documents{more}",
         )
         return

@@ -185,7 +185,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     """A key of DeepSpeed's `bf16` block needs bf16, and a key of its `fp16` block fp16. XP445 checks master weights,
     because some versions make them fp16 in every precision.
 
-    Why it is bad: the key has no effect; usually it is loss scaling, which bf16 does not have.
+    Why it is bad: the key has no effect. Most such keys set loss scaling, which bf16 does not need.
 
     Without it: the block of the other precision is not read.
 

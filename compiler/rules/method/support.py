@@ -56,7 +56,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     if spec.get("method.scale_rewards") == "batch" and not _scales_batches(target):
         yield Finding(
             spec.place("method.scale_rewards"),
-            f"grpo on {target.name} scales rewards by the deviation of their group or not at all",
+            f"grpo on {target.name} scales rewards by the standard deviation of their group, or not at all",
             f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
             related,
         )

@@ -68,8 +68,8 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
 def like_a_key(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
-    Why it is bad: 40 hexadecimal digits are the older format of a Weights & Biases key, and of a commit; as a name they
-    are more likely the key, and everybody who can see the run can see its name.
+    Why it is bad: older Weights & Biases keys have 40 hexadecimal digits. Commits have them too, but a run is more
+    likely named after a key by mistake, and everybody who can see the run can read its name.
 
     Without it: nothing is reported.
 

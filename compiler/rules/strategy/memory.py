@@ -118,8 +118,8 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     """The predicted memory should be at most 80 % of the GPU's memory. Families without measured coefficients
     are not predicted.
 
-    Why it is bad: if lengths vary, the allocator reserves more memory than is in use. For 40 public runs that ran out
-    of memory, the prediction was always above 80 %.
+    Why it is bad: if lengths vary, the allocator reserves more memory than is in use. All 40 public
+    runs that ran out of memory were predicted to need more than 80 % of it.
 
     Without it: a run that barely fits may run out of memory after hours, when the longest rows come together.
 

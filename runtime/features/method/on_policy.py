@@ -16,7 +16,7 @@ IGNORED = -100
 
 
 class OnPolicy(Feature):
-    """The feature of a student that is trained on completions that it has just generated."""
+    """On-policy distillation: the student is trained on completions that it has just generated."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Change the settings that the constructor of trl's trainer has made."""

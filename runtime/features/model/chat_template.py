@@ -27,7 +27,7 @@ class ChatTemplate(Feature):
             _render(tokenizer, PROBE, "a conversation of two words")
 
     def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Write the first row. Raises RunError if the template does not end."""
+        """Render the first row. Raises RunError if rendering does not end, as with an endless loop in the template."""
         for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
             _render(tokenizer, messages, f"row 0 of {source}")
         return []

@@ -57,10 +57,10 @@ def mix(
     holdout: Mapping[str, Any] | None,
     filtered: Callable[..., Any] | None = None,
 ) -> tuple[Any, Any]:
-    """The mixture of the alignment handbook and open-r1 (``get_dataset``), row for row.
+    """Mix sources exactly as ``get_dataset`` of the alignment handbook and of open-r1 does, row for row.
 
     A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
-    concatenated and shuffled with the seed; the holdout is ``train_test_split`` with the seed. With ``shuffle`` off
+    concatenated and shuffled with the seed; ``train_test_split`` with the seed makes the holdout. With ``shuffle`` off
     nothing is shuffled. ``filtered`` drops rows of the concatenated parts.
     """
     taken = [selected(part, plan, seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
