@@ -106,6 +106,14 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         rows.copy_head(str(tmp_path / "m.jsonl"), str(tmp_path / "twin" / "0.jsonl"))
 
 
+@pytest.mark.parametrize("name", ["m.parquet", "folder/m.jsonl"])
+def test_a_device_is_not_copied(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.symlink("/dev/zero", tmp_path / name)
+    with pytest.raises(UsageError, match="is not a file"):
+        rows.copy_head(str(tmp_path / name.partition("/")[0]), str(tmp_path / "twin" / "0"))
+
+
 def test_the_workers_import_nothing_of_the_compiler() -> None:
     folder = os.path.join(os.path.dirname(command.__file__), "worker")
     for name in sorted(os.listdir(folder)):

@@ -35,12 +35,14 @@ COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 def copy_head(source: str, target: str) -> None:
     """Copy the first rows of a local file, or a file or folder of other formats as it is. Raises UsageError."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    if stat.S_ISFIFO(os.stat(source).st_mode):
-        raise UsageError(f"{source} is not a file")
+    files = [source] if not os.path.isdir(source) else [
+        os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names
+    ]  # fmt: skip
+    for name in files:
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise UsageError(f"{name} is not a file")
     if os.path.isdir(source):
-        total = sum(
-            os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(source) for name in names
-        )
+        total = sum(map(os.path.getsize, files))
         if total > MOST_BYTES:
             raise UsageError(
                 f"{source} has {total:,} bytes, too many for a rehearsal: name a few rows with --rows FILE"
