@@ -45,7 +45,7 @@ def copy_head(source: str, target: str) -> None:
         total = sum(map(os.path.getsize, files))
         if total > MOST_BYTES:
             raise UsageError(
-                f"{source} has {total:,} bytes, too many for a rehearsal: name a few rows with --rows FILE"
+                f"{source} has {total:,} bytes, too many here: name a few rows with --rows FILE"
             )
         shutil.copytree(source, target)
     elif source.endswith(BY_LINE):
