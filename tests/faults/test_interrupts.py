@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from fault_runs import HANGS, Runs, alive, checkpoints, children, events, text
+from interpreters import interpreter
 from stacks import environment
 
 from xpc.compiler.stacks import DEFAULT
@@ -40,6 +41,7 @@ class Terminal:
         self.out, self.output = os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
             os.chdir(cwd)
             os.execvpe(command[0], command, environment(**environ))
         self.pid = pid
@@ -132,7 +134,9 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
 ) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES[kind], f"interrupt-{kind}")
-    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=here.python)
+    # A warm interpreter hears before its fork, the launcher, does.
+    python = interpreter(DEFAULT) if moment == "before the processes" else here.python
+    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python)
     run.until(lambda: hears(run.pid))
     if moment == "while they start":
         run.until(lambda: bool(children(run.pid)))
