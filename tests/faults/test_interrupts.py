@@ -41,7 +41,8 @@ class Terminal:
         self.out, self.output = os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
+            for number in (signal.SIGINT, signal.SIGHUP):  # a job in the background ignores them
+                signal.signal(number, signal.SIG_DFL)
             os.chdir(cwd)
             os.execvpe(command[0], command, environment(**environ))
         self.pid = pid
