@@ -34,7 +34,7 @@ ALONE = {"loss_weights", "dataset_text_field"}
 """Arguments that are read beside others alone: the losses that are weighed, and texts, which distill has none of."""
 ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
-    "trust_remote_code": ("model", "trust_remote_code"),
+    "trust_remote_code": ("model", "trust_remote_code"), "dataset_num_proc": ("data", "workers"),
 }  # fmt: skip
 """Arguments that the bundle of a target states outside of the trainer's own: section and name."""
 
