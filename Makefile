@@ -98,6 +98,7 @@ docs: $(VENV)/ready ## write the generated pages and pictures of docs/, the type
 	$(BIN)/python -m xpc.compiler.explain.reference docs
 	$(BIN)/python tests/evidence/evidence.py
 	$(BIN)/python tests/evidence/rules_page.py docs
+	$(BIN)/python tests/evidence/reports.py docs/reports.md
 	$(BIN)/python -m xpc.compiler.explain.stack_pages docs
 	$(BIN)/python tests/recipes/recipes_page.py docs/recipes.md
 	$(BIN)/python tests/importing/keys_page.py docs/import-keys.md

@@ -71,17 +71,19 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly and so bypasses the
-    adapter, as trl 1.16 does. The trainers of orpo and reward, and trl 0.18, do not bypass it.
+    adapter, as trl 1.16 does. The trainers of orpo and reward do not bypass it, and those of trl 0.18 and 0.24 only
+    with `use_liger_loss`.
 
     Why it is bad: the adapter would never be trained.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without it: ValueError in the trainer's constructor of trl 1.16, after the data is tokenized; no message before.
 
-    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`;
-    confirmed by running it.
+    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`,
+    confirmed by running it; trl 0.24 and 0.18 `grpo_trainer.py` `compute_liger_loss`.
     """
     heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
-    if heads and spec.method.head != "model" and spec.stack.facts.fused_head:
+    fused = spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
+    if heads and spec.method.head != "model" and fused:
         others = [one for one in spec.names("lora.targets") if one not in heads]
         yield Finding(
             spec.place("lora.targets", f"`{heads[0]}` is the output head"),

@@ -164,10 +164,10 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss."""
+    """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss, masked completions."""
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
     if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:
         return True
-    fused = spec.extra_value("trl", "use_liger_loss") is not None
-    return spec.get("method") != "sft" and (fused or spec.integer("batch.accum") > 1)
+    special = spec.extra_value("trl", "use_liger_loss") is not None or spec.get("method.mask_truncated") is True
+    return spec.get("method") != "sft" and (special or spec.integer("batch.accum") > 1)

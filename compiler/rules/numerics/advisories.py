@@ -22,6 +22,7 @@ WHEN = has_advisory
         "data.long",
         "method",
         "method.loss",
+        "method.mask_truncated",
         "strategy",
         "strategy.context_parallel",
         "strategy.overlap_comm",

@@ -46,6 +46,11 @@ SHOWN = {
         "dapo-of-another-round", "XP485",
         spec("target trl-0.24", "method grpo(rewards=[accuracy], steps_per_generation=2)", train=ONLINE),
     ),
+    "dapo-of-masked-completions": (
+        "dapo-of-masked-completions", "XP940",
+        spec("target trl-0.24", "method grpo(rewards=[accuracy], loss=dapo, mask_truncated)",
+             train="qwen2.5-3b on deepmath-103k for 1 epochs"),
+    ),
     "fused-grpo": (
         "fused-grpo", "XP940",
         spec("target trl-0.24", "method grpo(rewards=[accuracy])", "extra trl {\n  use_liger_loss = true\n}",

@@ -1,0 +1,122 @@
+"""`python tests/evidence/reports.py docs/reports.md`: what is known to go wrong, from the table of public reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from functools import lru_cache
+
+from attrs import field, frozen
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REFUSED, WARNED, MENDED, RIGHT, UNSAYABLE, OPEN = "refused", "warned", "mended", "right", "unsayable", "open"
+OUTCOMES = {
+    REFUSED: "xpc refuses the spec",
+    WARNED: "xpc warns",
+    MENDED: "the bundle's runtime avoids or reports it",
+    RIGHT: "a test measures that it does not happen",
+    UNSAYABLE: "no spec can say it, or no target has the versions",
+    OPEN: "accepted, and not shown to be right",
+}
+"""What may be written under `now`, and what it means."""
+GROUPS = {
+    "division": "The loss or its gradient is divided by the wrong number",
+    "packing": "Packed rows attend to each other",
+    "labels": "The wrong tokens bear loss",
+    "adapters": "Adapters that are not trained, not saved, or changed by merging",
+    "sharding": "Sharding, precision and communication",
+    "reference": "Reference models and preferences",
+    "online": "Generated completions and rewards",
+    "checkpoints": "Checkpoints, resuming and the best model",
+    "arguments": "Arguments that are dropped",
+}
+"""The title of each group, in the order of the page."""
+HEAD = """\
+# What is known to go wrong, and what xpc does about it
+
+Written by `make docs` from `tests/evidence/reports.toml`; do not edit.
+
+{threads} public threads of 2024 to 2026 about training configurations that fail late, or change what is learned without
+a word, as {reports} reports. Each was read as far as a search index of issues shows it, so a later comment can be
+missing, and was written as a spec where the language can say it. A test tries every spec that is refused or warned
+about, and checks that the named tests exist. The list is a sample: it does not say how often a problem occurs.
+
+| outcome | reports |
+|---|---|
+"""
+
+
+@frozen
+class Report:
+    """One story: its threads with the versions that each speaks of, and what happens today."""
+
+    group: str
+    threads: dict[str, str]
+    what: str
+    now: str
+    codes: list[str] = field(factory=list)
+    by: str = "check"
+    test: str = ""
+    why: str = ""
+    spec: str = ""
+    files: dict[str, str] = field(factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The spec as a file."""
+        return f"xpc 1\n\n{self.spec.strip()}\n" if self.spec else ""
+
+
+@lru_cache
+def reports() -> tuple[Report, ...]:
+    """Every report of the table."""
+    with open(os.path.join(HERE, "reports.toml"), "rb") as handle:
+        return tuple(Report(**one) for one in tomllib.load(handle)["report"])
+
+
+def page() -> str:
+    """docs/reports.md."""
+    every = reports()
+    lines = [HEAD.format(threads=sum(len(one.threads) for one in every), reports=len(every)).rstrip("\n")]
+    lines += [f"| {text} | {sum(one.now == now for one in every)} |" for now, text in OUTCOMES.items()]
+    for name, title in GROUPS.items():
+        lines += ["", f"## {title}", "", "| what happened | threads | today |", "|---|---|---|"]
+        lines += [
+            f"| {cell(one.what)} | {'<br>'.join(link(*thread) for thread in one.threads.items())} | {outcome(one)} |"
+            for one in every
+            if one.group == name
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def link(thread: str, versions: str) -> str:
+    """A thread with the versions that it speaks of."""
+    name, _, number = thread.partition("#")
+    return f"[{thread}](https://github.com/{name}/issues/{number}) ({cell(versions)})"
+
+
+def outcome(one: Report) -> str:
+    """What happens today, with the codes or the test that shows it."""
+    codes = ", ".join(f"[{code}](rules.md#{code.lower()})" for code in one.codes)
+    test = f"`{one.test.rpartition('::')[2]}` in `{one.test.partition('::')[0]}`"
+    return {
+        REFUSED: f"refused: {codes}",
+        WARNED: f"`xpc {one.by}` warns: {codes}",
+        MENDED: f"mended by the runtime: {test}",
+        RIGHT: f"right, measured: {test}",
+        UNSAYABLE: f"cannot be said: {cell(one.why)}",
+        OPEN: f"**open**: {cell(one.why)}",
+    }[one.now]
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    path = sys.argv[1] if len(sys.argv) > 1 else "docs/reports.md"
+    with open(path, "w", encoding="utf-8", newline="\n") as handle:
+        handle.write(page())
+    print(f"wrote {path}")
