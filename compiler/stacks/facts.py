@@ -66,6 +66,8 @@ class Facts:
     """Families whose output head is not called `lm_head`."""
     experts_stacked: bool
     """Whether all experts of a layer are one stacked parameter, which PEFT can adapt by the layers' names."""
+    sharded_parameters: bool
+    """Whether PEFT can adapt a single parameter (`lora.parameters`) that ZeRO-3 has sharded."""
     tied_by_config: bool
     """Whether saving a merged model ties the weights that the configuration ties, even if training made them
     different.

@@ -1,4 +1,6 @@
-"""Adapters on layers that are not plain linear: fused experts, state spaces (XP460 to XP463, XP473, XP479, XP484)."""
+"""Adapters on layers that are not plain linear: fused experts, state spaces (XP184, XP460 to XP463, XP473, XP479,
+XP484).
+"""
 
 from __future__ import annotations
 
@@ -68,6 +70,28 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
             f"an adapter on the experts of {spec.model.model_type} cannot use dora",
             "leave `dora` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
+        )
+
+
+@rule("XP184", "parameters-under-zero3")
+def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
+    """`parameters` cannot be combined with ZeRO-3 before peft 0.21, which reads the shape of a parameter that ZeRO-3 has
+    already sharded.
+
+    Why it is bad: the run cannot start.
+
+    Without it: IndexError "tuple index out of range" in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.17 and 0.18 `tuners/lora/layer.py` `ParamWrapper`, huggingface/peft#2916; confirmed by running it.
+    """
+    named = spec.names("lora.parameters")
+    if named and spec.zero_stage == 3 and not spec.stack.facts.sharded_parameters:
+        other = able(lambda one: one.facts.sharded_parameters)
+        yield Finding(
+            spec.place("lora.parameters", "a single parameter"),
+            f"{spec.stack.name} cannot adapt `{named[0][:60]}` under zero3",
+            f"write `strategy zero2`, or `target {other}`",
+            (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
         )
 
 

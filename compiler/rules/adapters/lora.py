@@ -9,7 +9,7 @@ from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.adapters.layer_numbers import missing_layer
 from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES
-from xpc.compiler.rules.core.conditions import adapters
+from xpc.compiler.rules.core.conditions import adapters, fused_loss
 from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
@@ -82,8 +82,7 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     confirmed by running it; trl 0.24 and 0.18 `grpo_trainer.py` `compute_liger_loss`.
     """
     heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
-    fused = spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
-    if heads and spec.method.head != "model" and fused:
+    if heads and spec.method.head != "model" and fused_loss(spec):
         others = [one for one in spec.names("lora.targets") if one not in heads]
         yield Finding(
             spec.place("lora.targets", f"`{heads[0]}` is the output head"),

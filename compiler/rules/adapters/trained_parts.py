@@ -11,7 +11,7 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES, TOKEN_EMBEDDINGS
 from xpc.compiler.rules.adapters.layer_numbers import missing_layer
-from xpc.compiler.rules.core.conditions import any_of, enabled, written
+from xpc.compiler.rules.core.conditions import any_of, enabled, fused_loss, written
 from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
@@ -259,7 +259,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 def _refused(spec: Spec, targets: list[str]) -> bool:
     """Whether XP454 or XP465 refuses an adapter on one of the targets."""
     names = {one.rpartition(".")[2] for one in targets}
-    fused = spec.stack.facts.fused_head and spec.method.head != "model"
+    fused = fused_loss(spec) and spec.method.head != "model"
     return bool((fused and names & {*HEADS}) or (spec.flag("oft") and names & {*TOKEN_EMBEDDINGS}))
 
 

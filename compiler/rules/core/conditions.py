@@ -163,6 +163,11 @@ def may_have_secrets(spec: Spec) -> bool:
     return any(map(suspect, texts))
 
 
+def fused_loss(spec: Spec) -> bool:
+    """Whether the loss multiplies by the head's own weight, on a stack or by `use_liger_loss`."""
+    return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
+
+
 def has_advisory(spec: Spec) -> bool:
     """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss, masked completions."""
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
