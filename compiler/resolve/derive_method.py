@@ -24,6 +24,8 @@ OFT_BLOCK = 32
 """The size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
+ROOM_AFTER_PROMPT = ("kto", "orpo")
+"""Methods whose trainers before TRL 1 cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
 USUAL_PROMPT = 512
 """Tokens of a prompt in the memory of a step if the spec sets no limit: TRL 0.18's default."""
 
@@ -88,6 +90,9 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
     if row.path in ("method.steps_per_generation", "method.rewards"):
         return None  # `steps_per_generation` follows the accumulation, `iterations` has no default
     value = base.get(next((name for name in row.args if name in base), ""))
+    seq = of.integer("batch.seq")
+    if row.path == "method.max_prompt" and method in ROOM_AFTER_PROMPT and isinstance(value, int) and seq:
+        return value if value < seq else max(1, seq // 2)
     if row.path == "method.teacher_dtype":
         return of.get("model.dtype") or BY_PATH["model.dtype"].default
     if row.path == "method.loss":

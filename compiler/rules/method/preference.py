@@ -1,4 +1,4 @@
-"""Rules for preference tuning and reward models (XP630 to XP637, XP641 to XP643, XP577, XP691)."""
+"""Rules for preference tuning and reward models (XP172, XP630 to XP637, XP641 to XP643, XP577, XP691)."""
 
 from __future__ import annotations
 
@@ -343,4 +343,30 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
             f"{spec.text('strategy')} accepts a gradient only once per step",
             write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP172", "no-room-for-answers")
+def room_for_answers(spec: Spec) -> Iterator[Finding]:
+    """orpo and kto before TRL 1 need `max_prompt` below `seq`. If it is not written and the stack's default is not
+    below `seq`, it is half of `seq`.
+
+    Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
+    answers, also after a short prompt. If this is 0, nothing is left; if it is negative, so many tokens are removed
+    from the end instead, and rows longer than `seq` remain.
+
+    Without it: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`.
+
+    Source: trl 0.18 and 0.24 `orpo_trainer.py` (`tokenize_row`), `kto_trainer.py` (`_process_tokens`); confirmed by
+    running it.
+    """
+    prompt, seq = spec.get("method.max_prompt"), spec.integer("batch.seq")
+    if not _method_is(spec, "kto", "orpo") or prompt is None or "max_prompt_length" not in spec.fields():
+        return
+    if prompt >= seq:
+        yield Finding(
+            spec.place("method.max_prompt", f"seq - max_prompt = {seq - prompt}"),
+            f"prompts of {prompt} tokens leave no room for answers within seq = {seq}",
+            write(f"max_prompt = {max(1, seq // 2)}"),
+            (spec.label("batch.seq", "the longest sequence"),),
         )

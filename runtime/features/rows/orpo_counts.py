@@ -1,4 +1,8 @@
-"""Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them."""
+"""Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them, and drop pairs without an answer.
+
+If a prompt alone fills `seq`, trl keeps the pair with an empty answer. Its loss is a mean over no tokens, so it is nan
+and makes the loss of the whole batch nan. The trainers of dpo, kto and reward drop such rows.
+"""
 
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -7,17 +11,21 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts, lengths_of
 from .pair_counts import PairTokenCounts
 
-PAIR, FULL_LENGTHS = ("chosen_input_ids", "rejected_input_ids"), "whole_lengths"
+PAIR, FULL_LENGTHS, HAS_ANSWERS = ("chosen_input_ids", "rejected_input_ids"), "full_lengths", "has_answers"
+MASKED = -100
+"""The label of a token without a loss: trl masks the prompt, so a pair that ends with it has no answer."""
 
 
 class Measured:
-    """ORPO's tokenization with an additional column: the lengths of the two sequences before truncation."""
+    """ORPO's tokenization with two more columns: the lengths of both sequences before truncation, and whether
+    something is left of both answers.
+    """
 
     def __init__(self, tokenize: Any) -> None:
         self.tokenize = tokenize
 
     def __call__(self, row: Any) -> dict[str, Any]:
-        """The tokens of a row, and the lengths before truncation."""
+        """The tokens of a row and the two columns."""
         trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
@@ -31,9 +39,12 @@ class Measured:
 
         trainer.build_tokenized_answer = noted
         try:
-            return {**self.tokenize(row), FULL_LENGTHS: lengths}
+            tokenized = self.tokenize(row)
         finally:
             del trainer.build_tokenized_answer
+        labels = tokenized["chosen_labels"], tokenized["rejected_labels"]
+        learned = all(one[-1:] not in ([], [MASKED]) for one in labels)
+        return {**tokenized, FULL_LENGTHS: lengths, HAS_ANSWERS: learned}
 
 
 class OrpoCounts(Feature):
@@ -49,19 +60,23 @@ class OrpoCounts(Feature):
 
 
 class OrpoTokenCounts(PairTokenCounts):
-    """Counts the pairs while ORPO tokenizes them."""
+    """Counts the pairs while ORPO tokenizes them, and drops those without an answer."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map``, and return the pairs as the trainer expects them."""
+        """Replace ``Dataset.map``, and return the pairs that have two answers, as the trainer expects them."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *args, **kwargs)
-        return self.count_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
+        return self.complete_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
 
-    def count_pairs(self, tokenized: Any) -> Any:
-        """Count the pairs before and after truncation."""
+    def complete_pairs(self, tokenized: Any) -> Any:
+        """Count the pairs before and after truncation, and drop those without an answer."""
         import numpy
 
-        if not self.has_counts and FULL_LENGTHS in tokenized.column_names:
+        if FULL_LENGTHS not in tokenized.column_names:  # no rows
+            return tokenized
+        if not self.has_counts:
             lengths = numpy.asarray(tokenized[FULL_LENGTHS][:], dtype="int64").reshape(len(tokenized), 2).T
             self.count(lengths, lengths - numpy.stack([lengths_of(tokenized, name) for name in PAIR]))
-        return tokenized.remove_columns(FULL_LENGTHS)
+        kept = numpy.flatnonzero(tokenized[HAS_ANSWERS][:])
+        tokenized = tokenized.remove_columns([FULL_LENGTHS, HAS_ANSWERS])
+        return tokenized if len(kept) == len(tokenized) else tokenized.select(kept)

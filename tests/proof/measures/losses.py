@@ -26,6 +26,14 @@ def gradient(run: Any) -> dict[str, Any]:
     return {"largest": max(found, default=0.0), "loss": loss.item(), "moves": max(found, default=0.0) > 1e-9}
 
 
+def answers(run: Any) -> dict[str, Any]:
+    """How many tokens of the answers of the first batch have a label, and the length of its longest sequence."""
+    batch = _first(run.trainer)
+    labels = [value for name, value in batch.items() if name.endswith("_labels")]
+    lengths = [value.shape[1] for name, value in batch.items() if name.endswith("_input_ids")]
+    return {"learned": sum(int((one != -100).sum()) for one in labels), "longest": max(lengths)}
+
+
 def smoothing(run: Any) -> dict[str, Any]:
     """Whether the first batch's loss is another one without the label smoothing of the arguments."""
     trainer = run.trainer

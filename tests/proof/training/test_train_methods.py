@@ -213,6 +213,25 @@ def test_rows_with_too_long_a_prompt_are_left_out(
 
 
 @pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("method", ["dpo", "orpo", "kto"])
+def test_a_prompt_that_fills_seq_costs_its_row_and_no_more(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
+) -> None:
+    text = small(f"method {method}", "data(holdout=16)", "eval(every=2)", method=method, data="ragged", target=target)
+    text = text.replace("seq=64", "seq=28")
+    done = warm.train(text, f"{target}-{method}-full", target, str(tmp_path_factory.mktemp("full")))
+    losses = [*done.values("loss"), *done.values("eval_loss")]
+    assert len(losses) > STEPS
+    assert all(map(math.isfinite, losses)), losses
+    if method == "orpo" and target == DEFAULT:
+        rows, dropped = done.summary["data"]["rows"], done.summary["data"]["left_out"]
+        assert rows == 48
+        assert 0 < dropped < rows
+        assert f"{dropped} of 48 rows are left out by the trainer: nothing to learn is left of them" in done.output
+        assert f"{48 - dropped} rows to train on" in done.output
+
+
+@pytest.mark.parametrize("target", STACKS)
 def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small("method kto", method="kto", data="preferences", target=target)
     done = warm.train(text, f"{target}-kto-pairs", target, str(tmp_path_factory.mktemp("pairs")))

@@ -23,6 +23,12 @@ def on_two(*more: str, strategy: str) -> str:
     return spec(*more, train=train, hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=4 micro=2")
 
 
+def on_one(*more: str) -> str:
+    """Short sequences on one process of the CPU."""
+    train = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
+    return spec(*more, train=train, hardware="cpu", strategy="ddp", precision="fp32", batch="gbs=4 micro=2 seq=8")
+
+
 FLATTENED = prefs("method dpo", MID, FLASH, batch=FLAT)
 FOUR_BITS = spec("method kto(precompute)", "qlora", train="qwen2.5-3b on ultrafeedback-binarized for 3 epochs",
                  hardware="cpu", strategy="ddp", batch="gbs=4 micro=2")  # fmt: skip
@@ -60,6 +66,11 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R27", "XP637", at="init", raises="ValueError", match="ZeRO-3",
           text=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero3"),
           legal=on_two("method dpo(precompute)", "target trl-0.18", strategy="zero2")),
+    Proof("R32", "XP172", at="init", measure="losses.answers", expect=lambda seen: seen["learned"] == 0,
+          text=on_one("method orpo(max_prompt=8)", "target trl-0.18"),
+          legal=on_one("method orpo(max_prompt=4)", "target trl-0.18")),
+    Proof("R32", "XP172", case="XP172-kto", at="init", measure="losses.answers", expect=lambda seen: seen["longest"] > 8,
+          text=on_one("method kto(max_prompt=8)", MID), legal=on_one("method kto(max_prompt=4)", MID), variant="kto"),
     Proof("R29", "XP486", at="init", measure="losses.averaged", expect={"others": True}),
     *(Proof("R30", "XP487", case=case, at="init", measure="losses.flattened", expect={"same": False}, legal=FLATTENED,
             variant=case.removeprefix("XP487").strip("-")) for case in ("XP487", "XP487-chosen")),
