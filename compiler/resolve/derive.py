@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from xpc.compiler import plan
+from xpc.compiler import plan, registry
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import EPOCH
 from xpc.compiler.language.methods import DEFAULT as USUAL
@@ -219,10 +219,12 @@ class Derivation(OpenSpec):
     def _attention(self) -> None:
         if "model.attn" in self.values:
             return
-        facts = self.model.facts
-        family = None if facts is None else self.stack.family(facts.model_type)
+        kind, by_name = self.model.model_type, ""
+        if kind is None and self.model.id is not None:  # every family has eager, so a wrong guess costs only speed
+            kind, by_name = registry.family_named(self.model.id), ", and the model's name says that it is one"
+        family = self.stack.family(kind)
         if family is not None and "sdpa" not in family.attention:
-            self.set("model.attn", "eager", f"{family.model_type} has no sdpa in this target", DEFAULT)
+            self.set("model.attn", "eager", f"{family.model_type} has no sdpa in this target{by_name}", DEFAULT)
         else:
             self.set("model.attn", "sdpa", "", DEFAULT)
 

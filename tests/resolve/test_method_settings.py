@@ -227,3 +227,40 @@ def test_a_teacher_that_is_not_there_is_named_otherwise(tmp_path, teacher, help)
     found = checked(spec(f'method distill(teacher="{teacher}")', train=ON["distill"]), str(tmp_path))
     told = [one.help for one in found.problems if one.code == "XP118"]
     assert [one.startswith(help) and "config =" not in one for one in told] == [True]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "seq", "limit"),
+    [
+        ("orpo", "trl-0.18", 1024, 512),
+        ("orpo", "trl-0.18", 512, 256),
+        ("orpo", "trl-0.24", 28, 14),
+        ("kto", "trl-0.24", 28, 14),
+        ("dpo", "trl-0.24", 28, 512),
+        ("orpo", "trl-1.16", 28, None),
+    ],
+)
+def test_a_default_of_the_longest_prompt_leaves_room_for_answers(
+    method: str, target: str, seq: int, limit: int | None
+) -> None:
+    batch = f"gbs=128 micro=4 seq={seq}"
+    found = checked(spec(f"method {method}", f"target {target}", train=PAIRS, batch=batch, strategy="zero1"))
+    assert found.spec is not None
+    assert found.spec.get("method.max_prompt") == limit
+
+
+@pytest.mark.parametrize("target", ["trl-1.16", "trl-0.24", "trl-0.18"])
+@pytest.mark.parametrize(
+    ("model", "attn"),
+    [("bigscience/bloom-560m", "eager"), ("mosaicml/mpt-7b", "eager"), ("state-spaces/mamba-130m-hf", "eager"),
+     ("openai/gpt-oss-20b", "eager"), ("someone/my-bloom-7b", "eager"), ("someone/model", "sdpa"),
+     ("Qwen/Qwen2-0.5B", "sdpa")],
+)  # fmt: skip
+def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: str, target: str) -> None:
+    text = spec(f"target {target}", train=trained(f"{model} on alpaca"), batch="gbs=128 micro=8 seq=512",
+                strategy="zero1")  # fmt: skip
+    found = checked(text)
+    assert "XP315" not in codes(found)
+    older = target == "trl-0.18" and "gpt-oss" in model  # transformers 4.52 does not have the family
+    assert found.spec is not None
+    assert found.spec.get("model.attn") == ("sdpa" if older else attn)
