@@ -236,8 +236,14 @@ class Spec:
 
     @property
     def mixes_shapes(self) -> bool:
-        """Whether rows of several kinds are joined, for training or in one evaluation set."""
-        return any(len(kinds(mixture)) > 1 for mixture in (self.data, *(one.sources for one in self.evaluated)))
+        """Whether each row is prepared as its own kind requires.
+
+        This is so if rows of several kinds are joined, for training or in one evaluation set, and if the loss is masked
+        and an evaluation set has another kind than the rows to train on.
+        """
+        masked = self.flag("method.assistant_only") or self.flag("method.completion_only")
+        sets = (self.sources,) if masked else (self.data, *(one.sources for one in self.evaluated))
+        return any(len(kinds(mixture)) > 1 for mixture in sets)
 
     @property
     def by_share(self) -> bool:

@@ -19,7 +19,8 @@ CONVERSATIONS = ("messages", "conversations")
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
-    conversations. In a mixture of shapes each setting applies to the rows of its shape.
+    conversations. If sources or evaluation sets have several shapes, each setting applies to the rows of its shape; the
+    data to train on must have such rows.
 
     Why it is bad: rows of another shape do not contain what the mask selects.
 
@@ -35,7 +36,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     reported: list[DataSource] = []
     for path, what, lacks in masks:
         wrong = [one for one in spec.sources if lacks(one)] if spec.flag(path) else []
-        if spec.mixes_shapes and len(wrong) < len(spec.sources):
+        if spec.mixes_shapes and not all(map(lacks, spec.data)):
             continue
         for source in wrong:
             if source in reported:

@@ -17,6 +17,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS, load
 pytestmark = pytest.mark.slow
 
 ASKED = [{"role": "user", "content": "What colour is it?"}]
+ARGUMENTS = {one: load(one).base_arguments(load(one).config("sft")) for one in STACKS}
 FILES = {
     "mixed-talk.jsonl": lines(
         [{"messages": [*ASKED, {"role": "assistant", "content": f"Number {i} is red."}]} for i in range(5)]
@@ -128,3 +129,13 @@ def test_a_mixture_of_shapes_trains_and_is_evaluated_on_two_processes(warm: Warm
     assert losses[-1] < losses[0]
     assert len(evaluated) == 2
     assert evaluated[1] < evaluated[0]
+
+
+@pytest.mark.parametrize("target", [one for one in STACKS if "assistant_only_loss" in ARGUMENTS[one]])
+def test_an_evaluation_set_of_another_shape_has_its_own_loss_mask(warm: Warm, tmp_path: Path, target: str) -> None:
+    put(warm.place, FILES)
+    held = 'data held {\n  "mixed-pairs.jsonl"\n}'
+    text = spec(data("talk"), held, "eval(data=held, every=2, micro=2)", "method sft(assistant_only)", data="mix",
+                length="2 steps", sizes="gbs=4 micro=2 seq=64", target=target)  # fmt: skip
+    run = warm.train(text, f"{target}-other-shape", target, str(tmp_path))
+    assert len(run.values("eval_loss")) == 1
