@@ -15,13 +15,17 @@ PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq"
 """Quantization methods whose weights have no gradient; others restore the weights, or fail in other ways."""
 
 
-def _packed(spec: Spec) -> str | None:
-    """The quantization method of a model that is quantized already, or None."""
+UNPACKED = "mxfp4"
+"""Published gpt-oss weights: unpacked to bf16 unless the package `kernels` is installed; bitsandbytes is refused."""
+
+
+def _packed(spec: Spec, *others: str) -> str | None:
+    """The quantization method of a model that is quantized already, one of PACKED or of `others`, or None."""
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
         how = "bitsandbytes"
-    return how if isinstance(how, str) and how in PACKED else None
+    return how if isinstance(how, str) and how in (*PACKED, *others) else None
 
 
 @rule("XP450", "quantized-weights-trained")
@@ -56,7 +60,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `quantizers/auto.py` (`merge_quantization_configs`), 4.52 the same; confirmed by running
     it.
     """
-    how = _packed(spec)
+    how = _packed(spec, UNPACKED)
     if how not in (None, "bitsandbytes") and spec.bits is not None:
         place: Path = "lora.bits" if spec.written("lora.bits") else "qlora"
         yield Finding(
