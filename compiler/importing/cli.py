@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from xpc.compiler import stacks
@@ -21,12 +20,17 @@ from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
 from xpc.compiler.importing.trl.reader import given, trl
-from xpc.compiler.render.output import show, show_exact, show_json
+from xpc.compiler.render import render
+from xpc.compiler.render.output import show, show_exact, show_json, show_rendered
+from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
+    Check = Callable[[str, str], list[Diagnostic]]
+    """From a spec's text and path to the errors that `xpc check` finds."""
 
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
 MOST_FOLDERS, MOST_SCRIPTS = 6, 300
@@ -43,8 +47,10 @@ class Read:
     folder: str
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command. Returns 0 if every key could be imported, else 1, and then writes nothing. Raises UsageError."""
+def run(options: argparse.Namespace, check: Check) -> int:
+    """Run the command and return its exit status, as docs/import.md lists them. `check` is the check of the pipeline,
+    a room above this one. Raises UsageError.
+    """
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
     if options.file is not None and os.path.isdir(options.file):
@@ -53,11 +59,11 @@ def run(options: argparse.Namespace) -> int:
         source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
     overrides = overrides_of(options, source)
     if options.pick == "all":
-        return _each(source, options, overrides)
-    return _one(source, options, overrides)
+        return _each(source, options, overrides, check)
+    return _one(source, options, overrides, check)
 
 
-def _each(source: Read, options: argparse.Namespace, overrides: Overrides) -> int:
+def _each(source: Read, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
     """Write a spec for each training command of a script: `x-1.xp`, `x-2.xp`. Raises UsageError."""
     from xpc.compiler.importing import command
 
@@ -72,44 +78,50 @@ def _each(source: Read, options: argparse.Namespace, overrides: Overrides) -> in
     for number in range(1, count + 1):
         options.output = f"{stem if dot else ending}-{number}{dot}{ending if dot else ''}"
         picked = evolve(overrides, stem=f"{overrides.stem}-{number}", pick=number)
-        worst = max(worst, _one(source, options, picked))
+        worst = max(worst, _one(source, options, picked, check))
     return worst
 
 
-def _one(source: Read, options: argparse.Namespace, overrides: Overrides) -> int:
+def _one(source: Read, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
     """Write the spec of a source, or the reasons why there is none. Returns the exit status. Raises UsageError."""
+    from xpc.compiler.importing import partial
+
     try:
         draft = convert(source, options, overrides)
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
     if options.partial and not draft.text:
-        from xpc.compiler.importing import partial
-
         partial.apply(draft, overrides)
     try:
         text = draft.text or emit(draft, _origin(source, options))
     except Unwritable as error:
         raise UsageError(f"{source.name}: {error}") from error
     out = options.output
+    errors: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, out, options.force)
+        if draft.text or (draft.model and draft.sources):  # otherwise it is a base for `extends`, or a decision says so
+            errors = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
     if options.report == "json":
-        show_json(report.as_json(draft, text, out or "-"))
+        show_json(report.as_json(draft, text, out or "-", errors))
     elif not draft.wrong and out in (None, "-"):
         show_exact(text)
-    if draft.decisions and options.report != "text":
-        show(partial.screen(draft, out), sys.stderr)
-        return partial.STATUS
-    show(report.as_text(draft, options.report == "text"), sys.stderr)
+    if not draft.decisions or options.report == "text":
+        show(report.as_text(draft, options.report == "text"), sys.stderr)
     if draft.wrong:
         show("nothing was written: there are errors", sys.stderr)
+    elif draft.decisions:
+        show(partial.screen(draft, out), sys.stderr)
     elif out not in (None, "-"):
-        show(f"wrote {out}; `xpc check {shlex.quote(out)}` tells whether it compiles", sys.stderr)
-    if draft.decisions:
-        show(partial.screen(draft, None), sys.stderr)
+        show(f"wrote {out}" + ("" if errors else ", which passes `xpc check`"), sys.stderr)
+    if errors:
+        many = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+        show(f"`xpc check` finds {many} in the spec:", sys.stderr)
+        show_rendered(render(errors, "concise"), sys.stderr)
+    if options.partial and (draft.decisions or errors):
         return partial.STATUS
-    return int(draft.wrong)
+    return int(draft.wrong or bool(errors))
 
 
 def read(path: str) -> Read:

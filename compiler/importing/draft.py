@@ -108,7 +108,7 @@ class Draft:
     `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
     it. `sweep` has the values of the settings that a script's loop changes. `trl` is the version of TRL whose defaults
     the source gets, `fitting` are all versions that it may be for, and `dated` are comments about defaults that differ
-    among them.
+    among them. `transformers` is whether the source's configuration is a TrainingArguments, which has other defaults.
     `undecided` are comments with the lines that `--partial` could not place, and `decisions` what a person must decide
     about them (`partial.py`). `read` are the files that a source named, `text` is the complete spec of a bundle,
     and `seen` are the keys that a reader looked up, whether the source has them or not.
@@ -126,6 +126,7 @@ class Draft:
     differences: dict[str, str] = field(factory=dict)
     sweep: dict[str, list[str]] = field(factory=dict)
     trl: str = ""
+    transformers: bool = False
     fitting: tuple[str, ...] = ()
     dated: dict[str, str] = field(factory=dict)
     undecided: list[str] = field(factory=list)

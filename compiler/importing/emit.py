@@ -45,16 +45,15 @@ def _first(problems: tuple[Diagnostic, ...]) -> str:
 def _lines(draft: Draft, origin: str) -> list[str]:
     out = ["xpc 1", "", f"# From {_shown(origin)}"]
     named = len(draft.sources) != 1 or draft.sources[0].columns or draft.sources[0].take or draft.sources[0].limit
+    duration = ""
+    for path, unit in (("train.epochs", "epochs"), ("train.steps", "steps")):
+        if draft.has(path):
+            duration = f" for {draft.settings[path].text} {unit}"
     if draft.model and draft.sources:
-        header = f"train {draft.model} on {'corpus' if named else draft.sources[0].ref}"
-        for path, unit in (("train.steps", "steps"), ("train.epochs", "epochs")):
-            if draft.has(path):
-                header += f" for {draft.settings[path].text} {unit}"
-                break
-        out.append(header)
+        out.append(f"train {draft.model} on {'corpus' if named else draft.sources[0].ref}{duration}")
     elif draft.decisions:
         data = draft.sources[0].ref if draft.sources else "DATA"
-        out.append(f"# train {_shown(draft.model or 'MODEL')} on {_shown(data)}")
+        out.append(f"# train {_shown(draft.model or 'MODEL')} on {_shown(data)}{_shown(duration)}")
     out.append("")
     adapter = next((name for name in reversed(ADAPTERS) if draft.has(name)), "lora")
     for clause in CLAUSES:

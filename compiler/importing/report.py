@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.render.visible import visible
+from xpc.grammar.diagnostic import Diagnostic
 
 FORMAT = 1
 
 
-def as_json(draft: Draft, spec: str, output: str) -> str:
+def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] = ()) -> str:
     """The report for `--report json`: `keys` has the fate of each key, `defaults` the settings that come from
-    no key.
+    no key, `check` the errors that `xpc check` finds in the spec.
     """
     return json.dumps({
         "format": FORMAT,
         "output": output,
         "target": draft.stack.name,
         "method": draft.method,
-        "ok": not draft.wrong and not draft.decisions,
+        "ok": not draft.wrong and not draft.decisions and not errors,
         "counts": dict(sorted(Counter(one.fate for one in draft.fates.values()).items())),
         "keys": [
             {"key": one.key, "value": one.value, "file": one.file, "line": one.line, "fate": one.fate, "to": one.to,
@@ -33,6 +35,10 @@ def as_json(draft: Draft, spec: str, output: str) -> str:
         "messages": [
             {"severity": one.severity, "place": one.place, "message": one.text, "help": one.help}
             for one in draft.messages
+        ],
+        "check": [
+            {"code": one.code, "message": one.message, "line": one.primary and place_of(one.primary)[0], "help": one.help}
+            for one in errors
         ],
         "files": sorted(draft.files),
         "spec": spec,

@@ -112,7 +112,9 @@ def test_keys_of_trl_are_not_asked_about(here, capsys):
 
 def test_missing_rewards_are_a_decision(here, capsys):
     (here / "r.yaml").write_text(HEAD + "reward_funcs: [exact_match]\nnum_generations: 8\n")
-    assert run("r.yaml", capsys=capsys)[0] == 0
+    status, _, err = run("r.yaml", capsys=capsys)
+    assert status == 1, "the spec is written, and `xpc check` refuses it"
+    assert "XP114" in err
     status, _, err = run("r.yaml", "--partial", capsys=capsys)
     assert status == 3
     assert "what the reward functions compute: no `rewards.py`" in err

@@ -292,7 +292,42 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
             )
         else:
             limit = one.value
+    if ref.startswith('"'):
+        limit = _part_of_file(draft, chain, data, found, limit)
+        return Written(ref, columns, take, limit)
     return Written(_with_parts(draft, chain, data, ref, place), columns, take, limit)
+
+
+def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
+    """The number of rows that are read of a file, such as 100 for `split="train[:100]"`. A name of the hub without its
+    owner, such as `squad`, is an error, because a spec reads it as a file.
+    """
+    call = chain.loaded
+    if call is None or call.last != "load_dataset":
+        return limit
+    name = str(found.value)
+    if "data_files" not in call.keywords and "/" not in name and "." not in name:
+        draft.error(
+            found,
+            "it is a name of the hub without its owner, and a spec reads it as a file",
+            f"`--data OWNER/{name}` names the data set as the hub lists it now",
+        )
+        return limit
+    from xpc.compiler.importing.trl.data import SPLIT
+
+    split = call.keywords.get("split")
+    if split is not None and isinstance(split.value, Unknown):
+        draft.error(Entry("load_dataset.split", None, split.place.file, split.place.line), split.value.why)
+    written = data.split or _text(split)
+    if "[" not in written or split is None:
+        return limit
+    entry = Entry("load_dataset.split", written, split.place.file, split.place.line)
+    match = SPLIT.fullmatch(written)
+    if match is None or match[2] is None or not match[2].isdecimal() or limit is not None:
+        draft.error(entry, "a spec cannot name this part of a file", "`limit = N` at the source reads the first N rows")
+        return limit
+    draft.mark(entry, "mapped", f"limit = {match[2]}")
+    return int(match[2])
 
 
 def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place | None]:
@@ -341,7 +376,7 @@ def _text(given: Argument | None) -> str:
 def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place | None) -> str:
     """The reference with its configuration and split."""
     call = chain.loaded
-    if call is None or ref.startswith('"'):
+    if call is None:
         return ref
     config, split = call.argument("name", 1), call.keywords.get("split")
     if config is not None and isinstance(config.value, str) and config.value != "default":

@@ -41,6 +41,8 @@ TEMPLATES = {
 """Unsloth's chat templates that the language has."""
 LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
+UNSLOTH_LENGTH = 2048
+"""Unsloth's default of `max_seq_length`, at which it cuts rows, too."""
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -156,7 +158,9 @@ def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:
         entries.add("dtype", Argument("bfloat16", place))
     length = loaded.argument("max_seq_length", 1)
     grouped = METHODS[TRAINERS.get(trainer.last, "sft")].grouped
-    if length is not None and not grouped and not {"max_length", "max_seq_length"} & set(entries.values):
+    if length is None or length.value is None:
+        length = Argument(UNSLOTH_LENGTH, place)
+    if not grouped and not {"max_length", "max_seq_length"} & set(entries.values):
         entries.add("max_seq_length" if entries.old else "max_length", length)
     name = entries.values.get("model_name_or_path")
     for end in QUANTIZED:

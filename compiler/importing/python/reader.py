@@ -40,6 +40,7 @@ DATA = (
     "dataset_kwargs",
 )
 """Arguments of trainers that have readers of their own."""
+TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
     "__init__",
     "log",
@@ -86,6 +87,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     models.gather(entries, model, trainer, machine)
     method = overrides.method or functions.TRAINERS[trainer.last]
     draft, source = trlyaml.start(evolve(overrides, method=method), entries.values, file)
+    draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     for cell in broken:
         draft.warn(None, f"{cell} is not Python, and is not read")
     models.write(draft, entries, model, trainer, machine)

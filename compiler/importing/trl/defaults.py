@@ -33,6 +33,13 @@ OF_ITS_TIME = (
 """The one default of sft that differs between the versions with these names: the alignment handbook pins trl 0.19.1
 (its SFTConfig has True), Open-R1 pins 0.18.0 (transformers 4.52.3 has False)."""
 
+TRANSFORMERS: dict[str, Json] = {
+    "learning_rate": 5e-5, "bf16": False, "logging_steps": 500,
+    "gradient_checkpointing": False, "activation_checkpointing": False,
+}  # fmt: skip
+"""Defaults of transformers' TrainingArguments where TRL's classes have others. They hold in TRL's trainers, too, which
+copy all values of a TrainingArguments into their own class."""
+
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
     """The defaults of the TRL that the source was written for: those of the nearest stack, and what that version has
@@ -40,8 +47,13 @@ def stated(draft: Draft, native: Stack) -> dict[str, Json]:
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
-    if draft.trl in ("", number(native)):
-        return out
+    if draft.trl not in ("", number(native)):
+        _of_version(out, draft)
+    return {**out, **(TRANSFORMERS if draft.transformers else {})}
+
+
+def _of_version(out: dict[str, Json], draft: Draft) -> None:
+    """Replace the nearest stack's defaults by those of the source's version of TRL."""
     for name in versions.table()[draft.method]:
         old = "max_seq_length" if name == "max_length" else name
         value = versions.default(draft.method, name, draft.trl)
@@ -53,7 +65,6 @@ def stated(draft: Draft, native: Stack) -> dict[str, Json]:
         value = versions.default(draft.method, name, draft.trl)
         if name not in versions.table()[draft.method] and name in out and value is not None:
             out[name] = value  # type: ignore[assignment]
-    return out
 
 
 def origin(draft: Draft, native: Stack) -> str:
@@ -84,20 +95,24 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     def usual(name: str) -> Json:
         return table.get(RENAMES.get(name, name), table.get(name))
 
+    def reason(name: str) -> str:
+        own = draft.transformers and name in TRANSFORMERS
+        return "not set: the default of TrainingArguments" if own else why
+
     if not draft.has("train.steps"):
         draft.default("train.epochs", 3.0, why)
     for path, name in (("batch.micro", "per_device_train_batch_size"), ("batch.accum", "gradient_accumulation_steps"),
                        ("optimizer.lr", "learning_rate"), ("batch.seq", "max_length")):  # fmt: skip
         value = usual(name)
         if isinstance(value, int | float):
-            draft.default(path, value, why)
+            draft.default(path, value, reason(name))
     for path, name in (("save.every", "save_steps"), ("track.every", "logging_steps")):
         value = usual(name)
         if isinstance(value, int | float):
-            draft.default(path, Amount("count", int(value)), why)
+            draft.default(path, Amount("count", int(value)), reason(name))
     if not METHODS[draft.method].grouped:
         draft.default("eval.micro", 8, why)
-    draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, why)
+    draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, reason("gradient_checkpointing"))
     on = draft.settings.get("memory.checkpointing")
     if native.facts.reentrant_by_default and on is not None and on.text == "true":
         draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")

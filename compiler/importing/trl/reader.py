@@ -126,7 +126,8 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     on = {name for name, one in named.items() if boolean(one)}
     facts = registry.find_model(draft.model)
     on |= {"experts"} if facts is not None and facts.experts else set()
-    versions.report(draft, {*named, *(["loss_type"] if draft.has("method.loss") else [])}, on)
+    fixed = {*(["loss_type"] if draft.has("method.loss") else []), *(defaults.TRANSFORMERS if draft.transformers else [])}
+    versions.report(draft, {*named, *fixed}, on)
     switches.follow(draft)
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
