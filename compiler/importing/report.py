@@ -37,12 +37,15 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
             for one in draft.messages
         ],
         "check": [
-            {"code": one.code, "message": one.message, "line": one.primary and place_of(one.primary)[0], "help": one.help}
-            for one in errors
+            {"code": one.code, "message": one.message, "line": _line(one), "help": one.help} for one in errors
         ],
         "files": sorted(draft.files),
         "spec": spec,
     }, indent=1) + "\n"  # fmt: skip
+
+
+def _line(one: Diagnostic) -> int | None:
+    return None if one.primary is None else one.primary.source.position(one.primary.span.start)[0]
 
 
 def as_text(draft: Draft, every: bool = False) -> str:

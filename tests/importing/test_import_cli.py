@@ -233,3 +233,25 @@ def test_only_the_command_line_and_xpc_diff_know_the_importers():
             if name.endswith(".py") and f"{os.sep}importing" not in folder and name not in ("cli.py", "source_file.py"):
                 with open(os.path.join(folder, name), encoding="utf-8") as handle:
                     assert "xpc.compiler.importing" not in handle.read(), name
+
+
+@pytest.mark.parametrize(("option", "status"), [((), 1), (("--partial",), 3)])
+def test_a_spec_that_check_refuses_is_written_and_reported(here, capsys, option, status):
+    (here / "n.yaml").write_text(RECIPE + "dataset_name: none.jsonl\n")
+    arguments = ("n.yaml", "--hardware", "1 x a100-80gb", *option)
+    found, _, err = run(*arguments, "-o", "n.xp", capsys=capsys)
+    assert found == status
+    assert "`xpc check` finds 1 error in the spec:" in err
+    assert "XP123" in err
+    assert (here / "n.xp").exists()
+    found, out, _ = run(*arguments, "--report", "json", capsys=capsys)
+    report = json.loads(out)
+    assert found == status
+    assert report["ok"] is False
+    assert [one["code"] for one in report["check"]] == ["XP123"]
+
+
+def test_a_spec_that_check_accepts_is_reported_as_such(here, capsys):
+    status, _, err = run("r.yaml", "--hardware", "1 x a100-80gb", "-o", "r.xp", capsys=capsys)
+    assert status == 0
+    assert "wrote r.xp, which passes `xpc check`" in err

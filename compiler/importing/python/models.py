@@ -9,9 +9,10 @@ from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.functions import TRAINERS
 from xpc.compiler.importing.python.machine import Machine
 from xpc.compiler.importing.python.program import HEADS, Model
-from xpc.compiler.importing.python.values import Argument, Object, Unknown
+from xpc.compiler.importing.python.values import Argument, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.values import DTYPES
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
@@ -70,7 +71,7 @@ def gather(entries: Entries, model: Model, trainer: Object, machine: Machine) ->
         entries.add("dtype", model.dtype)
         entries.values.pop("torch_dtype", None)
     _quantization(entries, loaded)
-    if loaded is not None and _is_unsloth(loaded):
+    if loaded is not None and is_unsloth(loaded):
         _unsloth(entries, loaded, trainer)
     _adapter(entries, model, trainer)
     _checkpointing(entries, model)
@@ -98,7 +99,8 @@ def _head(loaded: Object, trainer: Object) -> None:
         raise Unreadable("it trains a vision model, and the language trains text models", loaded.place.line)
 
 
-def _is_unsloth(loaded: Object) -> bool:
+def is_unsloth(loaded: Object) -> bool:
+    """Whether Unsloth loads the model."""
     return "unsloth" in loaded.path or "FastLanguageModel" in loaded.path or ".FastModel." in loaded.path
 
 
@@ -128,7 +130,7 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
         entries.add(name, loaded.keywords[name])
     if given is None or given.value is None:
         four = entries.values.get("load_in_4bit")
-        if four is not None and four.value is True and loaded is not None and not _is_unsloth(loaded):
+        if four is not None and four.value is True and loaded is not None and not is_unsloth(loaded):
             entries.add("bnb_4bit_quant_type", Argument("fp4", loaded.keywords["load_in_4bit"].place))
         return
     value = given.value
@@ -294,6 +296,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
     _formatted(draft, model)
+    _padding(draft, trainer)
     _template(draft, trainer)
     _tokens(draft, trainer)
     _reference(draft, model, trainer)
@@ -317,6 +320,32 @@ def _continued(draft: Draft, model: Model) -> None:
         return
     draft.put("lora", True, entry("adapter", given))
     continued(draft, entry("adapter", given))
+
+
+def _padding(draft: Draft, trainer: Object) -> None:
+    """Report a script that never learns the end token: it pads with this token, and transformers' collator leaves all
+    padding tokens out of the loss. TRL has a collator of its own since 0.16.
+    """
+    given = program.argument(trainer, "data_collator")
+    called = given.value if given is not None and isinstance(given.value, Object) else None
+    collator = called.last if called is not None else ""
+    found, _ = tokenizer_of(trainer)
+    if found is None and called is not None:
+        inside = called.argument("tokenizer", 0)
+        found = inside.value if inside is not None and isinstance(inside.value, Object) else None
+    value = found.attributes.get("pad_token", found.attributes.get("pad_token_id")) if found is not None else None
+    if draft.method != "sft" or not isinstance(value, Object | Name) or not value.last.startswith("eos_token"):
+        return
+    order = versions.numbers()
+    old = not collator and trainer.last == "SFTTrainer" and order.index(draft.trl) < order.index("0.16")
+    if collator in ("DataCollatorForLanguageModeling", "DataCollatorForCompletionOnlyLM") or old:
+        place = trainer.place if found is None else found.places.get("pad_token", trainer.place)
+        draft.differs(
+            "pad_token",
+            "the script pads with the end token, and its collator leaves all of these tokens out of the loss; the spec "
+            "learns the end of each row",
+            Entry("tokenizer.pad_token", value.last, place.file, place.line),
+        )
 
 
 def _formatted(draft: Draft, model: Model) -> None:

@@ -40,6 +40,7 @@ DATA = (
     "dataset_kwargs",
 )
 """Arguments of trainers that have readers of their own."""
+PLAIN = ("Trainer", "Seq2SeqTrainer")
 TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
     "__init__",
@@ -83,10 +84,13 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     trainer = program.trainer_of(machine, overrides.pick)
     entries = Entries()
     _arguments(entries, trainer)
+    own = set(entries.values)
     model = program.model_of(program.argument(trainer, "model"))
     models.gather(entries, model, trainer, machine)
     method = overrides.method or functions.TRAINERS[trainer.last]
-    draft, source = trlyaml.start(evolve(overrides, method=method), entries.values, file)
+    draft, source = trlyaml.start(
+        evolve(overrides, method=method), entries.values, file, _dating(entries, own, model, trainer)
+    )
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     for cell in broken:
         draft.warn(None, f"{cell} is not Python, and is not read")
@@ -136,6 +140,23 @@ def _arguments(entries: Entries, trainer: Object) -> None:
             entries.problem("**", given.value, "arguments of the trainer")
         elif name in KEYS.block("trainer"):
             entries.others.append((f"trainer.{name}", given))
+
+
+def _dating(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
+    """The entries whose names show the version of TRL: the trainer's arguments. Those of the model and its adapter have
+    TRL's names only here. Unsloth, which takes arguments of all versions, shows none of this: `tokenizer` of a trainer,
+    and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    """
+    out = {name: one for name, one in entries.values.items() if name in own}
+    loaded = model.loaded
+    if loaded is not None and models.is_unsloth(loaded):
+        return out
+    if loaded is not None and "dtype" in loaded.keywords and "dtype" in entries.values:
+        out["dtype"] = entries.values["dtype"]
+    if trainer.last not in PLAIN:
+        for name in {"tokenizer", "max_seq_length"} & set(trainer.keywords):
+            out[f"trainer.{name}"] = entry(name, trainer.keywords[name])
+    return out
 
 
 def _own_fields(value: object) -> set[str]:

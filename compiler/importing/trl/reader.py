@@ -55,14 +55,17 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
     return "sft"
 
 
-def start(overrides: Overrides, entries: Entries, file: str) -> tuple[Draft, Stack]:
-    """An empty draft with its method and target, and the stack whose defaults the source relies on."""
+def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None) -> tuple[Draft, Stack]:
+    """An empty draft with its method and target, and the stack whose defaults the source relies on. `dating` are the
+    entries whose names show the version of TRL, if these are not all.
+    """
+    dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
     model = overrides.model or (text(entry) if entry is not None else None)
-    fitting = (overrides.trl,) if overrides.trl else versions.possible(method, entries)
+    fitting = (overrides.trl,) if overrides.trl else versions.possible(method, dating)
     trackio = "trackio" in ((words(reports) if reports else None) or [])
-    source, stack = native(set(entries), method, model, trackio, fitting, overrides.trl is not None)
+    source, stack = native(set(dating), method, model, trackio, fitting, overrides.trl is not None)
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
@@ -126,7 +129,10 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     on = {name for name, one in named.items() if boolean(one)}
     facts = registry.find_model(draft.model)
     on |= {"experts"} if facts is not None and facts.experts else set()
-    fixed = {*(["loss_type"] if draft.has("method.loss") else []), *(defaults.TRANSFORMERS if draft.transformers else [])}
+    fixed = {
+        *(["loss_type"] if draft.has("method.loss") else []),
+        *(defaults.TRANSFORMERS if draft.transformers else []),
+    }
     versions.report(draft, {*named, *fixed}, on)
     switches.follow(draft)
     models.loaded_as(draft)

@@ -19,10 +19,13 @@ LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15
 """The last version that used a name, where later ones accept it and ignore it (grpo_config.py of 0.16 and 0.17)."""
 SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
+    "trainer.tokenizer": ("0.9", "0.15"),
+    "trainer.max_seq_length": ("0.9", "0.12"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
 """The versions at the time of names that TRL's classes do not have: transformers removed `evaluation_strategy` in 4.46,
-and Open-R1's scripts of 2025 pin trl 0.14 to 0.18."""
+and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15, and
+SFTTrainer took `max_seq_length` until 0.12."""
 
 VALUES = {
     ("packing_strategy", "ffd"): ("0.19", "0.19"),

@@ -1,0 +1,132 @@
+"""Values that a script leaves to its libraries: defaults of its classes, and those of its version of TRL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from import_support import Imported, imported
+
+HEAD = """
+import torch
+from datasets import load_dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainingArguments, Trainer
+from transformers import DataCollatorForLanguageModeling
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+NAME = "Qwen/Qwen2.5-0.5B"
+tokenizer = AutoTokenizer.from_pretrained(NAME)
+model = AutoModelForCausalLM.from_pretrained(NAME{})
+rows = load_dataset("org/rows", split="train")
+"""
+
+
+def script(body: str, loading: str = "", partial: bool = False) -> Imported:
+    """Import a script whose model is loaded with these further arguments."""
+    return imported(HEAD.format(loading) + body, *(["--partial"] if partial else []), name="train.py")
+
+
+TRAIN = """
+trainer = SFTTrainer(model=model, args={}(output_dir="o"), train_dataset=rows, processing_class=tokenizer)
+trainer.train()
+"""
+
+
+def test_training_arguments_have_the_defaults_of_transformers():
+    plain = script(TRAIN.format("TrainingArguments")).arguments
+    assert plain["learning_rate"] == 5e-5
+    assert plain["bf16"] is plain["fp16"] is False
+    assert plain["activation_checkpointing"] is False
+    assert plain["logging_steps"] == 500
+    own = script(TRAIN.format("SFTConfig")).arguments
+    assert own["learning_rate"] == 2e-5
+    assert own["bf16"] is own["activation_checkpointing"] is True
+
+
+def test_defaults_of_training_arguments_are_not_said_to_differ_among_versions_of_trl():
+    dated = script(TRAIN.format("TrainingArguments")).draft.dated
+    assert "learning_rate" not in dated
+    assert "bf16" not in dated
+
+
+GRPO = """
+def longer(completions, **kwargs):
+    return [float(len(one)) for one in completions]
+trainer = GRPOTrainer(model=model, reward_funcs=longer, train_dataset=rows{},
+                      args=GRPOConfig(output_dir="o", num_generations=8, per_device_train_batch_size=8))
+"""
+
+
+def test_arguments_of_the_model_and_its_adapter_do_not_date_a_script():
+    """TRL's own script has an argument `dtype` since 0.23. A script that loads its model itself shows nothing by it."""
+    for loading in ("", ", torch_dtype=torch.bfloat16"):
+        found = script(GRPO.format(", peft_config=LoraConfig(r=4)"), loading, partial=True)
+        assert found.draft.fitting[0] == "0.14", loading
+        assert "0.04 (trl 0.14 to 0.18)" in found.draft.dated["beta"]
+    assert script(GRPO.format(""), ", dtype=torch.bfloat16", partial=True).draft.fitting[0] == "0.23"
+
+
+@pytest.mark.parametrize(("argument", "last"), [("tokenizer=tokenizer", "0.15"), ("max_seq_length=99", "0.12")])
+def test_arguments_that_trainers_no_longer_have_date_a_script(argument: str, last: str):
+    found = script(TRAIN.format("TrainingArguments").replace("processing_class=tokenizer", argument))
+    assert found.draft.fitting[-1] == last
+
+
+def source(call: str) -> Any:
+    """Import a script that trains on the rows of a call."""
+    body = TRAIN.format("SFTConfig").replace("rows", "data")
+    return script(f"data = load_dataset({call})\n" + body, partial=True)
+
+
+def test_the_first_rows_of_a_file_are_its_limit():
+    assert "limit = 100" in source('"json", data_files="x.jsonl", split="train[:100]"').text
+    assert "limit" not in source('"json", data_files="x.jsonl", split="train"').text
+
+
+@pytest.mark.parametrize(("call", "why"), [
+    ('"json", data_files="x.jsonl", split="train[:10%]"', "a spec cannot name this part of a file"),
+    ('"json", data_files="x.jsonl", split="train[5:10]"', "a spec cannot name this part of a file"),
+    ('"squad", "plain", split="train[:10%]"', "it is a name of the hub without its owner"),
+    ('"squad"', "it is a name of the hub without its owner"),
+])  # fmt: skip
+def test_a_part_of_a_file_and_a_name_without_an_owner_are_reported(call: str, why: str):
+    assert any(why in one for one in source(call).messages if one.startswith("error"))
+
+
+UNSLOTH = """
+model, tokenizer = FastLanguageModel.from_pretrained(NAME{})
+trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="o"), train_dataset=rows, processing_class=tokenizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "length"), [("", 2048), (", max_seq_length=None", 2048), (", max_seq_length=99", 99)]
+)
+def test_unsloth_cuts_rows_at_its_own_length(given: str, length: int):
+    assert script(UNSLOTH.format(given)).arguments["max_length"] == length
+
+
+COLLATED = """
+tokenizer.pad_token = tokenizer.{}
+rows = rows.map(lambda row: tokenizer(row["text"], truncation=True, max_length=64))
+trainer = Trainer(model=model, args=TrainingArguments(output_dir="o"), train_dataset=rows,
+                  data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False))
+"""
+
+
+def test_padding_with_the_end_token_leaves_it_out_of_the_loss_of_transformers_collator():
+    assert "pad_token" in script(COLLATED.format("eos_token")).draft.differences
+    assert "pad_token" not in script(COLLATED.format("unk_token")).draft.differences
+
+
+def test_the_duration_stays_in_a_spec_without_data():
+    body = TRAIN.format("SFTConfig").replace('output_dir="o"', "max_steps=70").replace("=rows", "=make_rows()")
+    found = script(body, partial=True)
+    from xpc.compiler.importing import cli as edge
+    from xpc.compiler.importing import options, partial
+    from xpc.compiler.importing.emit import emit
+
+    chosen = options.parse(["train.py", "--partial"])
+    partial.apply(found.draft, edge.overrides_of(chosen, edge.Read("train.py", "", ".")))
+    assert "# train Qwen/Qwen2.5-0.5B on DATA for 70 steps" in emit(found.draft, "a test.")
