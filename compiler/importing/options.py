@@ -11,8 +11,9 @@ from xpc.compiler.language.methods import METHODS
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune", "python")
 EPILOG = (
     "Every key of the source becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or is "
-    "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, or `xpc "
-    "check` refuses the spec that was written, 2 wrong usage, 3 (with --partial) a spec was written that needs a decision."
+    "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, or "
+    "`xpc check` refuses the spec that was written, 2 wrong usage, 3 (with --partial) a spec was written that needs "
+    "a decision."
 )
 
 

@@ -38,8 +38,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     if not draft.sources:
         draft.decisions.append(Decision("which data it trains on: no key names it", help="`--data NAME`"))
     rewards = draft.settings.get("method.rewards")
-    lost = sorted({one for one in re.findall(r'"([^":]+\.py):', rewards.text) if overrides.read(one) is None}
-                  ) if rewards is not None else []  # fmt: skip
+    named = re.findall(r'"([^":]+\.py):', rewards.text) if rewards is not None else []
+    lost = sorted(one for one in {*named} if one not in draft.files and overrides.read(one) is None)
     if lost:
         place = (rewards.entry.place,) if rewards is not None and rewards.entry is not None else ()
         draft.decisions.append(Decision(f"what the reward functions compute: no `{lost[0]}` is next to the spec", place,

@@ -135,3 +135,15 @@ def test_arguments_of_loading_are_keys_of_the_file(here, capsys):
     status, out, _ = run("r.yaml", capsys=capsys)
     assert status == 0
     assert "attn = sdpa" in out
+
+
+def test_rewards_that_the_import_writes_are_no_decision(here, capsys):
+    (here / "g.py").write_text(
+        "from datasets import load_dataset\nfrom trl import GRPOConfig, GRPOTrainer\n\n\n"
+        "def longer(completions, **kwargs):\n    return [float(len(one)) for one in completions]\n\n\n"
+        "trainer = GRPOTrainer(model='Qwen/Qwen2.5-3B', reward_funcs=longer, args=GRPOConfig(bf16=True),\n"
+        "                      train_dataset=load_dataset('org/rows', split='train'))\ntrainer.train()\n"
+    )
+    status, _, err = run("g.py", "--partial", "--rewards", "r.py", "-o", "g.xp", capsys=capsys)
+    assert status == 0, err
+    assert "wrote r.py" in err
