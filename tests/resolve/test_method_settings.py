@@ -16,6 +16,7 @@ from method_support import ON, PAIRS, PROMPTS, arguments, of, plan, some
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.stacks import load, names
 
 # -- adapters ---------------------------------------------------------------------------------------------------------
 
@@ -249,7 +250,7 @@ def test_a_default_of_the_longest_prompt_leaves_room_for_answers(
     assert found.spec.get("method.max_prompt") == limit
 
 
-@pytest.mark.parametrize("target", ["trl-1.16", "trl-0.24", "trl-0.18"])
+@pytest.mark.parametrize("target", names())
 @pytest.mark.parametrize(
     ("model", "attn"),
     [("bigscience/bloom-560m", "eager"), ("mosaicml/mpt-7b", "eager"), ("state-spaces/mamba-130m-hf", "eager"),
@@ -261,6 +262,8 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
                 strategy="zero1")  # fmt: skip
     found = checked(text)
     assert "XP315" not in codes(found)
-    older = target == "trl-0.18" and "gpt-oss" in model  # transformers 4.52 does not have the family
+    stack = load(target)
+    assert stack is not None
+    older = "gpt-oss" in model and stack.lacks_family("gpt_oss")  # transformers 4.52
     assert found.spec is not None
     assert found.spec.get("model.attn") == ("sdpa" if older else attn)

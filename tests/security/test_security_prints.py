@@ -29,8 +29,8 @@ NUMBERS = {"compiler/files/file_digests.py"}
 EXACT = {"compiler/cli.py", "compiler/importing/cli.py"}
 """Who may print a text without neutralising it: output for programs."""
 RENDERED = {
-    "compiler/importing/cli.py", "compiler/cli.py", "compiler/preview/process.py", "compiler/preview/rehearsal/command.py",
-    "compiler/review/diff.py", "compiler/review/fmt.py",
+    "compiler/cli.py", "compiler/importing/cli.py", "compiler/preview/process.py",
+    "compiler/preview/rehearsal/command.py", "compiler/review/diff.py", "compiler/review/fmt.py",
     "compiler/review/pull_request/check.py", "compiler/tuning/command.py", "compiler/tuning/tune.py",
 }  # fmt: skip
 EVIL = ("##[stop-commands]x", "::stop-commands::x", "  ::error::x", "a ##[add-mask]b", "%0A::error::x")

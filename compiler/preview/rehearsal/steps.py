@@ -147,7 +147,7 @@ class Rehearsal:
         rows = _metrics(os.path.join(os.path.dirname(bundle), OUT, "metrics.jsonl"))
         losses = [one["loss"] for one in rows if isinstance(one.get("loss"), int | float)]
         norms = [one["grad_norm"] for one in rows if isinstance(one.get("grad_norm"), int | float)]
-        rates = [one["learning_rate"] for one in rows if isinstance(one.get("learning_rate"), int | float)]
+        rates = [one["lr"] for one in rows if isinstance(one.get("lr"), int | float)]
         step = self.steps[-1].name
         if any(not math.isfinite(value) for value in losses):
             self.find(step, "the loss is not a number", "precision")

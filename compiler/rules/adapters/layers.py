@@ -75,8 +75,8 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP184", "parameters-under-zero3")
 def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
-    """`parameters` cannot be combined with ZeRO-3 before peft 0.21, which reads the shape of a parameter that ZeRO-3 has
-    already sharded.
+    """`parameters` cannot be combined with ZeRO-3 before peft 0.21, which reads the shape of a parameter that ZeRO-3
+    has already sharded.
 
     Why it is bad: the run cannot start.
 
