@@ -61,12 +61,19 @@ def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
 
     Raises RunError with both values of each difference.
     """
-    rows = [*_rows(bundle, trainer, stated), *(row for one in bundle.features for row in one.made(bundle, trainer))]
+    rows = compared(bundle, trainer, stated)
     wrong = [f"{what} is {made}, and the bundle states {value}" for what, value, made in rows if made != value]
     if wrong:
         found = os.environ.get(PRECISION_VARIABLE)
         hint = f" (the environment has {PRECISION_VARIABLE}={found})" if found and "precision" in wrong[0] else ""
         raise RunError(f"the libraries did not build the run as stated: {'; '.join(wrong)}{hint}")
+
+
+def compared(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
+    """The rows of this module and of the features."""
+    yield from _rows(bundle, trainer, stated)
+    for feature in bundle.features:
+        yield from feature.made(bundle, trainer)
 
 
 def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:

@@ -46,8 +46,12 @@ class Fsdp(Feature):
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's plugin with accelerate.yaml: the environment may have other values (``FSDP_...``)."""
+        plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
+        if plugin is None:
+            yield "the sharding of accelerate", "FSDP", "off"
+            return
         stated = stated_settings(bundle.inside("accelerate.yaml"))
-        for name, value in plugin_settings(trainer.accelerator.state.fsdp_plugin).items():
+        for name, value in plugin_settings(plugin).items():
             if name in stated:
                 yield f"{name} of accelerate", stated[name], value
 
