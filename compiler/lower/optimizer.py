@@ -59,7 +59,10 @@ def schedule(spec: Spec) -> dict[str, Json]:
     out[steps] = 0
     if ratio != steps:
         out[ratio] = 0.0
-    out[ratio if warmup.unit == "share" and warmup.value else steps] = warmup.value
+    value = warmup.value
+    if warmup.unit == "share" and value == 1:  # transformers 5 reads `warmup_steps = 1.0` as one step
+        value = 1 - 1e-9
+    out[ratio if warmup.unit == "share" and warmup.value else steps] = value
     return out
 
 

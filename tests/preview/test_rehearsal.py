@@ -76,6 +76,7 @@ DEFECTS = {
         "out",
         "no score for this row",
     ),
+    "warm-up": (SPEC, "schedule cosine(warmup=100%)", "out", "the run ends within its warm-up"),
     "folder": (SPEC, "", "file/out", "cannot be written"),
 }
 """Specs with a defect: text, further lines, the folder of results, and what is found."""
