@@ -51,6 +51,6 @@ def test_a_wrong_reward_ends_the_run_with_one_message(
 
 @pytest.mark.parametrize("target", STACKS)
 def test_a_window_without_rewards_is_logged(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
-    done = warm.run(bundle(warm, "absent", target), str(tmp_path_factory.mktemp("absent")), target)
+    done = warm.run(bundle(warm, "absent", target), str(tmp_path_factory.mktemp("absent")), target, idle=True)
     assert [event["step"] for event in done.events] == [1, 2, 3, 4]
     assert target != "trl-1.16" or "reward none" in done.output
