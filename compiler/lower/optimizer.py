@@ -59,10 +59,9 @@ def schedule(spec: Spec) -> dict[str, Json]:
     out[steps] = 0
     if ratio != steps:
         out[ratio] = 0.0
-    value = warmup.value
-    if warmup.unit == "share" and value == 1:  # transformers 5 reads `warmup_steps = 1.0` as one step
-        value = 1 - 1e-9
-    out[ratio if warmup.unit == "share" and warmup.value else steps] = value
+    name = ratio if warmup.unit == "share" and warmup.value else steps
+    whole = warmup.unit == "share" and warmup.value == 1 and name == steps
+    out[name] = 1 - 1e-9 if whole else warmup.value  # transformers 5 reads `warmup_steps = 1.0` as one step
     return out
 
 

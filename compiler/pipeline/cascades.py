@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xpc.compiler.pipeline import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 
-FIRST_RULE = "XP200"
-"""Codes below are about syntax, names and values."""
 MORE = "XP006"
 """The finding that says how many are not shown."""
 
