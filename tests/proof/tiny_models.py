@@ -10,44 +10,18 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(TESTS, "support"))
+sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
+
+import small_models  # noqa: E402
 
 VOCABULARY = 1024
 SIZES: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512,
-    "n_positions": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 128, "d_model": 64, "n_layers": 2,
-    "n_heads": 4, "max_seq_len": 512, "ffn_dim": 128, "word_embed_proj_dim": 64, "num_experts": 4,
-    "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_routed_experts": 4,
-    "shared_expert_intermediate_size": 32, "decoder_sparse_step": 1, "n_group": 1, "topk_group": 1,
-    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_ssm": 128, "mamba_n_groups": 1, "mamba_d_state": 16,
-    "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "moe_shared_expert_intermediate_size": 32,
-    "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-    "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
+    **small_models.SIZES, **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512), "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Values of the configuration; a family takes those that its class names.
-
-A state is computed in chunks that are filled up: with the 256 of Bamba's class a row of 16 tokens takes 8 GiB.
-"""
-OWN: dict[str, dict[str, Any]] = {
-    "codegen": {"rotary_dim": 8},
-    "gptj": {"rotary_dim": 8},
-    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4},
-    "mamba": {"state_size": 8, "time_step_rank": 4},
-    "mamba2": {"state_size": 8, "num_heads": 8, "head_dim": 16, "n_groups": 1},
-    "deepseek_v3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-                    "v_head_dim": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4, "head_dim": 8},
-    "jamba": {"use_mamba_kernels": False, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8,
-              "mamba_dt_rank": 4},
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
-    "nemotron_h": {"n_groups": 1},
-    "kimi_linear": {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
-                    "num_key_value_heads": 4},
-    "deepseek_v2": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-                    "v_head_dim": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4},
-}  # fmt: skip
-
+"""Values of the configuration; a family takes those that its class names."""
 
 TEMPORARY = tempfile.gettempdir()
 """The machine's own, also where a run of several processes gets another one (small_run.py)."""
@@ -84,17 +58,10 @@ def tokenizer() -> str:
 
 def config(family: str) -> Any:
     """A tiny configuration of a `model_type`. Raises KeyError for one that transformers does not know."""
-    import inspect
-
     from transformers import CONFIG_MAPPING
 
     maker = CONFIG_MAPPING[family]
-    known = set(inspect.signature(maker.__init__).parameters) | set(getattr(maker, "attribute_map", {}))
-    known |= {name for base in maker.__mro__ for name in getattr(base, "__annotations__", {})}
-    values = {name: value for name, value in SIZES.items() if name in known} | OWN.get(family, {})
-    mapped = getattr(maker, "attribute_map", {})
-    values = {name: value for name, value in values.items() if mapped.get(name, name) == name or name not in SIZES
-              or mapped[name] not in values}  # fmt: skip
+    values = small_models.sizes_of(maker, family, SIZES)
     return maker(**values, pad_token_id=0, bos_token_id=0, eos_token_id=2)
 
 

@@ -28,7 +28,6 @@ SIZES: dict[str, Any] = {
     "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "moe_shared_expert_intermediate_size": 32,
     "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
     "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
-    "sliding_window": 64,
 }  # fmt: skip
 """Sizes of a small model; a family takes those that its configuration has. A state is computed in chunks that are
 filled up, so they are short."""
@@ -59,6 +58,20 @@ KINDS = (bool, str, float)
 NOT_KEPT = ("_name_or_path", "dtype", "model_type", "torch_dtype", "transformers_version")
 
 
+def names_of(maker: Any) -> set[str]:
+    """The names that a class of configurations takes."""
+    known = set(inspect.signature(maker.__init__).parameters) | set(getattr(maker, "attribute_map", {}))
+    return known | {name for base in maker.__mro__ for name in getattr(base, "__annotations__", {})}
+
+
+def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
+    """Those of the sizes that a class of configurations takes, each under one name, with the family's own."""
+    known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
+    chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
+    return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
+            or mapped[name] not in chosen}  # fmt: skip
+
+
 def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
     """The configuration of a small model of a family; `own` is the large model's. Raises KeyError for a family that
     transformers does not have.
@@ -66,13 +79,9 @@ def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
     from transformers import CONFIG_MAPPING
 
     maker = CONFIG_MAPPING[model_type]
-    known = set(inspect.signature(maker.__init__).parameters) | set(getattr(maker, "attribute_map", {}))
-    known |= {name for base in maker.__mro__ for name in getattr(base, "__annotations__", {})}
-    mapped = getattr(maker, "attribute_map", {})
-    sizes = {**SIZES, **dict.fromkeys(LAYERS, _layers(maker))}
-    chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
-    chosen = {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
-              or mapped[name] not in chosen}  # fmt: skip
+    known = names_of(maker)
+    layers = dict.fromkeys(LAYERS, _layers(maker))
+    chosen = sizes_of(maker, model_type, {**SIZES, **layers, "sliding_window": 64})
     kept = {
         name: value
         for name, value in own.items()
