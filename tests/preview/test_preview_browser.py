@@ -5,38 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser import WIDTHS, in_browser, measured
+from browser import WIDTHS, in_browser, in_frames
 from preview_samples import ANSWER, QUESTION, TALK, WRONG, found, row, sequence
 
 from xpc.compiler.preview.html import page
 
-CHECK = """
-<div id="frames"></div><pre id="found"></pre>
-<script>
-const found = {}, page = %s;
-window.errors = [];
-function measured(width) {
-  return new Promise((done) => {
-    const frame = document.createElement("iframe");
-    frame.style.cssText = `width:${width}px;height:800px;border:0`;
-    frame.onload = () => {
-      const inside = frame.contentDocument;
-      for (const one of inside.querySelectorAll("details")) one.open = true;
-      found[width] = { page: inside.documentElement.scrollWidth, width: inside.documentElement.clientWidth,
-        learned: [...inside.querySelectorAll("b.learn")].map((one) => one.innerText),
-        marked: inside.defaultView.getComputedStyle(inside.querySelector("b.learn")).backgroundColor,
-        tokens: inside.querySelectorAll(".tokens span").length };
-      done();
-    };
-    frame.srcdoc = page;
-    document.getElementById("frames").append(frame);
-  });
+SCRIPT = """
+function look(inside) {
+  for (const one of inside.querySelectorAll("details")) one.open = true;
+  return { learned: [...inside.querySelectorAll("b.learn")].map((one) => one.innerText),
+    marked: inside.defaultView.getComputedStyle(inside.querySelector("b.learn")).backgroundColor,
+    tokens: inside.querySelectorAll(".tokens span").length };
 }
-(async () => {
-  for (const width of %s) await measured(width);
-  document.getElementById("found").textContent = JSON.stringify(found);
-})();
-</script>
 """
 
 
@@ -46,7 +26,8 @@ def test_in_a_browser(tmp_path: Path) -> None:
     """What bears loss is marked, every token is there, and the page is never wider than its window."""
     long = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("word" * 300, 1, 1)), number=1, verdicts=[WRONG])
     text = page(found(TALK, long), "run.xp")
-    seen_at = measured(CHECK, text, tmp_path)
+    seen_at = in_frames(SCRIPT, text, tmp_path, dark=False)
+    assert seen_at["errors"] == []
     for width in map(str, WIDTHS):
         seen = seen_at[width]
         assert seen["page"] <= seen["width"], "the page scrolls sideways"

@@ -5,50 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser import WIDTHS, in_browser, measured
+from browser import WIDTHS, in_browser, in_frames
 from compile_support import put
 from report_support import SPEC, compiled, events, lines, run
 
 from xpc.compiler.report.command import parse
 from xpc.compiler.report.command import run as report
 
-CHECK = """
-<div id="frames"></div><pre id="found"></pre>
-<script>
-const found = {}, page = %s;
-window.errors = [];
-const early = "<script>window.onerror = (m) => { parent.errors.push(String(m)); };"
-  + "window.addEventListener('securitypolicyviolation', (e) => parent.errors.push(e.violatedDirective));<\\/script>";
+SCRIPT = """
 function box(one) { const at = one.getBoundingClientRect(); return [at.left, at.right, at.height]; }
-function measured(width) {
-  return new Promise((done) => {
-    const frame = document.createElement("iframe");
-    frame.style.cssText = `width:${width}px;height:800px;border:0`;
-    frame.onload = () => {
-      const inside = frame.contentDocument, all = (words) => [...inside.querySelectorAll(words)];
-      for (const one of all("details")) one.open = true;
-      const steps = all("table.three tr").find((row) => row.cells[0].textContent === "steps");
-      found[width] = { page: inside.documentElement.scrollWidth, width: inside.documentElement.clientWidth,
-        panels: all("div.curves > svg").map(box), text: inside.body.innerText, lines: all("div.curves path").length,
-        lengths: all("div.curves path").map((one) => one.getTotalLength()),
-        steps: [...steps.cells].map((one) => one.innerText), block: getComputedStyle(steps).display,
-        heads: all("table.three tbody td").filter((one) => one.innerText)
-          .map((one) => inside.defaultView.getComputedStyle(one, "::before").content),
-        cells: all("table.three td").filter((one) => one.innerText).map(box), font: parseFloat(
-          inside.defaultView.getComputedStyle(all("div.curves text")[0]).fontSize) * all("div.curves > svg")[0]
-          .getBoundingClientRect().width / 400 };
-      done();
-    };
-    frame.srcdoc = page.replace("<head>", "<head>" + early);
-    document.getElementById("frames").append(frame);
-  });
+function look(inside) {
+  const all = (words) => [...inside.querySelectorAll(words)];
+  for (const one of all("details")) one.open = true;
+  const steps = all("table.three tr").find((row) => row.cells[0].textContent === "steps");
+  return { panels: all("div.curves > svg").map(box), text: inside.body.innerText, lines: all("div.curves path").length,
+    lengths: all("div.curves path").map((one) => one.getTotalLength()),
+    steps: [...steps.cells].map((one) => one.innerText), block: getComputedStyle(steps).display,
+    heads: all("table.three tbody td").filter((one) => one.innerText)
+      .map((one) => inside.defaultView.getComputedStyle(one, "::before").content),
+    cells: all("table.three td").filter((one) => one.innerText).map(box), font: parseFloat(
+      inside.defaultView.getComputedStyle(all("div.curves text")[0]).fontSize) * all("div.curves > svg")[0]
+      .getBoundingClientRect().width / 400 };
 }
-(async () => {
-  for (const width of %s) await measured(width);
-  found.errors = window.errors;
-  document.getElementById("found").textContent = JSON.stringify(found);
-})();
-</script>
 """
 
 
@@ -70,8 +48,7 @@ def pages(place: Path, several: bool) -> str:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(tmp_path: Path, several: bool, dark: bool) -> None:
     """No error, never wider than its window, curves that are as wide as the phone and readable, every value there."""
-    options = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0") if dark else ()
-    found = measured(CHECK, pages(tmp_path, several), tmp_path, *options)
+    found = in_frames(SCRIPT, pages(tmp_path, several), tmp_path, dark)
     assert found["errors"] == []
     for width in WIDTHS:
         seen = found[str(width)]

@@ -46,18 +46,52 @@ addEventListener("load", async () => {
 """A page that sends what its script finds."""
 
 
-def measured(check: str, page: str, folder: Path, *options: str) -> Any:
-    """What a browser finds of a page. `check` is a page with a script that loads it (the first `%s`) at `WIDTHS` (the
-    second) and writes its findings as JSON into `<pre id="found">`.
+FRAMES = """
+<div id="frames"></div><pre id="found"></pre>
+<script>
+const found = {}, page = %s;
+window.errors = [];
+const early = "<script>window.onerror = (m) => { parent.errors.push(String(m)); };"
+  + "window.addEventListener('securitypolicyviolation', (e) => parent.errors.push(e.violatedDirective));<\\/script>";
+SCRIPT
+function framed(width) {
+  return new Promise((done) => {
+    const frame = document.createElement("iframe");
+    frame.style.cssText = `width:${width}px;height:800px;border:0`;
+    frame.onload = () => {
+      const inside = frame.contentDocument, seen = look(inside), { scrollWidth, clientWidth } = inside.documentElement;
+      found[width] = { page: scrollWidth, width: clientWidth, ...seen };
+      done();
+    };
+    frame.srcdoc = page.replace("<head>", "<head>" + early);
+    document.getElementById("frames").append(frame);
+  });
+}
+(async () => {
+  for (const width of %s) await framed(width);
+  found.errors = window.errors;
+  document.getElementById("found").textContent = JSON.stringify(found);
+})();
+</script>
+"""
+"""A page that shows another one in frames of each width, and writes down what its script sees there, and the errors."""
+DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
+
+
+def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
+    """What a browser finds of a page in a frame of each of `WIDTHS`. `script` is JavaScript with a function
+    `look(inside)`, which gets the page's document and returns what JSON can say. `page` and `width` are added to it:
+    the width that the page needs, and the width that it has.
     """
     assert BROWSER is not None
     quoted = json.dumps(page).replace("</", "<\\/").replace("<!--", "<\\!--")
-    (folder / "look.html").write_text(check % (quoted, json.dumps(WIDTHS)), encoding="utf-8")
+    check = FRAMES.replace("SCRIPT", script.strip()) % (quoted, json.dumps(WIDTHS))
+    (folder / "look.html").write_text(check, encoding="utf-8")
     shown = subprocess.run(
         [
             BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--window-size=1400,900",
-            "--virtual-time-budget=20000", *options, "--dump-dom", (folder / "look.html").as_uri(),
+            "--virtual-time-budget=20000", *(DARK if dark else ()), "--dump-dom", (folder / "look.html").as_uri(),
         ],
         capture_output=True, text=True, timeout=HUNG, check=True,
     )  # fmt: skip

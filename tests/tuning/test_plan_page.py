@@ -8,7 +8,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from browser import WIDTHS, in_browser, measured
+from browser import WIDTHS, in_browser, in_frames
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.tuning import command
@@ -27,44 +27,22 @@ NAMED = SWEEP.replace(
     "micro = [2, 8] }", "micro = [2, 8], warmup = [10%], betas = [[0.9, 0.95]], weight_decay = [0.1] }"
 )
 """A sweep whose members have names that are wider than a phone."""
-CHECK = """
-<div id="frames"></div><pre id="found"></pre>
-<script>
-const found = {}, page = %s;
-window.errors = [];
-const early = "<script>window.onerror = (m) => { parent.errors.push(String(m)); };"
-  + "window.addEventListener('securitypolicyviolation', (e) => parent.errors.push(e.violatedDirective));<\\/script>";
+SCRIPT = """
 function numbers(table, column) {
   return [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.value).filter((one) => one);
 }
-function measured_page(width) {
-  return new Promise((done) => {
-    const frame = document.createElement("iframe");
-    frame.style.cssText = `width:${width}px;height:800px;border:0`;
-    frame.onload = () => {
-      const inside = frame.contentDocument, table = [...inside.querySelectorAll("table")].pop();
-      const heads = [...table.tHead.rows[0].cells];
-      const column = heads.findIndex((one) => one.textContent === "GiB of a GPU");
-      const button = heads[column].querySelector("button");
-      const seen = { rows: table.tBodies[0].rows.length, before: numbers(table, column) };
-      button.click(); seen.up = numbers(table, column); seen.sort = heads[column].getAttribute("aria-sort");
-      button.click(); seen.down = numbers(table, column);
-      seen.page = inside.documentElement.scrollWidth; seen.width = inside.documentElement.clientWidth;
-      seen.first = Math.max(...[...inside.querySelectorAll("td:first-child")].map((one) => one.clientWidth));
-      seen.bars = inside.querySelectorAll(".bar i").length;
-      seen.text = inside.body.innerText.length;
-      found[width] = seen; done();
-    };
-    frame.srcdoc = page.replace("<head>", "<head>" + early);
-    document.getElementById("frames").append(frame);
-  });
+function look(inside) {
+  const table = [...inside.querySelectorAll("table")].pop(), heads = [...table.tHead.rows[0].cells];
+  const column = heads.findIndex((one) => one.textContent === "GiB of a GPU");
+  const button = heads[column].querySelector("button");
+  const seen = { rows: table.tBodies[0].rows.length, before: numbers(table, column) };
+  button.click(); seen.up = numbers(table, column); seen.sort = heads[column].getAttribute("aria-sort");
+  button.click(); seen.down = numbers(table, column);
+  seen.first = Math.max(...[...inside.querySelectorAll("td:first-child")].map((one) => one.clientWidth));
+  seen.bars = inside.querySelectorAll(".bar i").length;
+  seen.text = inside.body.innerText.length;
+  return seen;
 }
-(async () => {
-  for (const width of %s) await measured_page(width);
-  found.errors = window.errors;
-  document.getElementById("found").textContent = JSON.stringify(found);
-})();
-</script>
 """
 
 
@@ -192,7 +170,7 @@ def test_unwritable_page_is_reported(tmp_path):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(page, tmp_path, text, dark):
     """Loads at a phone's and a desk's width, sorts by a click, is never wider than its window, and has no error."""
-    found = measured_page(page(text)[0], tmp_path, dark)
+    found = in_frames(SCRIPT, page(text)[0], tmp_path, dark)
     assert found["errors"] == []
     for width in map(str, WIDTHS):
         seen = found[width]
@@ -206,9 +184,3 @@ def test_in_a_browser(page, tmp_path, text, dark):
         assert seen["up"] == sizes != seen["before"]
         assert list(map(float, seen["down"])) == list(map(float, reversed(sizes)))
         assert seen["sort"] == "ascending"
-
-
-def measured_page(text, folder, dark):
-    """What a browser finds of a page at each width, in frames of that width."""
-    dark_mode = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0") if dark else ()
-    return measured(CHECK, text, folder, *dark_mode)
