@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xpc.compiler.files.workspace import Workspace
+    from xpc.compiler.pipeline import Checked
     from xpc.compiler.spec import CheckedSpec, Spec
 
 FEW = 4 * 2**20
@@ -81,14 +82,11 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
     if request.member is None:
         workspace.most_members = 1
     checked = check_text(data, name, workspace)
-    if checked.spec is None:
-        errors = [one for one in checked.problems if one.severity == ERROR]
-        show_rendered(render(located(errors, path), "full"), sys.stderr)
-        raise SpecError(f"{path} does not compile, so there is nothing to preview")
+    spec = without_errors(checked, path, "preview")
     if not checked.members:
         if request.member is not None:
             raise UsageError(f"{path} is not a sweep, and has no member {request.member[:80]}")
-        return checked.spec, workspace
+        return spec, workspace
     wanted = request.member or checked.members[0].name
     member = next((one for one in checked.members if wanted in (one.name, str(one.index))), None)
     if member is None or member.spec is None:
@@ -98,11 +96,21 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
         )
         raise UsageError(f"the sweep has no member {wanted[:80]}{hint}")
     if request.member is None:
-        _note(f"the spec is a sweep; this is its first member, {member.name}: --member names another")
+        progress(f"the spec is a sweep; this is its first member, {member.name}: --member names another")
     return named(member.spec, member.name), workspace
 
 
-def _note(sentence: str) -> None:
+def without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
+    """The spec, or its first member, if it compiles. Otherwise prints its errors and raises SpecError."""
+    if checked.spec is None:
+        errors = [one for one in checked.problems if one.severity == ERROR]
+        show_rendered(render(located(errors, path), "full"), sys.stderr)
+        raise SpecError(f"{path} does not compile, so there is nothing to {verb}")
+    return checked.spec
+
+
+def progress(sentence: str) -> None:
+    """Print a line for the person who waits."""
     show(f"xpc: {sentence}", sys.stderr)
     sys.stderr.flush()
 
@@ -118,8 +126,7 @@ def interpreter(spec: Spec, python: str | None) -> str:
     if not named:
         has = f"has trl {own}" if own else "has no trl"
         raise UsageError(
-            f"preview runs the trainer of {stack.name}, which needs trl {pinned}, and this interpreter {has}: name one "
-            "with --python PATH"
+            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: name one with --python PATH"
         )
     found = shutil.which(named)
     if found is None:
@@ -192,5 +199,5 @@ def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
         except ValueError:
             continue
         if "progress" in message:
-            _note(str(message["progress"]))
+            progress(str(message["progress"]))
     return message

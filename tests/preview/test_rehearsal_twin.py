@@ -13,7 +13,8 @@ from case_support import spec as written
 from compile_support import REPOSITORY, checked, put
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.preview.rehearsal import command, rows
+from xpc.compiler.preview.rehearsal import command, rows, steps
+from xpc.compiler.preview.rehearsal.local_hub import Hub
 from xpc.compiler.preview.rehearsal.twin import Twin, twin_of
 from xpc.compiler.spec.resources import DataSource
 
@@ -112,6 +113,16 @@ def test_a_device_is_not_copied(name: str, tmp_path: Path) -> None:
     os.symlink("/dev/zero", tmp_path / name)
     with pytest.raises(UsageError, match="is not a file"):
         rows.copy_head(str(tmp_path / name.partition("/")[0]), str(tmp_path / "twin" / "0"))
+
+
+def test_a_loss_that_is_no_number_is_found(tmp_path: Path) -> None:
+    put(str(tmp_path), {"out/metrics.jsonl": '{"step": 1, "loss": "nan", "grad_norm": 1.0, "lr": 0.1}\n'})
+    small = twin(written()).spec
+    found = steps.Rehearsal(
+        str(tmp_path), twin(written()), small, {}, "", {}, Hub(), print, steps=[steps.Step("load, train", steps.DONE)]
+    )
+    found.trained(str(tmp_path / "twin.bundle"))
+    assert [one.message for one in found.findings] == ["the loss is not a number"]
 
 
 def test_the_workers_import_nothing_of_the_compiler() -> None:

@@ -6,31 +6,27 @@ import argparse
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 
 from xpc.compiler.files.file_memory import user_memory
-from xpc.compiler.files.inputs import SpecError, UsageError, located, read_spec
+from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.pipeline import compile_text
-from xpc.compiler.preview.process import interpreter
+from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.preview.process import interpreter, progress, without_errors
 from xpc.compiler.preview.rehearsal import rows, show
 from xpc.compiler.preview.rehearsal.forks import Forks
 from xpc.compiler.preview.rehearsal.local_hub import WRITE, Hub
 from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
 from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
 from xpc.compiler.registry import chat_templates
-from xpc.compiler.render import render
-from xpc.compiler.render.output import colored, show_rendered
-from xpc.compiler.render.output import show as put
+from xpc.compiler.render.output import colored
 from xpc.grammar.diagnostic import ERROR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpc.compiler.pipeline import Checked
     from xpc.compiler.spec import CheckedSpec
     from xpc.compiler.spec.resources import DataSource, Model
 
@@ -69,7 +65,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         raise UsageError("rehearse needs a spec in a file, because its data and model are searched for next to it")
     if options.keep is not None and os.path.lexists(options.keep):
         raise UsageError(f"{options.keep} exists; name a new folder with --keep")
-    spec, checked = _compiled(options.file)
+    spec = _checked(options.file)
     python = interpreter(spec, options.python)
     owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
     with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
@@ -78,7 +74,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         finally:
             if options.keep is not None:
                 shutil.copytree(folder, options.keep, symlinks=True)
-    report = {"spec": os.path.basename(options.file), "stack": spec.stack.name, **show.table(found, checked.problems)}
+    report = {"spec": os.path.basename(options.file), "stack": spec.stack.name, **show.table(found, spec.problems)}
     if options.format == "json":
         return show.as_json(report), show.status(report)
     if options.format == "markdown":
@@ -86,22 +82,14 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     return show.text(report, color=colored()), show.status(report)
 
 
-def _progress(sentence: str) -> None:
-    put(f"xpc: {sentence}", sys.stderr)
-    sys.stderr.flush()
-
-
-def _compiled(path: str) -> tuple[CheckedSpec, Checked]:
+def _checked(path: str) -> CheckedSpec:
     data, name, workspace = read_spec(path)
-    workspace.memory, workspace.allow_oom = user_memory(), True
-    files, checked = compile_text(data, name, workspace)
-    if files is None or checked.spec is None:
-        errors = [one for one in checked.problems if one.severity == ERROR]
-        show_rendered(render(located(errors, path), "full"), sys.stderr)
-        raise SpecError(f"{path} does not compile, so there is nothing to rehearse")
+    workspace.memory, workspace.allow_oom, workspace.most_members = user_memory(), True, 1
+    checked = check_text(data, name, workspace)
+    spec = without_errors(checked, path, "rehearse")
     if checked.members:
-        _progress(f"the spec is a sweep; this is its first member, {checked.members[0].name}")
-    return checked.spec, checked
+        progress(f"the spec is a sweep; this is its first member, {checked.members[0].name}")
+    return spec
 
 
 def _rehearsed(spec: CheckedSpec, options: argparse.Namespace, python: str, folder: str, hub: Hub) -> Rehearsal:
@@ -116,17 +104,19 @@ def _rehearsed(spec: CheckedSpec, options: argparse.Namespace, python: str, fold
         "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
         "WANDB_MODE": "disabled", "HF_HOME": os.path.join(folder, "hf"), **hub.environment(WRITE),
     }  # fmt: skip
-    _progress("starting the interpreter that trains")
+    progress("starting the interpreter that trains")
     warm = Forks(python, {**environ, "HF_HUB_OFFLINE": "1"}, os.path.join(folder, "interpreter.log"))
     try:
         texts = _write_rows(twin, options.rows, root, folder)
-        _progress("making a small model")
+        progress("making a small model")
         made = _models(spec, twin, root, texts, folder, warm.python)
         twin, files, small = _compiled_twin(twin, folder)
         environ["PYTHON"] = warm.python
-        found = Rehearsal(folder, twin, small, files, warm.python, environ, hub, _progress)
-        found.own_tokenizer = all(one["tokenizer"] for one in made)
-        found.made_rows = options.rows is None and any(one.absent for one in twin.rows)
+        found = Rehearsal(
+            folder, twin, small, files, warm.python, environ, hub, progress,
+            own_tokenizer=all(one["tokenizer"] for one in made),
+            made_rows=options.rows is None and any(one.absent for one in twin.rows),
+        )  # fmt: skip
         _place_of_results(spec, root, found)
         found.run()
         return found
@@ -207,7 +197,7 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
         smaller = None
         for label in (refused.primary, *refused.related):
             if label is not None and smaller is None:
-                path = _path_at(checked, text, label.span.start)
+                path = _path_at(text, label.span.start)
                 smaller = None if path is None else without(twin, path, f"{refused.message} ({refused.code})")
         if smaller is None:
             raise UsageError(f"the twin does not compile: {refused.code}: {refused.message}")
@@ -215,7 +205,7 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
     raise UsageError("the twin does not compile")
 
 
-def _path_at(checked: Checked, text: str, offset: int) -> str | None:
+def _path_at(text: str, offset: int) -> str | None:
     """The setting that is written at an offset of the twin's text."""
     from xpc.compiler.language.schema import BY_PATH
 

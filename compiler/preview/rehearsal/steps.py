@@ -5,7 +5,6 @@ go on, load the result, push.
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from xpc.compiler.preview.process import Request, ask
 from xpc.compiler.preview.rehearsal.forks import WORKER
 from xpc.compiler.preview.rehearsal.launches import STOPPED, Launch, launch
 from xpc.compiler.preview.rehearsal.twin import EVERY, OUT
+from xpc.compiler.report.run_record import number, read_run
 from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
@@ -80,11 +80,13 @@ class Rehearsal:
         if not self.timed("rows and masks", self.rows):
             return
         bundles = [self.written(name) for name in ("undisturbed", "disturbed")]
-        whole = self.launched("load, train, evaluate, save", bundles[0])
-        if whole is None or not self.trained(bundles[0]):
+        if self.launched("load, train, evaluate, save", bundles[0]) is None:
             return
-        same = self.disturbed(bundles) if self.saves() else self.skipped("kill, resume, stop and go on")
-        if not same:
+        self.trained(bundles[0])
+        if not self.saves():
+            text = "the spec writes no checkpoints to resume from"
+            self.steps.append(Step("kill, resume, stop and go on", SKIPPED, text))
+        elif not self.disturbed(bundles):
             return
         self.timed("load the result in plain transformers, and generate", lambda: self.loads(bundles[0]))
         if self.spec.get("save.hub"):
@@ -95,14 +97,8 @@ class Rehearsal:
     def rows(self) -> str:
         """Prepare the first rows as the trainer gets them; their verdicts become findings."""
         bundle = self.written("rows")
-        found = ask(
-            self.python,
-            bundle,
-            os.path.join(self.folder, "scratch"),
-            Request(n=4 if len(self.spec.data) < 4 else 1),
-            self.folder,
-            self.environ,
-        )
+        request = Request(n=4 if len(self.spec.data) < 4 else 1)
+        found = ask(self.python, bundle, os.path.join(self.folder, "scratch"), request, self.folder, self.environ)
         for row in found["rows"]:
             for one in row["verdicts"]:
                 if one["severity"] != "note" and not any(each.code == one["code"] for each in self.findings):
@@ -142,14 +138,15 @@ class Rehearsal:
             self.steps[-1] = Step(last.name, last.state, f"the same weights, bit for bit{early}", last.seconds)
         return True
 
-    def trained(self, bundle: str) -> bool:
+    def trained(self, bundle: str) -> None:
         """Look at the metrics of the undisturbed run."""
-        rows = _metrics(os.path.join(os.path.dirname(bundle), OUT, "metrics.jsonl"))
-        losses = [one["loss"] for one in rows if isinstance(one.get("loss"), int | float)]
-        norms = [one["grad_norm"] for one in rows if isinstance(one.get("grad_norm"), int | float)]
-        rates = [one["lr"] for one in rows if isinstance(one.get("lr"), int | float)]
+        record = read_run(os.path.join(os.path.dirname(bundle), OUT))
+        events = [] if record is None else record.events
+        norms, rates = (
+            [value for one in events if (value := number(one.get(name))) is not None] for name in ("grad_norm", "lr")
+        )
         step = self.steps[-1].name
-        if any(not math.isfinite(value) for value in losses):
+        if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
         if norms and not any(norms) and not self.spec.online:  # a random model gets no reward
             self.find(step, "every gradient is 0: nothing is learned", "method")
@@ -158,7 +155,6 @@ class Rehearsal:
         elif len(rates) > 2 and rates[-1] == max(rates) and rates[0] < rates[-1] and self._warms_up():
             self.find(step, "the learning rate still rises at the last step: the run ends within its warm-up",
                       "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
-        return True
 
     def _warms_up(self) -> bool:
         value = self.spec.get("schedule.warmup")
@@ -169,10 +165,10 @@ class Rehearsal:
         spec = self.spec
         out = os.path.join(os.path.dirname(bundle), OUT)
         merged = os.path.join(out, "merged")
-        answer = self.worker("load_result.py", {
+        answer = run_worker(self.python, "load_result.py", {
             "final": out, "base": os.path.join(self.folder, spec.model.path or ""), "adapter": spec.lora,
             "merged": merged if os.path.isdir(merged) else None, "scores": spec.text("method") == "reward",
-        })  # fmt: skip
+        }, self.environ)  # fmt: skip
         if not answer["changed"] and not self.spec.online:
             self.find("load the result", "the trained weights equal those before: nothing was learned", "method")
         if not answer["finite"]:
@@ -223,11 +219,6 @@ class Rehearsal:
         self.find(name, found.reason)
         return False
 
-    def skipped(self, name: str) -> bool:
-        """Record steps that the spec does not have."""
-        self.steps.append(Step(name, SKIPPED, "the spec writes no checkpoints to resume from"))
-        return True
-
     def timed(self, name: str, action: Callable[[], str]) -> bool:
         """Do an action as a step; an error becomes a finding."""
         self.progress(name)
@@ -240,10 +231,6 @@ class Rehearsal:
             return False
         self.steps.append(Step(name, DONE, text, time.monotonic() - begin))
         return True
-
-    def worker(self, program: str, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a program of the worker folder in the interpreter that trains, and return its answer."""
-        return run_worker(self.python, program, question, self.environ)
 
     def find(
         self, step: str, message: str, setting: str = "", help: str = "", code: str = "", error: bool = True
@@ -262,14 +249,6 @@ def run_worker(python: str, program: str, question: Mapping[str, Any], environ: 
         lines = done.stderr.strip().splitlines()
         raise UsageError(lines[-1] if lines else f"{program} failed (status {done.returncode})")
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
-
-
-def _metrics(path: str) -> list[dict[str, Any]]:
-    try:
-        with open(path, encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError):
-        return []
 
 
 def _digests(folder: str) -> dict[str, str]:

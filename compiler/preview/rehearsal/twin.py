@@ -62,7 +62,7 @@ OMITTED: dict[str, str] = {
 """Settings that the twin leaves out, with the settings below them, and why."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
 """Values of omitted settings that a CPU has."""
-LAUNCHED_HERE = ("launch.launcher",)
+LAUNCHED_HERE = ("launcher",)
 """Settings of `launch` that a local run reads, too."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
 """Choices of the twin if a rule refuses the spec's own on a CPU."""
@@ -127,6 +127,12 @@ class _Draft:
             if why and name == path and before.value not in (False, None, "none"):
                 self._note(path, before.value, "", why)
 
+    def clear(self, path: str, *kept: str) -> None:
+        """Leave out what is below a setting, but the names in `kept`."""
+        for name in [one for one in self.values if one.startswith(path + ".")]:
+            if name.removeprefix(path + ".") not in kept:
+                self.omit(name)
+
     def _note(self, path: str, was: object, now: str, why: str) -> None:
         self.replaced.append(Replaced(path, _shown(path, was), now, why))
 
@@ -144,8 +150,7 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
     for path, why in OMITTED.items():
         if spec.get(path) not in KEPT_ON_CPU.get(path, ()):  # type: ignore[call-overload]
             draft.omit(path, why)
-    for path in [one for one in draft.values if one.startswith("launch.") and one not in LAUNCHED_HERE]:
-        draft.omit(path)
+    draft.clear("launch", *LAUNCHED_HERE)
     _machine(draft)
     _sizes(draft)
     _schedule(draft)
@@ -172,8 +177,7 @@ def without(twin: Twin, path: str, why: str) -> Twin | None:
     draft.replaced = list(twin.replaced)
     choice = FALLBACKS.get(path)
     if choice is not None and draft.values[path].value != choice:  # type: ignore[index]
-        for name in [one for one in draft.values if one.startswith(path + ".") and one not in ("optimizer.lr",)]:
-            draft.omit(name)
+        draft.clear(path, "lr")
         draft.put(path, choice, why)
     elif choice is None and path in draft.values:
         draft.omit(path, why)
@@ -193,19 +197,12 @@ def _machine(draft: _Draft) -> None:
     several = spec.hardware.world > 1
     draft.put("hardware", "2 x cpu" if several else "cpu")
     if not strategy.startswith("zero") or not several:
-        if strategy != "ddp":
-            draft.omit("strategy")
-            draft.replaced.append(
-                Replaced("strategy", strategy, "ddp", "a CPU has no FSDP" if several else ONE_MACHINE)
-            )
-        for name in [one for one in draft.values if one.startswith("strategy.")]:
-            draft.omit(name)
-        draft.put("strategy", "ddp")
+        draft.clear("strategy")
+        draft.put("strategy", "ddp", "a CPU has no FSDP" if several else ONE_MACHINE)
     precision = spec.text("precision")
     if precision == "fp32" or (precision == "bf16" and draft.values["strategy"].value == "ddp"):
         return
-    for name in [one for one in draft.values if one.startswith("precision.") and one != "precision.nan"]:
-        draft.omit(name)
+    draft.clear("precision", "nan")
     draft.omit("model.dtype")
     draft.put("precision", "fp32", "a CPU computes in fp32 with ZeRO" if precision == "bf16" else NO_GPU)
 
