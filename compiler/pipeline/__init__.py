@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.experiment import resolve
-from xpc.compiler.rules import check
+from xpc.compiler.rules import FIRST_RULE, check
 from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.read import decode
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP020", "XP023", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
 """Findings that pasted text often causes: lines of a command or of YAML, another tool's blocks or numbers."""
-FIRST_RULE = "XP200"
-"""Codes below are about syntax and names. With such an error, what the spec leaves open is not known."""
 
 
 @record

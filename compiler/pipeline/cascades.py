@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xpc.compiler.pipeline import FIRST_RULE
+from xpc.compiler.rules import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 
 MORE = "XP006"

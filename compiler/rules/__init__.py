@@ -10,6 +10,8 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.package_data import read_json
 
+FIRST_RULE = "XP200"
+"""Codes below are about syntax and names. With such an error, what the spec leaves open is not known."""
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
 """Choices of a spec. Where one is misspelt and a default replaces it, rules that read it report nothing."""
 
