@@ -32,11 +32,8 @@ FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "raw-text.md", "coo
 """Pages whose specs come with files: test_tutorial_pages.py tries those."""
 NO_SETTING = {
     "warmup = 0.03": "shown as refused, with its help",
-    "precision fp8": "shown as not compiled yet",
     "lr=1e-06,schedule=cosine": "the name of a sweep's member",
     "train on for with extends x xpc": "the list of keywords",
-    "train()": "a method of transformers",
-    "data mix {": "the beginning of a block",
     "data NAME { ... }": "a block without its contents",
     "micro = 2: 40.1 GiB, 21% faster; checkpointing goes off": "a line of a plan",
     'train "out/lora/merged"': "the beginning of a sentence",
