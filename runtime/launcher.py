@@ -87,6 +87,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     from .library_internals import torch_distributed
 
     torch_distributed.end_outlived_processes_by(signals.END_SIGNAL, lambda: _failed.append(True))
+    torch_distributed.call_before_processes_start(_exit_if_stopped)
     for feature in read.features:
         feature.before_launch(read, os.environ)
     sys.argv = list(words)
@@ -107,9 +108,7 @@ def _preflight(folder: str) -> int:
         sys.stderr.flush()
         os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if _stop_requested:
-        _report(_stopped())
-        return signals.REQUEUE
+    _exit_if_stopped()
     os.environ[preflight.DONE] = "passed"
     return status if status >= 0 else _ended("the preflight", status, [])
 
@@ -118,6 +117,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
     """Run the launcher and return its exit status."""
     from .core.signals import BROKEN
 
+    _exit_if_stopped()
     try:
         launch()
     except Exception as error:
@@ -143,9 +143,15 @@ def _forward_signal(number: int, _: object) -> None:
     _stop_requested = True
     children = _process().children() if _process else []
     if not children and not _failed:
+        _exit_if_stopped()
+    _signal(children, number)
+
+
+def _exit_if_stopped() -> None:
+    """Exit after a stop request, also one that came while a library had started a program of its own."""
+    if _stop_requested:
         _report(_stopped())
         os._exit(75)
-    _signal(children, number)
 
 
 def _interrupt(*_: object) -> None:

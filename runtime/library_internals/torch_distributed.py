@@ -28,3 +28,17 @@ def end_outlived_processes_by(number: int, failed: Callable[[], None]) -> None:
         agent._shutdown(number)
 
     LocalElasticAgent._stop_workers = stop
+
+
+def call_before_processes_start(check: Callable[[], None]) -> None:
+    """Make the agent call ``check`` before it starts its processes (torch 2.13, as above)."""
+    from torch.distributed.elastic.agent.server.api import WorkerGroup
+    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+
+    start = LocalElasticAgent._start_workers
+
+    def checked(agent: LocalElasticAgent, group: WorkerGroup) -> dict[int, object]:
+        check()
+        return start(agent, group)
+
+    LocalElasticAgent._start_workers = checked

@@ -103,7 +103,9 @@ LAUNCHES = {
 }
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.nightly if kind == "torchrun" else ()) for kind in LAUNCHES]
+)
 def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     here = runs(DEFAULT)
     launch = [os.path.join(here.compiled(LAUNCHES[kind], f"interrupt-{kind}"), "launch.sh")]
@@ -147,10 +149,42 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
     assert not checkpoints(run.out)
 
 
+HELPER = """
+import os, subprocess, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "torch.distributed.elastic.multiprocessing" and "launcher.py" in sys.argv[0]:
+            sys.meta_path.remove(self)
+            subprocess.run(["sh", "-c", "trap '' INT TERM; touch helper; sleep 3"])
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
+    """The launcher has a child then, which is no process of the run."""
+    here = runs(DEFAULT)
+    bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(HELPER)
+    python = interpreter(DEFAULT)
+    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python, PYTHONPATH=str(tmp_path / "site"))
+    run.until((tmp_path / "helper").exists)
+    run.type(CTRL_C)
+    assert run.wait() == 75, run.output
+    assert "there is no checkpoint, so the same command starts from the beginning" in run.output
+
+
 def hears(pid: int) -> bool:
-    """Whether a process has a handler for SIGTERM, which launcher.py sets after that for SIGINT."""
+    """Whether a process is the launcher and has a handler for SIGTERM, which launcher.py sets after that for SIGINT.
+
+    Before launch.sh replaces it, the forked process has the handlers of this one.
+    """
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
-    return bool(caught and int(caught[1], 16) & 1 << signal.SIGTERM - 1)
+    return (
+        b"launcher.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and caught is not None
+        and bool(int(caught[1], 16) & 1 << signal.SIGTERM - 1)
+    )
 
 
 def test_a_closed_terminal_is_a_stop_request(runs: Callable[[str], Runs], tmp_path: Path) -> None:
