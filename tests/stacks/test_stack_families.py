@@ -40,11 +40,15 @@ def known(name: str) -> dict[str, dict]:
     return {family: found for family, found in measured(name).items() if found["known"]}
 
 
+every_stack = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == stacks.DEFAULT else pytest.mark.nightly) for name in stacks.names()],
+)
 CAPPED = ("gemma2", "vaultgemma")
 """Families whose scores have a soft cap, which sdpa drops: transformers 4 lets it be chosen all the same."""
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_attentions_that_a_family_has(name: str) -> None:
     """What a class declares is introspected; what fails all the same, as flash attention of gpt_oss, is a fact."""
     stack, wrong = stacks.load(name), {}
@@ -56,7 +60,7 @@ def test_the_attentions_that_a_family_has(name: str) -> None:
     assert set(wrong.items()) <= {(one, "sdpa") for one in CAPPED}, {one: known(name)[one] for one in wrong}
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
     stack = stacks.load(name)
     for family, found in known(name).items():
@@ -69,7 +73,7 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
                 assert stack.family(family).packing == "kernel", (family, error)
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
     """Told the bounds of documents, the kernel's arithmetic keeps them apart; some families do not tell it."""
     facts = stacks.load(name).facts
@@ -82,19 +86,19 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
         assert family in mixed or close or family in state, (family, found["errors"]["flash2"])
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> None:
     ending = {family for family, found in known(name).items() if found["ends"]}
     assert ending == set(FIXED_POSITIONS) & set(known(name))
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_families_that_forget_their_prompt_where_layers_are_recomputed(name: str) -> None:
     forgetful = {family for family, found in known(name).items() if found["forgets"]}
     assert forgetful == set(stacks.load(name).facts.recomputed_generation)
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None:
     counted = {family: found["packs"] for family, found in known(name).items() if found["packs"] is not None}
     assert counted or not stacks.load(name).facts.quantized_on_cpu
@@ -107,6 +111,7 @@ def _number(error: float | str) -> float:
     return error if isinstance(error, float) else 0.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
     """By DeepSpeed's Ulysses; of a family with windows the tiny model has none that is shorter than its row."""

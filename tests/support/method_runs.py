@@ -92,6 +92,11 @@ class Small:
         return 1 if self.strategy == "one" else 2
 
     @property
+    def nightly(self) -> bool:
+        """Whether only `make slow` trains it."""
+        return self.target != DEFAULT and self.world == 2 and not self.adapter
+
+    @property
     def resumes(self) -> bool:
         """Whether it is run once more, from its first checkpoint.
 

@@ -27,8 +27,18 @@ pytestmark = pytest.mark.slow
 DRAWN = ("kto", *(name for name, method in METHODS.items() if method.generates))
 """Methods whose loss depends on which process has which rows: kto's baseline, and completions that each draws."""
 KINDS = {"one": "NO", "ddp": "MULTI_CPU"}
-every = pytest.mark.parametrize("small", RUNS, ids=[run.name for run in RUNS])
-resumed = pytest.mark.parametrize("small", [run for run in RUNS if run.resumes], ids=lambda run: run.name)
+every, resumed, sharing = (
+    pytest.mark.parametrize(
+        "small",
+        # Two processes on the other stacks: tests/faults/test_other_stacks.py trains them in each run of the slow tests.
+        [pytest.param(run, id=run.name, marks=pytest.mark.nightly if run.nightly else ()) for run in chosen],
+    )
+    for chosen in (
+        RUNS,
+        [run for run in RUNS if run.resumes],
+        [run for run in RUNS if run.world == 2 and not run.adapter and run.method not in DRAWN],
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +99,7 @@ def test_nothing_warns(runs: Runs, small: Small) -> None:
         assert [line for line in done.complained.splitlines() if "real_accelerator" not in line] == []
 
 
-@pytest.mark.parametrize(
-    "small",
-    [run for run in RUNS if run.world == 2 and not run.adapter and run.method not in DRAWN],
-    ids=lambda run: run.name,
-)  # fmt: skip
+@sharing
 def test_processes_and_shards_do_not_show(runs: Runs, small: Small) -> None:
     one, two = runs(Small(small.method, small.target))[0], runs(small)[0]
     assert two.values("loss") == pytest.approx(one.values("loss"), abs=1e-4)
