@@ -7,8 +7,8 @@ from xpc.compiler.importing.draft import Source as Written
 from xpc.compiler.importing.python import program, rows, shapes
 from xpc.compiler.importing.python.data import Chain, Data, chain_of, source_of, understood
 from xpc.compiler.importing.python.entries import Entries
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.values import Argument, Column, Object, Unknown
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
 from xpc.compiler.importing.python import rows
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
     Column,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xpc.compiler.importing.python.functions import is_library
-from xpc.compiler.importing.python.values import Argument, Name, Object, Place, Scalar, Table, Text, Unknown
+from xpc.compiler.importing.python.interpreter.functions import is_library
+from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Place, Scalar, Table, Text, Unknown
 from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, checked
 from xpc.grammar.record import field, mutable
 

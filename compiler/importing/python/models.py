@@ -6,10 +6,10 @@ from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
-from xpc.compiler.importing.python.functions import TRAINERS
-from xpc.compiler.importing.python.machine import Machine
+from xpc.compiler.importing.python.interpreter.functions import TRAINERS
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Unknown
 from xpc.compiler.importing.python.program import HEADS, Model
-from xpc.compiler.importing.python.values import Argument, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.trl import versions

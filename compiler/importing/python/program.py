@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xpc.compiler.importing.python import functions
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.values import Argument, Name, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Place, Unknown
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.grammar.record import field, mutable
 

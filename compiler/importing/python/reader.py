@@ -8,11 +8,21 @@ from xpc.compiler import registry
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides
-from xpc.compiler.importing.python import corpus, functions, models, program, rewards
+from xpc.compiler.importing.python import corpus, models, program, rewards
 from xpc.compiler.importing.python.entries import Entries, entry
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.source import parts
-from xpc.compiler.importing.python.values import Argument, Class, Function, Instance, Name, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.source import parts
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Class,
+    Function,
+    Instance,
+    Name,
+    Object,
+    Place,
+    Unknown,
+)
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.schema import TABLE

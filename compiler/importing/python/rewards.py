@@ -8,8 +8,8 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.values import Function, Name, Object, Unknown
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Function, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry, number
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
@@ -80,7 +80,7 @@ def _defined(overrides: Overrides, name: str) -> bool:
     data = overrides.read(overrides.rewards) if overrides.rewards else None
     if data is None:
         return False
-    from xpc.compiler.importing.python.source import parts
+    from xpc.compiler.importing.python.interpreter.source import parts
     from xpc.compiler.importing.text.entries import Unreadable
 
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
     Choice,

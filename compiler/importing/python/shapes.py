@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Place, Unknown
 from xpc.compiler.importing.python.rows import Prompt, Turns, divided, prompt_of, turns_of
-from xpc.compiler.importing.python.values import Argument, Column, Object, Place, Unknown
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl.data import system_prompt
 from xpc.compiler.language.methods import METHODS

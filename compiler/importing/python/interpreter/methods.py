@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python.functions import (
+from xpc.compiler.importing.python.interpreter.functions import (
     removed,
 )
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
     Argument,
     Bound,
@@ -24,7 +24,7 @@ from xpc.compiler.importing.python.values import (
 )
 
 if TYPE_CHECKING:
-    from xpc.compiler.importing.python.machine import Machine
+    from xpc.compiler.importing.python.interpreter.machine import Machine
 
 
 def method(

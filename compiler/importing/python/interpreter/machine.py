@@ -10,10 +10,10 @@ import ast
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 
-from xpc.compiler.importing.python import calls, functions, methods
-from xpc.compiler.importing.python.expressions import MAX_DEPTH, Expressions
-from xpc.compiler.importing.python.source import Part, parts
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter import calls, functions, methods
+from xpc.compiler.importing.python.interpreter.expressions import MAX_DEPTH, Expressions
+from xpc.compiler.importing.python.interpreter.source import Part, parts
+from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
     Choice,

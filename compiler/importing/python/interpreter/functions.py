@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Column,
     Name,
@@ -19,8 +19,8 @@ from xpc.compiler.importing.python.values import (
 )
 
 if TYPE_CHECKING:
-    from xpc.compiler.importing.python.expressions import Expressions
-    from xpc.compiler.importing.python.machine import Machine
+    from xpc.compiler.importing.python.interpreter.expressions import Expressions
+    from xpc.compiler.importing.python.interpreter.machine import Machine
 
 EXIT = Name("<exit>")
 """What a call returns after which the script goes on nowhere."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python.functions import (
+from xpc.compiler.importing.python.interpreter.functions import (
     first,
     is_trainer,
 )
-from xpc.compiler.importing.python.known import KNOWN
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter.known import KNOWN
+from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Class,
     Instance,
@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.values import (
 )
 
 if TYPE_CHECKING:
-    from xpc.compiler.importing.python.machine import Machine
+    from xpc.compiler.importing.python.interpreter.machine import Machine
 
 
 def recorded(machine: Machine, made: Object) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.importing.python.values import Place, Table
+from xpc.compiler.importing.python.interpreter.values import Place, Table
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entry, Unreadable

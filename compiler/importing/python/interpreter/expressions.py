@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python import functions
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
     Argument,
     Bound,

@@ -7,14 +7,14 @@ import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python.functions import (
+from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
     first,
     opened,
     path_join,
     variable,
 )
-from xpc.compiler.importing.python.values import (
+from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
     Choice,
@@ -32,7 +32,7 @@ from xpc.compiler.importing.python.values import (
 )
 
 if TYPE_CHECKING:
-    from xpc.compiler.importing.python.machine import Machine
+    from xpc.compiler.importing.python.interpreter.machine import Machine
 
 
 Arguments = list[Argument]
@@ -110,7 +110,7 @@ def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
     if values and values[-1] == Column("<length>"):
-        from xpc.compiler.importing.python.expressions import EACH
+        from xpc.compiler.importing.python.interpreter.expressions import EACH
 
         return [EACH]
     if values and all(isinstance(one, int) for one in values) and values[-1:] != [0]:
@@ -286,7 +286,7 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
         handle = first(handle.positional, handle.keywords, "file")
     if not isinstance(handle, str):
         return machine.unknown(node, "the contents of a file that is not known")
-    from xpc.compiler.importing.python.files import contents
+    from xpc.compiler.importing.python.interpreter.files import contents
 
     value = contents(machine.read, handle)
     if value is None and found is not None and handle.endswith((".json", ".jsonl")):
