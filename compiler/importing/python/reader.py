@@ -10,7 +10,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides
 from xpc.compiler.importing.python import corpus, models, program, rewards
 from xpc.compiler.importing.python.entries import Entries, entry
-from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter import functions, script
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.source import parts
 from xpc.compiler.importing.python.interpreter.values import (
@@ -89,8 +89,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     """Convert a script or a notebook to a draft. Raises Unreadable if it trains nothing that can be imported."""
     found, broken = parts(text, file)
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
-    machine = Machine(overrides.read, gpu is None or gpu.bf16_tflops is not None)
-    machine.run(found)
+    machine = script.followed(found, overrides.read, gpu is None or gpu.bf16_tflops is not None)
     trainer = program.trainer_of(machine, overrides.pick)
     entries = Entries()
     _arguments(entries, trainer)

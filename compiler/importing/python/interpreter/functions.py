@@ -1,11 +1,10 @@
-"""Functions of Python and of libraries that a script's values pass through, computed without executing anything."""
+"""Functions of Python and of libraries that a script's values pass through, and what they are."""
 
 from __future__ import annotations
 
 import ast
 import posixpath
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -17,10 +16,6 @@ from xpc.compiler.importing.python.interpreter.values import (
     Table,
     Text,
 )
-
-if TYPE_CHECKING:
-    from xpc.compiler.importing.python.interpreter.expressions import Expressions
-    from xpc.compiler.importing.python.interpreter.machine import Machine
 
 EXIT = Name("<exit>")
 """What a call returns after which the script goes on nowhere."""
@@ -83,6 +78,8 @@ BUILTINS = {
     "get_ipython",
     "__import__",
 }
+MAX_ITEMS = 256
+"""Most turns of a loop that is followed."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",
@@ -152,31 +149,9 @@ def attribute(value: Name, name: str) -> object:
     )
 
 
-def variable(machine: Expressions, key: object, default: object, node: ast.AST) -> object:
-    """An environment variable: the value that the script sets, otherwise the default in the script."""
-    environment = getattr(machine, "environment", {})
-    if isinstance(key, str) and key in environment:
-        return environment[key].value
-    if default is not None:
-        return default
-    return machine.unknown(node, f"the environment variable {key if isinstance(key, str) else ''} decides")
-
-
 def path_join(*names: str) -> str:
     """Paths that are put together."""
     return posixpath.normpath(posixpath.join(*names)) if any(names) else ""
-
-
-def percent(machine: Expressions, left: str, right: object, node: ast.AST) -> object:
-    """`"text %s" % value`."""
-    values = right if isinstance(right, tuple) else (right,)
-    pieces = left.replace("%d", "%s").split("%s")
-    if len(pieces) != len(values) + 1 or any("%" in one.replace("%%", "") for one in pieces):
-        return machine.unknown(node, "a text that is put together in a form that is not read")
-    parts: list[object] = [pieces[0].replace("%%", "%")]
-    for value, piece in zip(values, pieces[1:]):
-        parts += [value, piece.replace("%%", "%")]
-    return machine.joined(parts, node)
 
 
 def contains(left: object, right: object, positive: bool) -> bool | None:
@@ -190,14 +165,6 @@ def contains(left: object, right: object, positive: bool) -> bool | None:
     else:
         return None
     return found is positive
-
-
-def removed(machine: Machine, owner: dict[object, object], key: object) -> object:
-    """Remove a key from a dict, and return its value."""
-    value = owner[key]
-    machine.write(owner, key, value)  # a branch remembers that the dict had it
-    del owner[key]
-    return value
 
 
 PATH_PARTS: dict[str, Callable[[str], object]] = {
@@ -242,6 +209,21 @@ def rows_of(value: Object) -> list[object] | None:
         data = any(is_data(one) for one in lineage(value))
         if value.path in ("json.load", "json.loads") or data:
             return [Row(source=value)]
+    return None
+
+
+def iterated(value: object) -> list[object] | None:
+    """The items of a value that a loop follows; None if they are not known or too many. The rows of a batch are one
+    item.
+    """
+    if isinstance(value, Column) and value.batch:
+        return [Column(value.name, False, value.source)]
+    if isinstance(value, Object):
+        return rows_of(value)
+    if isinstance(value, dict):
+        value = list(value)
+    if isinstance(value, list | tuple) and len(value) <= MAX_ITEMS:
+        return list(value)
     return None
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from xpc.compiler.importing.python.interpreter.assignment import set_attribute
+from xpc.compiler.importing.python.interpreter.attributes import EACH, attribute
+from xpc.compiler.importing.python.interpreter.files import contents
 from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
     first,
+    iterated,
     opened,
     path_join,
-    variable,
 )
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.operators import truth_of
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -31,10 +35,6 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unknown,
 )
 
-if TYPE_CHECKING:
-    from xpc.compiler.importing.python.interpreter.machine import Machine
-
-
 Arguments = list[Argument]
 Keywords = dict[str, Argument]
 
@@ -43,12 +43,12 @@ def _environment(machine: Machine, positional: Arguments, keywords: Keywords, no
     default = (
         positional[1].value if len(positional) > 1 else keywords["default"].value if "default" in keywords else None
     )
-    return variable(machine, first(positional, keywords, "key"), default, node)
+    return machine.variable(first(positional, keywords, "key"), default, node)
 
 
 def _set_environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     if len(positional) == 2 and isinstance(positional[0].value, str):
-        machine.write(machine.environment, positional[0].value, positional[1])  # type: ignore[arg-type]
+        machine.journal.write(machine.environment, positional[0].value, positional[1])  # type: ignore[arg-type]
     return None
 
 
@@ -94,7 +94,7 @@ def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    found = machine.truth(first(positional, keywords))
+    found = truth_of(first(positional, keywords))
     return machine.unknown(node, "it depends on a value that is not known") if found is None else found
 
 
@@ -110,8 +110,6 @@ def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
     if values and values[-1] == Column("<length>"):
-        from xpc.compiler.importing.python.interpreter.expressions import EACH
-
         return [EACH]
     if values and all(isinstance(one, int) for one in values) and values[-1:] != [0]:
         items = range(*map(int, map(str, values)))
@@ -149,7 +147,7 @@ def _dict(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    lists = [machine.iterated(one.value) for one in positional]
+    lists = [iterated(one.value) for one in positional]
     known = [one for one in lists if one is not None]
     if len(known) < len(lists) or not lists:
         return machine.unknown(node, "lists that are not known")
@@ -157,7 +155,7 @@ def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.
 
 
 def _enumerate(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    items = machine.iterated(first(positional, keywords))
+    items = iterated(first(positional, keywords))
     return machine.unknown(node, "a list that is not known") if items is None else list(enumerate(items))
 
 
@@ -190,7 +188,7 @@ def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     if len(positional) >= 2 and isinstance(positional[1].value, str):
-        found = machine.attribute(positional[0].value, positional[1].value, node)
+        found = attribute(machine, positional[0].value, positional[1].value, node)
         missing = isinstance(found, Unknown) and isinstance(positional[0].value, Instance | Class)
         return positional[2].value if missing and len(positional) > 2 else found
     return machine.unknown(node, "an attribute that is not known")
@@ -198,7 +196,7 @@ def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
 
 def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     if len(positional) == 3 and isinstance(positional[1].value, str):
-        machine.set_attribute(positional[0].value, positional[1].value, positional[2].value, positional[2].place)
+        set_attribute(machine, positional[0].value, positional[1].value, positional[2].value, positional[2].place)
     return None
 
 
@@ -266,7 +264,7 @@ def _run(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.
 def _configured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     kind_ = first(positional, keywords)
     machine.command_line.append(machine.place(node))
-    return machine.construct(kind_, [], {}, node) if isinstance(kind_, Class) else NotImplemented
+    return machine.call(kind_, [], {}, node) if isinstance(kind_, Class) else NotImplemented
 
 
 def _sort(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -286,8 +284,6 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
         handle = first(handle.positional, handle.keywords, "file")
     if not isinstance(handle, str):
         return machine.unknown(node, "the contents of a file that is not known")
-    from xpc.compiler.importing.python.interpreter.files import contents
-
     value = contents(machine.read, handle)
     if value is None and found is not None and handle.endswith((".json", ".jsonl")):
         return Object("json.load", [Argument(handle, found.place)], {}, found.place, found)

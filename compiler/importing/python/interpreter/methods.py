@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python.interpreter.functions import (
-    removed,
-)
+from xpc.compiler.importing.python.interpreter.assignment import set_item
+from xpc.compiler.importing.python.interpreter.attributes import item
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.texts import formatted, joined
 from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
     Argument,
@@ -22,9 +22,6 @@ from xpc.compiler.importing.python.interpreter.values import (
     Text,
     Unknown,
 )
-
-if TYPE_CHECKING:
-    from xpc.compiler.importing.python.interpreter.machine import Machine
 
 
 def method(
@@ -47,49 +44,13 @@ def method(
         return dict_method(machine, owner, name, positional, keywords, node)
     if isinstance(owner, Row):
         if name == "get" and values and isinstance(values[0], str):
-            return machine.item(owner, values[0], node)
+            return item(machine, owner, values[0], node)
         return machine.unknown(node, f"`{name}` of a row")
     if isinstance(owner, Column) and name == "split" and not owner.batch:
         return Object("str.split", [], {}, machine.place(node), owner)
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
         return Object(f"str.{name}", [], {}, machine.place(node), owner)
     return machine.unknown(node, f"`{name}` of a value that is not known")
-
-
-def formatted(
-    machine: Machine, owner: str | Text, values: list[object], keywords: dict[str, Argument], node: ast.AST
-) -> object:
-    """`text.format(...)`, for fields without a format."""
-    import string
-
-    parts: list[object] = []
-    automatic = 0
-    for piece in owner.parts if isinstance(owner, Text) else [owner]:
-        if not isinstance(piece, str):
-            parts.append(piece)
-            continue
-        try:
-            fields = list(string.Formatter().parse(piece))
-        except ValueError:
-            return machine.unknown(node, "a format that Python refuses")
-        for literal, field_, spec, conversion in fields:
-            parts.append(literal)
-            if field_ is None:
-                continue
-            if spec or conversion:
-                return machine.unknown(node, "a format of a value")
-            if field_ == "":
-                index: int | None = automatic
-                automatic += 1
-            else:
-                index = int(field_) if field_.isdecimal() and len(field_) < 4 else None
-            if index is not None and index < len(values):
-                parts.append(values[index])
-            elif index is None and field_ in keywords:
-                parts.append(keywords[field_].value)
-            else:
-                return machine.unknown(node, f"a text with the field `{field_[:40]}`, which nothing gives")
-    return machine.joined(parts, node)
 
 
 STRING_METHODS: dict[str, Callable[..., object]] = {
@@ -127,7 +88,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         parts: list[object] = []
         for n, one in enumerate(items):
             parts += [owner, one] if n else [one]
-        return machine.joined(parts, node)
+        return joined(machine, parts, node)
     if name in PATH_METHODS:
         return owner
     if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
@@ -148,13 +109,13 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
     """A method of a list."""
     if name == "append" and values and len(owner) < LONGEST:
-        machine.change(owner, [*owner, values[0]])
+        machine.journal.change(owner, [*owner, values[0]])
         return None
     if name == "extend" and values:
         more = values[0]
         known = isinstance(more, list | tuple) and len(owner) + len(more) < LONGEST
         items = list(more) if known else [machine.unknown(node, "items that are not known")]  # type: ignore[call-overload]
-        machine.change(owner, [*owner, *items])
+        machine.journal.change(owner, [*owner, *items])
         return None
     if name == "copy":
         return list(owner)
@@ -162,9 +123,11 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
         if name == "insert" and len(values) == 2 and isinstance(values[0], int):
             new = list(owner)
             new.insert(values[0], values[1])
-            machine.change(owner, new)
+            machine.journal.change(owner, new)
             return None
-        machine.change(owner, [Unknown(f"`{name}` changes the list", machine.place(node))] if name != "clear" else [])
+        machine.journal.change(
+            owner, [Unknown(f"`{name}` changes the list", machine.place(node))] if name != "clear" else []
+        )
     return machine.unknown(node, f"`{name}` of a list")
 
 
@@ -182,26 +145,27 @@ def dict_method(
     default = values[1] if len(values) > 1 else None
     if name in ("get", "pop", "setdefault") and isinstance(key, str | int):
         if key in owner:
-            return removed(machine, owner, key) if name == "pop" else owner[key]
+            return machine.journal.remove(owner, key) if name == "pop" else owner[key]
         if name == "setdefault":
-            machine.set_item(owner, key, default, machine.place(node))
+            set_item(machine, owner, key, default, machine.place(node))
         return default
     if name == "update":
         more = values[0] if values else Table()
         if isinstance(more, dict):
             places = getattr(more, "places", {})
             for one, value in more.items():
-                machine.set_item(owner, one, value, places.get(one, machine.place(node)))
+                set_item(machine, owner, one, value, places.get(one, machine.place(node)))
         else:
             for one in list(owner):
-                machine.set_item(
+                set_item(
+                    machine,
                     owner,
                     one,
                     Unknown("the dict was updated with values that are not known", machine.place(node), owner[one]),
                     machine.place(node),
                 )
         for given, argument in keywords.items():
-            machine.set_item(owner, given, argument.value, argument.place)
+            set_item(machine, owner, given, argument.value, argument.place)
         return None
     if name == "items":
         return list(owner.items())

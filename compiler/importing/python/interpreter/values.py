@@ -18,6 +18,8 @@ else:
 Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
 """Longest text or list that is computed."""
+MOST_JOINED = 20_000
+"""Most values that are joined after a condition."""
 
 
 @record
@@ -221,11 +223,12 @@ class Bound:
 
 
 class Join:
-    """Join the values of two branches: equal parts stay, others are unknown. `limit` bounds the number of values."""
+    """Join the values of two branches: equal parts stay, others are unknown. `hidden` is what they are made of, and
+    `column` the column whose emptiness decides between them.
+    """
 
-    def __init__(self, place: Place, limit: int = 20_000, hidden: object = None) -> None:
-        self.place, self.left, self.hidden = place, limit, hidden
-        self.column = ""
+    def __init__(self, place: Place, hidden: object = None, column: str = "") -> None:
+        self.place, self.left, self.hidden, self.column = place, MOST_JOINED, hidden, column
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:

@@ -1,0 +1,90 @@
+"""Assign values to names, attributes and items."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter.attributes import item
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Class,
+    Instance,
+    Name,
+    Object,
+    Place,
+    Row,
+    Table,
+    Unknown,
+)
+
+
+def assign(machine: Machine, target: ast.expr, value: object) -> None:
+    """Assign a value to a name, an attribute, an item, or several of them."""
+    if isinstance(target, ast.Name):
+        machine.define(target.id, value)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(machine, machine.evaluate(target.value), target.attr, value, machine.place(target))
+    elif isinstance(target, ast.Subscript):
+        set_item(machine, machine.evaluate(target.value), machine.evaluate(target.slice), value, machine.place(target))
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(machine, target.elts, value, target)
+
+
+def set_attribute(machine: Machine, owner: object, name: str, value: object, place: Place) -> None:
+    """Set an attribute of an object."""
+    if isinstance(owner, Unknown):
+        owner = owner.hidden
+    if isinstance(owner, Instance) and owner.made is not None and name not in owner.attributes:
+        owner = owner.made
+    if isinstance(owner, Object | Instance | Class):
+        machine.journal.write(owner.attributes, name, value)  # type: ignore[arg-type]
+        machine.journal.write(owner.places, name, place)  # type: ignore[arg-type]
+
+
+def set_item(machine: Machine, owner: object, key: object, value: object, place: Place) -> None:
+    """Set an item of a dict, a list or an object."""
+    if isinstance(owner, Name) and owner.path == "os.environ" and isinstance(key, str):
+        machine.journal.write(machine.environment, key, Argument(value, place))  # type: ignore[arg-type]
+    elif isinstance(owner, dict):
+        if isinstance(key, str | int | float | bool):
+            machine.journal.write(owner, key, value)
+            if isinstance(owner, Table):
+                machine.journal.write(owner.places, key, place)  # type: ignore[arg-type]
+        else:
+            for one in list(owner):
+                machine.journal.write(owner, one, Unknown("a key that is not known was set", place, owner[one]))
+    elif isinstance(owner, list):
+        known = isinstance(key, int) and -len(owner) <= key < len(owner)
+        new = list(owner)
+        if known:
+            new[key] = value  # type: ignore[call-overload]
+        else:
+            new = [Unknown("an item that is not known was set", place)] * len(owner)
+        machine.journal.change(owner, new)
+    elif isinstance(owner, Object):
+        machine.journal.write(owner.attributes, f"[{key!r}]", value)  # type: ignore[arg-type]
+    elif isinstance(owner, Row):
+        machine.journal.write(owner.written, key, value)
+
+
+def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.AST) -> None:
+    """Assign the items of a value to several targets."""
+    star = next((n for n, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
+    if isinstance(value, list | tuple) and star is None and len(value) == len(targets):
+        items: list[object] = list(value)
+    elif isinstance(value, list | tuple) and star is not None and len(value) >= len(targets) - 1:
+        after = len(targets) - star - 1
+        items = [*value[:star], list(value[star : len(value) - after]), *value[len(value) - after :]]
+    elif isinstance(value, Object):
+        items = [item(machine, value, n, node) for n in range(len(targets))]
+    elif isinstance(value, tuple) and len(value) == len(targets) - 1 and star is None:
+        items = [*value, []]  # transformers' parsers return the rest of the command line on request
+    else:
+        hidden = value.hidden if isinstance(value, Unknown) else value
+        why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"
+        items = [
+            Unknown(why, value.place if isinstance(value, Unknown) else machine.place(node), hidden) for _ in targets
+        ]
+    for one, given in zip(targets, items):
+        assign(machine, one.value if isinstance(one, ast.Starred) else one, given)

@@ -1,0 +1,115 @@
+"""The attributes and items of values."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Bound,
+    Class,
+    Column,
+    Function,
+    Instance,
+    Name,
+    Object,
+    Row,
+    Scalar,
+    Table,
+    Text,
+    Unknown,
+)
+
+EACH = Name("<each row>")
+"""The index of a loop over the rows of a batch."""
+
+
+def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> object:
+    """The attribute of a value."""
+    if isinstance(value, Name):
+        return functions.attribute(value, name)
+    if isinstance(value, Instance):
+        return _member(machine, value, name, node)
+    if isinstance(value, Class):
+        found = value.find(name)
+        return machine.unknown(node, f"`{value.name}` has no `{name}`") if found is None else found
+    if isinstance(value, Object):
+        return _part(machine, value, name, node)
+    if isinstance(value, Unknown):
+        return Unknown(value.why, value.place, value.hidden)
+    if isinstance(value, Function) and name in ("remote", "local", "spawn"):
+        return value  # Modal's and Ray's functions
+    if isinstance(value, str) and name in functions.PATH_PARTS:
+        return functions.PATH_PARTS[name](value)
+    if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):
+        return Bound(Name(f"<str>.{name}"), value)
+    return Bound(Name(f"<{functions.kind(value)}>.{name}"), value)
+
+
+def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> object:
+    """An attribute of an object of a class of the script."""
+    if name in value.attributes:
+        return value.attributes[name]
+    found = value.kind.find(name)
+    if isinstance(found, Function):
+        bound = Bound(found, value)
+        decorators = [getattr(one, "id", "") for one in getattr(found.node, "decorator_list", [])]
+        if "property" in decorators or "cached_property" in decorators:
+            return machine.call(bound, [], {}, node)
+        return found if "staticmethod" in decorators else bound
+    if found is not None or name in value.kind.attributes:
+        return found
+    if name == "__class__":
+        return value.kind
+    if name == "__dict__":
+        return Table(value.attributes, value.places)
+    if value.made is not None:
+        return _part(machine, value.made, name, node)
+    return Unknown(f"`{name}` is not set in the script", value.kind.required.get(name, machine.place(node)))
+
+
+def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
+    """An attribute of a library's object: one that the script set, an argument of its call, or a new object."""
+    if name in value.attributes:
+        return value.attributes[name]
+    if name in value.keywords and functions.is_settings(value):
+        return value.keywords[name].value
+    found = Object(f"{value.path}.{name}", [], {}, machine.place(node), value)
+    value.attributes[name] = found
+    return found
+
+
+def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
+    """The item of a value at a key."""
+    if isinstance(value, Row) and isinstance(key, str):
+        return value.written.get(key, Column(key, value.batch, value.source))
+    if isinstance(value, Column) and value.batch:
+        return Column(value.name, False, value.source)
+    if isinstance(value, Row) and key == EACH:
+        return Row()
+    if isinstance(value, Unknown):
+        return value
+    if isinstance(key, Scalar):
+        try:
+            if isinstance(value, dict | list | tuple | str):
+                return value[key]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return machine.unknown(node, f"it has no item {str(key)[:40]!r}")
+        if isinstance(value, Class):
+            return attribute(machine, value, str(key), node)
+    if isinstance(value, Object):
+        if value.last == "environ":
+            return machine.variable(key, None, node)
+        name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
+        if name not in value.attributes or name == "[]":
+            value.attributes[name] = Object(
+                f"{value.path}[]", [Argument(key, machine.place(node))], {}, machine.place(node), value
+            )
+        return value.attributes[name]
+    if isinstance(value, Name):
+        if value.path == "os.environ":
+            return machine.variable(key, None, node)
+        return value  # a type such as list[str]
+    return machine.unknown(node, "an item of a value that is not known", value)

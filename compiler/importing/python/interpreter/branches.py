@@ -1,0 +1,125 @@
+"""Remember what the branches of a condition write: undo one before the other is read, and join both afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+
+from xpc.compiler.importing.python.interpreter.values import Join, Object
+from xpc.grammar.record import mutable
+
+MISSING = object()
+"""The value of a key that is not set."""
+
+
+@mutable
+class Writes:
+    """What a branch wrote, with the old values."""
+
+    old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
+
+
+class Journal:
+    """All changes of a script's scopes and values go through it, so that those of a branch can be undone."""
+
+    def __init__(self) -> None:
+        self.branches: list[Writes] = []
+
+    def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
+        """Write into a scope, a dict or the attributes of an object; a branch remembers the old value."""
+        if self.branches:
+            self.branches[-1].old.setdefault((id(container), key), (container, container.get(key, MISSING)))
+        container[key] = value
+
+    def remove(self, container: MutableMapping[object, object], key: object) -> object:
+        """Remove a key, and return its value."""
+        value = container[key]
+        self.write(container, key, value)  # a branch remembers that the dict had it
+        del container[key]
+        return value
+
+    def change(self, items: list[object], new: list[object]) -> None:
+        """Change a list in place."""
+        if self.branches:
+            self.branches[-1].old.setdefault((id(items), "[]"), (_Items(items), list(items)))
+        items[:] = new
+
+    @contextmanager
+    def branch(self) -> Iterator[Writes]:
+        """Read a branch, and undo what it wrote. Afterwards the old values in `Writes` are the branch's values."""
+        writes = Writes({})
+        self.branches.append(writes)
+        try:
+            yield writes
+        finally:
+            self.branches.pop()
+            for slot, (container, old) in list(writes.old.items()):
+                key = slot[1]
+                new = container.get(key, MISSING)
+                if old is MISSING:
+                    container.pop(key, None)
+                else:
+                    container[key] = old
+                writes.old[slot] = (container, new)
+
+    def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
+        """Write what two branches wrote: equal values stay, others are unknown. In a loop over `rows`, a list that one
+        branch leaves shorter keeps its longer value; returns whether there is such a list.
+        """
+        skipped = False
+        for slot in [*one.old, *(key for key in other.old if key not in one.old)]:
+            container, _ = one.old.get(slot) or other.old[slot]
+            current = container.get(slot[1], MISSING)
+            a = one.old[slot][1] if slot in one.old else current
+            b = other.old[slot][1] if slot in other.old else current
+            if a is MISSING and b is MISSING:
+                continue
+            if isinstance(container, _Items) and isinstance(a, list) and isinstance(b, list):
+                shorter = rows and len(a) != len(b)
+                skipped = skipped or shorter
+                self.change(container.items_, max(a, b, key=len) if shorter else _merged(join, a, b))
+            elif a is MISSING or b is MISSING:
+                self.write(container, slot[1], join.only(b if a is MISSING else a))
+            else:
+                self.write(container, slot[1], join.join(a, b))
+        return skipped
+
+    def apply(self, writes: Writes) -> None:
+        """Write what the only branch that goes on wrote."""
+        for (_, key), (container, value) in writes.old.items():
+            if isinstance(container, _Items) and isinstance(value, list):
+                self.change(container.items_, value)
+            elif value is not MISSING:
+                self.write(container, key, value)
+
+
+class _Items(MutableMapping[object, object]):
+    """A list as a mapping with one key, for what a branch remembers."""
+
+    def __init__(self, items: list[object]) -> None:
+        self.items_ = items
+
+    def __getitem__(self, key: object) -> object:
+        return list(self.items_)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.items_[:] = value if isinstance(value, list) else [value]
+
+    def __delitem__(self, key: object) -> None:
+        self.items_.clear()
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(["[]"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
+    """A list after two branches. Calls of both stay, and a list that only one branch fills has an unknown item."""
+    if all(isinstance(each, Object) for each in [*one, *other]):
+        return [*one, *(each for each in other if not any(each is old for old in one))]
+    if len(one) == len(other):
+        return [join.join(a, b) for a, b in zip(one, other)]
+    longer = one if len(one) > len(other) else other
+    return [join.unknown(longer[-1])]

@@ -1,0 +1,79 @@
+"""The values that argparse and the parsers of transformers and TRL give a script without a command line."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter.functions import first
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Class, Instance, Name, Object, Unknown
+
+
+def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
+    """The arguments of an argparse parser, with their defaults."""
+    space = Instance(Class("Namespace", [], machine.place(node)))
+    machine.command_line.append(machine.place(node))
+    for call in _calls_below(parser):
+        if call.last == "set_defaults":
+            for name, given in call.keywords.items():
+                space.attributes[name], space.places[name] = given.value, given.place
+        if call.last != "add_argument":
+            continue
+        names = [one.value for one in call.positional if isinstance(one.value, str)]
+        if not names:
+            continue
+        long = next((one for one in names if one.startswith("--")), names[0])
+        dest = call.keywords.get("dest")
+        name = dest.value if dest is not None and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
+        space.attributes[name] = _argument_default(call, long)
+        space.places[name] = call.place
+    return space
+
+
+def _calls_below(value: Object, depth: int = 0) -> list[Object]:
+    """The calls of an object's methods, and of the objects that they return, such as groups of arguments."""
+    out: list[Object] = []
+    for one in value.calls if depth < 4 else []:
+        out += [one, *_calls_below(one, depth + 1)]
+    return out
+
+
+def _argument_default(call: Object, long: str) -> object:
+    """The default of an argument."""
+    action, default, required = (call.keywords.get(one) for one in ("action", "default", "required"))
+    act = action.value if action is not None else None
+    if default is None:
+        if act in ("store_true", "store_false"):
+            return act == "store_false"
+        if not long.startswith("-") or (required is not None and required.value is not False):
+            return Unknown(f"the command line gives `{long}`, which has no default", call.place)
+        return None
+    value, kind_ = default.value, call.keywords.get("type")
+    if isinstance(value, str) and kind_ is not None and kind_.value in (Name("int"), Name("float")):
+        try:
+            return int(value) if kind_.value == Name("int") else float(value)
+        except ValueError:
+            return Unknown("its default is not a number", call.place)
+    return value
+
+
+def dataclasses(machine: Machine, parser: Object, node: ast.AST) -> object:
+    """The objects that transformers' and TRL's parsers make from the command line: the classes with their defaults."""
+    machine.command_line.append(machine.place(node))
+    given = first(parser.positional, parser.keywords, "dataclass_types")
+    kinds = given if isinstance(given, list | tuple) else [given]
+    out: list[object] = []
+    for one in kinds:
+        if isinstance(one, Class):
+            found = machine.call(one, [], {}, node)
+            if isinstance(found, Object):
+                found.attributes["<command line>"] = True
+            out.append(found)
+        elif isinstance(one, Name):
+            made = Object(one.path, [], {}, machine.place(node))
+            made.attributes["<command line>"] = True
+            machine.calls.append(made)
+            out.append(made)
+        else:
+            out.append(machine.unknown(node, "the command line decides"))
+    return tuple(out)

@@ -1,0 +1,189 @@
+"""Follow the statements that decide what runs: conditions, loops, `with`, and handlers of exceptions.
+
+A condition that is known decides the branch. Otherwise both branches are read, one after the other from the same state,
+and what differs afterwards is unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.assignment import assign
+from xpc.compiler.importing.python.interpreter.branches import MISSING
+from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
+from xpc.compiler.importing.python.interpreter.operators import truth_of
+from xpc.compiler.importing.python.interpreter.values import Choice, Join, Object, Place, condition
+
+if TYPE_CHECKING:
+    from typing import Any
+
+PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "children", "layers")
+
+
+def _if(machine: Machine, node: ast.If) -> str:
+    """A branch."""
+    tested = machine.evaluate(node.test)
+    truth = truth_of(tested)
+    if truth is None and machine.row_loops and _is_empty_line(node.test):
+        truth = not isinstance(node.test, ast.UnaryOp)  # files may have empty lines, which are not rows
+    if truth is not None:
+        chosen, other = (node.body, node.orelse) if truth else (node.orelse, node.body)
+        if not any(isinstance(one, ast.Raise | ast.Expr) for one in chosen):
+            return machine.block(chosen)
+        with machine.journal.branch() as writes:
+            ends = machine.block(chosen)
+        if ends == STOP:
+            return machine.block(other)  # a script that stops trains nothing: the command line is another one
+        machine.journal.apply(writes)
+        return ends
+    return _either(
+        machine,
+        lambda: machine.block(node.body),
+        lambda: machine.block(node.orelse),
+        machine.place(node),
+        node.test,
+        column=condition(tested),
+    )
+
+
+def _either(
+    machine: Machine,
+    one: Callable[[], str],
+    other: Callable[[], str],
+    place: Place,
+    test: ast.expr | None = None,
+    hidden: object = None,
+    column: str = "",
+) -> str:
+    """Read two ways on, of which the script takes one; `column` is the column whose emptiness decides."""
+    before = len(machine.returned[-1]) if machine.returned else 0
+    with machine.journal.branch() as first:
+        ends = one()
+    if ends == RETURN and column and machine.returned and len(machine.returned[-1]) == before + 1:
+        machine.returned[-1][before] = Choice(column, machine.returned[-1][before], MISSING)
+    with machine.journal.branch() as second:
+        other_ends = other()
+    if machine.row_loops and LOOP in (ends, other_ends) and ends != other_ends and not _is_empty_line(test):
+        machine.filters.append(place)
+    if ends and other_ends:
+        return RETURN if RETURN in (ends, other_ends) else ends
+    if ends or other_ends:
+        machine.journal.apply(second if ends else first)
+    else:
+        join = Join(place, hidden, column)
+        if machine.journal.merge(first, second, join, rows=bool(machine.row_loops)):
+            machine.filters.append(place)
+    return ""
+
+
+def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
+    """A loop: each turn if the items are known, otherwise one turn that may or may not happen."""
+    value = machine.evaluate(node.iter)
+    items = functions.iterated(value)
+    if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
+        machine.parameters.append(machine.place(node))
+    if items is None:
+
+        def turn() -> str:
+            assign(machine, node.target, machine.unknown(node.iter, "a loop over items that are not known"))
+            return _after_loop(machine.block(node.body))
+
+        return _either(
+            machine, turn, lambda: "", machine.place(node), hidden=value if isinstance(value, Object) else None
+        )
+    rows = any(functions.is_row(one) for one in items)
+    for item in items:
+        assign(machine, node.target, item)
+        machine.row_loops += rows
+        ends = machine.block(node.body)
+        machine.row_loops -= rows
+        if ends in (RETURN, STOP):
+            return ends
+        if ends == f"{LOOP} break":
+            return ""
+    return machine.block(node.orelse)
+
+
+def _after_loop(ends: str) -> str:
+    """How a block ends after a loop in it: `break` and `continue` end only the loop."""
+    return "" if ends.startswith(LOOP) else ends
+
+
+def _while(machine: Machine, node: ast.While) -> str:
+    """A loop with a condition: one turn that may or may not happen."""
+    truth = truth_of(machine.evaluate(node.test))
+    if truth is False:
+        return ""
+    if truth:
+        return _after_loop(machine.block(node.body))
+    return _either(machine, lambda: _after_loop(machine.block(node.body)), lambda: "", machine.place(node))
+
+
+def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
+    """`with`."""
+    for one in node.items:
+        value = machine.evaluate(one.context_expr)
+        if one.optional_vars is not None:
+            assign(machine, one.optional_vars, value)
+    return machine.block(node.body)
+
+
+def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
+    """`try`: imports are taken to succeed; what another handler changes is unknown afterwards."""
+    handlers = [one for one in node.handlers if not _imports(one)]
+    if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
+        ends = machine.block(node.body) or machine.block(node.orelse)
+    else:
+
+        def failed() -> str:
+            ways = [machine.block(one.body) for one in handlers]
+            return "" if "" in ways else ways[0]
+
+        ends = _either(
+            machine, lambda: machine.block(node.body) or machine.block(node.orelse), failed, machine.place(node)
+        )
+    return machine.block(node.finalbody) or ends
+
+
+def _imports(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler catches failed imports only."""
+    names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return bool(names) and all(
+        getattr(one, "id", "") in ("ImportError", "ModuleNotFoundError", "KeyboardInterrupt") for one in names
+    )
+
+
+def _is_empty_line(test: ast.expr | None) -> bool:
+    """Whether a condition is `not line`, `not line.strip()` or `line.strip()`."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "strip":
+        test = test.func.value
+    return isinstance(test, ast.Name)
+
+
+def _changes(node: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop sets attributes or calls a method for its effect, such as `parameter.requires_grad_(False)`."""
+    effects = ("requires_grad_", "to", "copy_", "float", "half", "register_forward_hook", "add_")
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute) and (isinstance(one.ctx, ast.Store) or one.attr in effects):
+            return True
+    return False
+
+
+CONTROL_FLOW: dict[type, Callable[[Machine, Any], str | None]] = {
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Try: _try,
+    ast.TryStar: _try,
+    ast.Raise: lambda machine, node: STOP,
+    ast.Break: lambda machine, node: f"{LOOP} break",
+    ast.Continue: lambda machine, node: LOOP,
+}

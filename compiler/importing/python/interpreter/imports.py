@@ -1,0 +1,73 @@
+"""Follow `import`: modules next to the script are read, and others are names of libraries."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.source import parts
+from xpc.compiler.importing.python.interpreter.values import Class, Name
+from xpc.compiler.importing.text.entries import Unreadable
+
+MAX_MODULES = 20
+
+
+def _module(machine: Machine, name: str) -> dict[str, object] | None:
+    """The scope of a module next to the script; None if there is no such file."""
+    if name in machine.modules:
+        return machine.modules[name]
+    if len(machine.modules) >= MAX_MODULES or not all(part.isidentifier() for part in name.split(".")):
+        return None
+    stem = name.replace(".", "/")
+    for path in (f"{stem}.py", f"{stem}/__init__.py", f"src/{stem}.py", f"src/{stem}/__init__.py"):
+        data = machine.read(path)
+        if data is None:
+            continue
+        try:
+            found, _ = parts(data.decode("utf-8-sig"), path)
+        except (Unreadable, UnicodeDecodeError):
+            return None
+        scope: dict[str, object] = {"__name__": name}
+        machine.modules[name] = scope
+        scopes, label = machine.scopes, machine.label
+        machine.walk(found, scope)
+        machine.scopes, machine.label = scopes, label
+        return scope
+    return None
+
+
+def import_module(machine: Machine, node: ast.Import) -> None:
+    """`import a.b as c`."""
+    for one in node.names:
+        name = one.asname or one.name.partition(".")[0]
+        scope = _module(machine, one.name)
+        value: object = Name(one.name if one.asname else name)
+        if scope is not None and (one.asname or "." not in one.name):
+            value = Class(one.name, [], machine.place(node), scope)
+        machine.define(name, value)
+
+
+def import_names(machine: Machine, node: ast.ImportFrom) -> None:
+    """`from a import b`."""
+    module = node.module or ""
+    scope = _module(machine, module) if module else None
+    if scope is None and node.level == 0 and module.startswith("src."):
+        scope = _module(machine, module.rpartition(".")[2])
+    for one in node.names:
+        if one.name == "*":
+            for key, value in (scope or {}).items():
+                if not key.startswith("_"):
+                    machine.define(key, value)
+            continue
+        name = one.asname or one.name
+        if scope is not None and one.name in scope:
+            value = scope[one.name]
+        else:
+            path = f"{module}.{one.name}" if module else one.name
+            inner = _module(machine, path)
+            value = Name(path)
+            if inner is not None:
+                value = Class(one.name, [], machine.place(node), inner)
+            elif scope is not None or node.level:
+                value = machine.unknown(node, f"`{one.name}` is in a module that is not read")
+        machine.define(name, value)

@@ -1,0 +1,206 @@
+"""Evaluate operators: arithmetic, comparisons, and what is true."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.texts import joined, percent
+from xpc.compiler.importing.python.interpreter.values import (
+    LONGEST,
+    Bound,
+    Choice,
+    Class,
+    Column,
+    Function,
+    Instance,
+    Name,
+    Object,
+    Scalar,
+    Table,
+    Text,
+    Unknown,
+    condition,
+)
+from xpc.compiler.importing.text.entries import LARGEST
+
+if TYPE_CHECKING:
+    from typing import Any
+
+OPERATORS: dict[type, Callable[[object, object], object]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+COMPARISONS: dict[type, Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def binary_chain(machine: Machine, node: ast.BinOp) -> object:
+    """Arithmetic, texts that are put together, and paths."""
+    # a chain such as `a + b + c + ...` is nested to the left: it is walked, so that its length is no depth
+    chain: list[ast.BinOp] = []
+    first: ast.expr = node
+    while isinstance(first, ast.BinOp):
+        chain.append(first)
+        first = first.left
+    value = machine.evaluate(first)
+    for one in reversed(chain):
+        value = _binary(machine, one, value, machine.evaluate(one.right))
+    return value
+
+
+def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
+    """The value of an operator with two operands."""
+    for one in (left, right):
+        if isinstance(one, Unknown):
+            return Unknown(one.why, one.place)
+    kind = type(node.op)
+    if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
+        return functions.path_join(left, right)
+    if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):
+        return Table({**left, **right}, {**getattr(left, "places", {}), **getattr(right, "places", {})})
+    if kind is ast.Add and (not isinstance(left, str) or not isinstance(right, str)):
+        texts = (str, Text, Column, Object, Choice)
+        if isinstance(left, texts) and isinstance(right, texts):
+            return joined(machine, [left, right], node)
+    if kind is ast.Mod and isinstance(left, str):
+        return percent(machine, left, right, node)
+    return _arithmetic(machine, node, left, right)
+
+
+def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
+    """Numbers, and lists and texts that are joined or repeated, within bounds."""
+    kind = type(node.op)
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    if kind is ast.Pow and numbers and abs(left) < 1e6 and abs(right) <= 16:  # type: ignore[arg-type]
+        compute: Callable[[object, object], object] | None = operator.pow
+    elif kind is ast.LShift and isinstance(left, int) and isinstance(right, int) and 0 <= right < 62:
+        compute = operator.lshift
+    else:
+        compute = OPERATORS.get(kind)
+    same = type(left) is type(right) and isinstance(left, str | list | tuple) and kind is ast.Add
+    repeated = kind is ast.Mult and isinstance(left, str | list) and isinstance(right, int) and right < 10_000
+    if compute is None or not (numbers or same or repeated):
+        return machine.unknown(node, "arithmetic with a value that is not a number")
+    if repeated and len(left) * right > LONGEST:  # type: ignore[arg-type, operator]
+        return machine.unknown(node, "a value that is too long")
+    try:
+        value = compute(left, right)
+    except (ArithmeticError, ValueError, TypeError):
+        return machine.unknown(node, "arithmetic that Python refuses")
+    if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
+        return machine.unknown(node, "a number is larger than any setting takes")
+    if isinstance(value, str | list | tuple) and len(value) > LONGEST:
+        return machine.unknown(node, "a value that is too long")
+    return value if isinstance(value, (*Scalar, list, tuple)) else machine.unknown(node, "a number that is not real")
+
+
+def unary(machine: Machine, node: ast.UnaryOp) -> object:
+    """`not`, and signs."""
+    value = machine.evaluate(node.operand)
+    if isinstance(node.op, ast.Not):
+        truth = truth_of(value)
+        return machine.unknown(node, "it depends on a value that is not known") if truth is None else not truth
+    if isinstance(value, int | float) and isinstance(node.op, ast.USub | ast.UAdd):
+        return -value if isinstance(node.op, ast.USub) else value
+    return value if isinstance(value, Unknown) else machine.unknown(node, "this operator is not read")
+
+
+def boolean(machine: Machine, node: ast.BoolOp) -> object:
+    """`and`, `or`."""
+    stops = isinstance(node.op, ast.Or)
+    value: object = None
+    unclear: object = None
+    for one in node.values:
+        value = machine.evaluate(one)
+        truth = truth_of(value)
+        if truth is None:
+            unclear = unclear or value
+        elif truth is stops:
+            return value if unclear is None else _undecided(machine, node, unclear, value)
+    if unclear is not None and not stops and condition(unclear) and condition(unclear) == condition(value):
+        return value
+    return value if unclear is None else _undecided(machine, node, unclear, value)
+
+
+def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) -> object:
+    """The value of an `and` or `or` with an operand that is not known."""
+    if unclear is value and isinstance(value, Unknown):
+        return value
+    why = unclear.why if isinstance(unclear, Unknown) else "it depends on a value that is not known"
+    return machine.unknown(node, why)
+
+
+def comparison(machine: Machine, node: ast.Compare) -> object:
+    """Comparisons."""
+    left = machine.evaluate(node.left)
+    for op, right_node in zip(node.ops, node.comparators):
+        right = machine.evaluate(right_node)
+        found = _compared(op, left, right)
+        if found is None and len(node.ops) == 1 and isinstance(op, ast.NotEq) and right == "" and condition(left):
+            return Object("<full>", [], {}, machine.place(node), left)
+        if found is None:
+            return machine.unknown(node, "it depends on a value that is not known")
+        if not found:
+            return False
+        left = right
+    return True
+
+
+def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
+    """Whether a comparison holds; None if it is not known."""
+    if isinstance(op, ast.Is | ast.IsNot) or (isinstance(op, ast.Eq | ast.NotEq) and None in (left, right)):
+        if isinstance(left, Unknown) or isinstance(right, Unknown):
+            return None
+        if right is None or left is None:
+            other = left if right is None else right
+            if isinstance(other, Object) and not functions.is_made(other):
+                return None  # such as `tokenizer.pad_token is None`
+            same = other is None
+        elif isinstance(left, bool) and isinstance(right, bool):
+            same = left is right
+        else:
+            return None
+        return same is isinstance(op, ast.Is | ast.Eq)
+    if isinstance(op, ast.In | ast.NotIn):
+        return functions.contains(left, right, isinstance(op, ast.In))
+    compare = COMPARISONS.get(type(op))
+    if any(isinstance(one, Name) and not functions.is_library(one.path) for one in (left, right)):
+        return None
+    if isinstance(left, Name) is not isinstance(right, Name):
+        return None
+    simple = (bool, int, float, str, Name)
+    if compare is None or not isinstance(left, simple) or not isinstance(right, simple):
+        pairs = isinstance(left, tuple | list) and isinstance(right, tuple | list)
+        flat = pairs and all(isinstance(one, int | str) for one in [*left, *right])  # type: ignore[misc]
+        if compare is None or not flat:
+            return None
+    try:
+        return bool(compare(left, right))
+    except TypeError:
+        return None
+
+
+def truth_of(value: object) -> bool | None:
+    """Whether a value is true; None if it is not known."""
+    if isinstance(value, (*Scalar, list, tuple, dict)):
+        return bool(value)
+    if isinstance(value, Function | Class | Instance | Bound | Text):
+        return True
+    if isinstance(value, Object):
+        return True if functions.is_made(value) else None
+    return None

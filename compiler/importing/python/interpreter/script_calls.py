@@ -1,0 +1,204 @@
+"""Call values: the functions and classes of the script are followed with their arguments."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.branches import MISSING
+from xpc.compiler.importing.python.interpreter.calls import library
+from xpc.compiler.importing.python.interpreter.machine import MAX_DEPTH, STOP, Machine
+from xpc.compiler.importing.python.interpreter.methods import method
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Bound,
+    Choice,
+    Class,
+    Function,
+    Instance,
+    Join,
+    Name,
+    Object,
+    Place,
+    Table,
+    Unknown,
+)
+
+MAX_CALLS = 24
+"""Deepest nesting of calls of the script's functions."""
+
+
+def call(
+    machine: Machine, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """Call a value: a function of the script is followed, a library's is recorded."""
+    if isinstance(function, Function):
+        return _follow(machine, function, positional, keywords, node)
+    if isinstance(function, Class):
+        return _construct(machine, function, positional, keywords, node)
+    if isinstance(function, Bound):
+        if isinstance(function.function, Function):
+            return _follow(
+                machine,
+                function.function,
+                [Argument(function.receiver, machine.place(node)), *positional],
+                keywords,
+                node,
+            )
+        if function.keywords:
+            return machine.call(function.function, positional, {**function.keywords, **keywords}, node)
+        return method(machine, function, positional, keywords, node)
+    if isinstance(function, Name | Object):
+        return library(machine, function, positional, keywords, node)
+    if isinstance(function, Unknown):
+        inner = positional[0].value if positional else None
+        return Unknown(function.why, function.place, inner)
+    return machine.unknown(node, "a call of a value that is not known")
+
+
+def _follow(
+    machine: Machine, function: Function, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """Follow a function of the script with its arguments."""
+    function.called = True
+    if machine.nesting >= MAX_CALLS or machine.depth > MAX_DEPTH:
+        return machine.unknown(node, "the calls are nested too deeply")
+    scopes, label, depth = machine.scopes, machine.label, machine.depth
+    local: dict[str, object] = {}
+    machine.scopes, machine.label = list(function.scopes), function.label
+    _bind(machine, function, positional, keywords, local)
+    machine.scopes = [local, *function.scopes]
+    machine.returned.append([])
+    machine.nesting, machine.depth = machine.nesting + 1, min(depth, MAX_DEPTH // 2)
+    try:
+        if isinstance(function.node, ast.Lambda):
+            return machine.evaluate(function.node.body)
+        ends = machine.block(function.node.body)
+        values = machine.returned[-1]
+        if not ends and values:
+            values.append(None)
+        if not values:
+            return functions.EXIT if ends == STOP else None
+        join = Join(machine.place(function.node))
+        value = values[-1]
+        for one in reversed(values[:-1]):
+            choice = isinstance(one, Choice) and one.empty is MISSING
+            join.column = one.column if choice else ""  # type: ignore[attr-defined]
+            value = join.join(one.full if choice else one, value)  # type: ignore[attr-defined]
+        return value.full if isinstance(value, Choice) and value.empty is MISSING else value
+    finally:
+        machine.returned.pop()
+        machine.nesting, machine.depth = machine.nesting - 1, depth
+        machine.scopes, machine.label = scopes, label
+
+
+def _bind(
+    machine: Machine,
+    function: Function,
+    positional: list[Argument],
+    keywords: dict[str, Argument],
+    local: dict[str, object],
+) -> None:
+    """Give the parameters of a function their values: the arguments, otherwise the defaults."""
+    spec = function.node.args
+    names = [*spec.posonlyargs, *spec.args]
+    defaults: list[ast.expr | None] = [None] * (len(names) - len(spec.defaults)) + list(spec.defaults)
+    rest = dict(keywords)
+    for n, (one, default) in enumerate(zip(names, defaults)):
+        if n < len(positional):
+            local[one.arg] = positional[n].value
+        elif one.arg in rest:
+            local[one.arg] = rest.pop(one.arg).value
+        else:
+            local[one.arg] = _parameter(machine, function, one, default)
+    for one, default in zip(spec.kwonlyargs, spec.kw_defaults):
+        given = rest.pop(one.arg, None)
+        local[one.arg] = given.value if given is not None else _parameter(machine, function, one, default)
+    if spec.vararg is not None:
+        local[spec.vararg.arg] = tuple(one.value for one in positional[len(names) :])
+    if spec.kwarg is not None:
+        local[spec.kwarg.arg] = Table(
+            {key: one.value for key, one in rest.items()}, {key: one.place for key, one in rest.items()}
+        )
+
+
+def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.expr | None) -> object:
+    """The value of a parameter that a call does not give."""
+    if default is not None:
+        value = machine.evaluate(default)
+        return _option_default(value)
+    return Unknown(
+        f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
+        Place(function.label, one.lineno),
+    )
+
+
+def _construct(
+    machine: Machine, kind: Class, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """Make an object of a class of the script."""
+    base = kind.base()
+    made = Instance(kind)
+    if base and functions.is_library(base):
+        made.made = Object(base, positional, dict(keywords), machine.place(node))
+    init = kind.find("__init__")
+    if isinstance(init, Function):
+        _follow(machine, init, [Argument(made, machine.place(node)), *positional], keywords, node)
+    else:
+        _fields(machine, made, positional, keywords)
+        post = kind.find("__post_init__")
+        if isinstance(post, Function):
+            _follow(machine, post, [Argument(made, machine.place(node))], {}, node)
+    if made.made is not None:
+        made.made.keywords = {
+            **{
+                name: Argument(value, made.places.get(name, machine.place(node)))
+                for name, value in made.attributes.items()
+            },
+            **made.made.keywords,
+        }
+        made.made.attributes["<class>"] = kind
+        machine.calls.append(made.made)
+        return made.made
+    return made
+
+
+def _fields(machine: Machine, made: Instance, positional: list[Argument], keywords: dict[str, Argument]) -> None:
+    """Set the attributes of a dataclass: its defaults, and the arguments."""
+    names: list[str] = []
+    for kind in reversed(made.kind.lineage()):
+        for name in kind.fields:
+            if name not in names:
+                names.append(name)
+            if name in kind.attributes:
+                made.attributes[name] = _field_default(machine, kind.attributes[name])
+                made.places[name] = kind.places[name]
+    for one, given in zip(names, positional):
+        made.attributes[one], made.places[one] = given.value, given.place
+    for key, given in keywords.items():
+        if not key.startswith("**"):
+            made.attributes[key], made.places[key] = given.value, given.place
+        else:
+            for name in names:
+                made.attributes[name] = Unknown("`**` of a value that is not known", given.place)
+
+
+def _option_default(value: object) -> object:
+    """The default of a parameter: that of `typer.Option(3)`, or the value itself."""
+    if isinstance(value, Object) and value.last in ("Option", "Argument") and value.path.startswith("typer"):
+        return value.positional[0].value if value.positional else None
+    return value
+
+
+def _field_default(machine: Machine, value: object) -> object:
+    """The default of a dataclass's field."""
+    if not isinstance(value, Object) or value.last not in ("field", "Field"):
+        return value
+    if "default" in value.keywords:
+        return value.keywords["default"].value
+    factory = value.keywords.get("default_factory")
+    if factory is not None:
+        return machine.call(factory.value, [], {}, ast.Pass(lineno=value.place.line))
+    if value.last == "Field" and value.positional:
+        return value.positional[0].value
+    return Unknown("it has no default", value.place)

@@ -1,0 +1,99 @@
+"""Texts that are put together of parts: f-strings, `+`, `%` and `format`."""
+
+from __future__ import annotations
+
+import ast
+import string
+
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    LONGEST,
+    Argument,
+    Bound,
+    Choice,
+    Class,
+    Function,
+    Instance,
+    Scalar,
+    Text,
+    Unknown,
+)
+
+
+def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
+    """A text of several parts: known, a text with columns, or unknown."""
+    flat: list[object] = []
+    for one in parts:
+        for part in one.parts if isinstance(one, Text) else [one]:
+            if isinstance(part, Unknown):
+                return Unknown(part.why, part.place, part.hidden)
+            if isinstance(part, Choice):
+                return _chosen(machine, part, parts, node)
+            if isinstance(part, list | tuple | dict | Function | Class | Instance | Bound):
+                return machine.unknown(node, "a text of a value that is not a text")
+            text = part if isinstance(part, str) else str(part) if isinstance(part, Scalar) else None
+            if text is not None and flat and isinstance(flat[-1], str):
+                flat[-1] += text
+            else:
+                flat.append(part if text is None else text)
+    if sum(len(one) for one in flat if isinstance(one, str)) > LONGEST:
+        return machine.unknown(node, "a text that is too long")
+    if not flat:
+        return ""
+    return flat[0] if len(flat) == 1 and isinstance(flat[0], str) else Text(tuple(flat))
+
+
+def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
+    """A text with a part that depends on a column, as a choice between two texts."""
+    at = next(n for n, one in enumerate(parts) if one is choice)
+    full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
+    for one in (full, empty):
+        if isinstance(one, Unknown):
+            return one
+    return Choice(choice.column, full, empty)
+
+
+def percent(machine: Machine, left: str, right: object, node: ast.AST) -> object:
+    """`"text %s" % value`."""
+    values = right if isinstance(right, tuple) else (right,)
+    pieces = left.replace("%d", "%s").split("%s")
+    if len(pieces) != len(values) + 1 or any("%" in one.replace("%%", "") for one in pieces):
+        return machine.unknown(node, "a text that is put together in a form that is not read")
+    parts: list[object] = [pieces[0].replace("%%", "%")]
+    for value, piece in zip(values, pieces[1:]):
+        parts += [value, piece.replace("%%", "%")]
+    return joined(machine, parts, node)
+
+
+def formatted(
+    machine: Machine, owner: str | Text, values: list[object], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """`text.format(...)`, for fields without a format."""
+    parts: list[object] = []
+    automatic = 0
+    for piece in owner.parts if isinstance(owner, Text) else [owner]:
+        if not isinstance(piece, str):
+            parts.append(piece)
+            continue
+        try:
+            fields = list(string.Formatter().parse(piece))
+        except ValueError:
+            return machine.unknown(node, "a format that Python refuses")
+        for literal, field_, spec, conversion in fields:
+            parts.append(literal)
+            if field_ is None:
+                continue
+            if spec or conversion:
+                return machine.unknown(node, "a format of a value")
+            if field_ == "":
+                index: int | None = automatic
+                automatic += 1
+            else:
+                index = int(field_) if field_.isdecimal() and len(field_) < 4 else None
+            if index is not None and index < len(values):
+                parts.append(values[index])
+            elif index is None and field_ in keywords:
+                parts.append(keywords[field_].value)
+            else:
+                return machine.unknown(node, f"a text with the field `{field_[:40]}`, which nothing gives")
+    return joined(machine, parts, node)
