@@ -5,10 +5,11 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
 from xpc.compiler.importing.python import program, rows, shapes
-from xpc.compiler.importing.python.data import Chain, Data, chain_of, source_of, understood
+from xpc.compiler.importing.python.data import Chain, Data, chain_of, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Unknown
+from xpc.compiler.importing.python.sources import source_of, split_of
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
@@ -164,8 +165,8 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
         draft.error(found, f"the rows of the evaluation are not known: {why}", "write `data { holdout = 5% }`")
         return
     if train.loaded is not None and _path(train) == _path(chain) and other.limit is None and other.take is None:
-        split = other.split or _text(chain.loaded.keywords.get("split"))
-        if split.isidentifier() and split != (data.split or _text(train.loaded.keywords.get("split"))):
+        split = split_of(chain.loaded, other)
+        if split.isidentifier() and split != split_of(train.loaded, data):
             draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
             return
     source = source_of(draft, chain, other)
@@ -181,10 +182,6 @@ def _path(chain: Chain) -> object:
     files = None if call is None else call.keywords.get("data_files")
     value = files.value if files is not None and isinstance(files.value, str) else None
     return (first.value if first is not None else None, value)
-
-
-def _text(given: Argument | None) -> str:
-    return given.value if given is not None and isinstance(given.value, str) else ""
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> bool:

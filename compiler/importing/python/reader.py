@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides
-from xpc.compiler.importing.python import corpus, models, program, rewards
+from xpc.compiler.importing.python import corpus, model_changes, models, program, rewards, tokenizers
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter import functions, script
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -95,7 +95,8 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     _arguments(entries, trainer)
     own = set(entries.values)
     model = program.model_of(program.argument(trainer, "model"))
-    models.gather(entries, model, trainer, machine)
+    models.gather(entries, model, trainer)
+    tokenizers.gather(entries, model, trainer)
     method = overrides.method or functions.TRAINERS[trainer.last]
     draft, source = trlyaml.start(
         evolve(overrides, method=method), entries.values, file, _dating(entries, own, model, trainer)
@@ -103,7 +104,8 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     for cell in broken:
         draft.warn(None, f"{cell} is not Python, and is not read")
-    models.write(draft, entries, model, trainer, machine)
+    model_changes.write(draft, entries, model, trainer, machine)
+    tokenizers.write(draft, model, trainer)
     _own_trainer(draft, trainer)
     corpus.write(draft, machine, trainer, entries, overrides.prompt)
     rewards.write(draft, machine, trainer, entries, overrides)

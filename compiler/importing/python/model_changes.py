@@ -1,0 +1,151 @@
+"""Write what a script does with its model after it is loaded: adapters, a reference, and changes of its weights."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python import program
+from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Argument, Object, Unknown
+from xpc.compiler.importing.python.models import QUANTIZED
+from xpc.compiler.importing.python.program import Model
+from xpc.compiler.importing.text.entries import Entry
+
+LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
+UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
+UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
+"""Attributes of a model's configuration that change nothing in training."""
+LIBRARIES = (
+    "trl",
+    "transformers",
+    "peft",
+    "datasets",
+    "torch",
+    "unsloth",
+    "accelerate",
+    "wandb",
+    "os",
+    "json",
+    "logging",
+    "sys",
+    "print",
+    "len",
+    "str",
+    "evaluate",
+    "gc",
+    "time",
+    "torchinfo",
+    "getattr",
+    "type",
+    "isinstance",
+    "huggingface_hub",
+    "mlflow",
+    "id",
+    "repr",
+    "display",
+    "hasattr",
+    "super",
+    "copy",
+    "next",
+    "sum",
+    "list",
+)
+
+
+def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
+    """Write the defaults of adapters, an adapter that is continued and the reference; report what changes the model."""
+    adapter = entries.values.get("use_peft")
+    if adapter is not None:
+        unsloth = model.unsloth_adapter is not None
+        for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
+            draft.put(path, value, None, f"not set: the default of {'Unsloth' if unsloth else 'PEFT'}")
+        if unsloth and "lora_target_modules" not in entries.values:
+            draft.put("lora.targets", UNSLOTH_TARGETS, None, "not set: Unsloth's own")
+    if model.continued is not None:
+        _continued(draft, model)
+    for step in model.steps:
+        draft.error(
+            Entry(f"model.{step.last}", None, step.place.file, step.place.line),
+            "the model goes through a function that is not read",
+            "leave it out if it changes no weights",
+        )
+    for place in machine.parameters[:3]:
+        draft.error(
+            Entry("parameters", None, place.file, place.line),
+            "a loop over the model's parameters or modules changes them",
+            "`freeze` trains some of the weights; casts follow `precision`",
+        )
+    _config(draft, model)
+    _unread_calls(draft, model, trainer, machine)
+    _reference(draft, model, trainer)
+    name = model.name
+    if name is not None and isinstance(name.value, str) and name.value.endswith(QUANTIZED):
+        draft.differs(
+            "model_name",
+            "the script loads weights that are quantized already; the spec quantizes the "
+            "original ones, and Unsloth's own 4 bits leave some layers in 16",
+            entry("model_name", name),
+        )
+
+
+def _continued(draft: Draft, model: Model) -> None:
+    from xpc.compiler.importing.trl.model import continued
+
+    given = model.continued
+    assert given is not None
+    merged = any(one.last == "merge_and_unload" for one in model.steps)
+    if merged:
+        return
+    draft.put("lora", True, entry("adapter", given))
+    continued(draft, entry("adapter", given))
+
+
+def _reference(draft: Draft, model: Model, trainer: Object) -> None:
+    given = program.argument(trainer, "ref_model")
+    if given is None or given.value is None:
+        return
+    found = Entry("ref_model", None, given.place.file, given.place.line)
+    other = program.model_of(given)
+    same = other.name is not None and model.name is not None and other.name.value == model.name.value
+    if isinstance(given.value, Unknown):
+        draft.error(found, f"whether the reference is the model itself is not known: {given.value.why}")
+    elif same or (isinstance(given.value, Object) and given.value.last == "create_reference_model"):
+        draft.note(found, "the reference is the model before training")
+    else:
+        draft.error(found, "the reference is the model before training, and the script has another one")
+
+
+def _config(draft: Draft, model: Model) -> None:
+    """Attributes of the model's configuration that the script sets."""
+    for owner in model.seen:
+        config = owner.attributes.get("config")
+        for key, value in config.attributes.items() if isinstance(config, Object) else ():
+            place = config.places.get(key) if isinstance(config, Object) else None
+            if place is None:
+                continue
+            found = entry(f"model.config.{key}", Argument(value, place))
+            if key in HARMLESS:
+                draft.note(found, "it changes nothing in training")
+            elif key == "eos_token_id" or isinstance(value, Object):
+                draft.note(found, "the tokenizer's token")
+            else:
+                draft.error(
+                    found, "it overrides the model's config.json", 'write `model { config = file("config.json") }`'
+                )
+
+
+def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
+    """Warn of functions of other modules that are given the model, the trainer or its configuration."""
+    own = {(one.path, one.place) for one in [*model.seen, trainer]}
+    config = program.argument(trainer, "args")
+    if config is not None and isinstance(config.value, Object):
+        own.add((config.value.path, config.value.place))
+    for call in machine.calls:
+        given = [*(one.value for one in call.positional), *(one.value for one in call.keywords.values())]
+        known = call.path.partition(".")[0] in LIBRARIES or call.path.endswith("()") or call in model.seen
+        if not known and any(isinstance(one, Object) and (one.path, one.place) in own for one in given):
+            draft.warn(
+                Entry(call.last, None, call.place.file, call.place.line),
+                "it is given the model or the trainer, and its module is not read: it may change what is learned",
+            )

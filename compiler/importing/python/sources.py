@@ -1,0 +1,153 @@
+"""Write a script's data as sources of a spec: a file or a data set of the hub, with its configuration and split."""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.importing.python.data import Chain, Data
+from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Table, Unknown
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl.data import SPLIT
+from xpc.compiler.importing.trl.model import reference
+from xpc.compiler.language.kinds import Amount
+
+KINDS = ("json", "csv", "parquet", "text", "jsonl")
+
+
+def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] = ()) -> Source | None:
+    """The source of a chain in the notation of a spec; None, after an error, if a spec cannot name it."""
+    found, place = _named(draft, chain, data)
+    if found is None:
+        return None
+    ref = reference(draft, found, "dataset")
+    if ref is None:
+        return None
+    draft.mark(found, "mapped", f"data {{ {ref} }}")
+    take = limit = None
+    for name, one in (("take", data.take), ("limit", data.limit)):
+        if one is None or not isinstance(one.value, int):
+            continue
+        draft.mark(Entry(f"data.{name}", one.value, one.place.file, one.place.line), "mapped", f"{name} = {one.value}")
+        if name == "take":
+            take = Amount("count", one.value)
+            draft.differs(
+                "select",
+                "the script shuffles the rows and takes the first ones; the spec shuffles them in "
+                "its own order, and takes as many",
+            )
+        else:
+            limit = one.value
+    if ref.startswith('"'):
+        limit = _part_of_file(draft, chain, data, found, limit)
+        return Source(ref, columns, take, limit)
+    return Source(_with_parts(draft, chain, data, ref, place), columns, take, limit)
+
+
+def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
+    """The number of rows that are read of a file, such as 100 for `split="train[:100]"`. A name of the hub without its
+    owner, such as `squad`, is an error, because a spec reads it as a file.
+    """
+    call = chain.loaded
+    if call is None or call.last != "load_dataset":
+        return limit
+    name = str(found.value)
+    if "data_files" not in call.keywords and "/" not in name and "." not in name:
+        draft.error(
+            found,
+            "it is a name of the hub without its owner, and a spec reads it as a file",
+            f"`--data OWNER/{name}` names the data set as the hub lists it now",
+        )
+        return limit
+    split = call.keywords.get("split")
+    if split is not None and isinstance(split.value, Unknown):
+        draft.error(Entry("load_dataset.split", None, split.place.file, split.place.line), split.value.why)
+    written = split_of(call, data)
+    if "[" not in written or split is None:
+        return limit
+    entry = Entry("load_dataset.split", written, split.place.file, split.place.line)
+    match = SPLIT.fullmatch(written)
+    if match is None or match[2] is None or not match[2].isdecimal() or limit is not None:
+        draft.error(entry, "a spec cannot name this part of a file", "`limit = N` at the source reads the first N rows")
+        return limit
+    draft.mark(entry, "mapped", f"limit = {match[2]}")
+    return int(match[2])
+
+
+def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place | None]:
+    """The key that names the data: a file, a folder or a data set of the hub."""
+    if chain.file is not None:
+        value, place = chain.file.value, chain.file.place
+        if isinstance(value, str):
+            return Entry("data", value, place.file, place.line), place
+        why = value.why if isinstance(value, Unknown) else "its name is not known"
+        draft.error(
+            Entry("data", None, place.file, place.line), f"the file of the rows: {why}", "`--data NAME` names it"
+        )
+        return None, place
+    if chain.loaded is None:
+        return None, None
+    call = chain.loaded
+    path = call.argument("path", 0) or call.argument("dataset_path", 0)
+    files = call.keywords.get("data_files")
+    given = path
+    if files is not None and (path is None or path.value in KINDS):
+        given = files
+        value = files.value
+        if isinstance(value, list | tuple) and len(value) == 1:
+            given = Argument(value[0], files.place)
+        elif isinstance(value, dict):
+            key = split_of(call, data) or "train"
+            inner = value.get(key.partition("[")[0])
+            inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
+            given = Argument(inner, value.places.get(key, files.place) if isinstance(value, Table) else files.place)
+    if given is None or not isinstance(given.value, str):
+        why = (
+            given.value.why
+            if given is not None and isinstance(given.value, Unknown)
+            else "it names several files, or none"
+        )
+        place = given.place if given is not None else call.place
+        draft.error(Entry("load_dataset", None, place.file, place.line), why, "`--data NAME` names the data")
+        return None, call.place
+    return Entry("load_dataset", given.value, given.place.file, given.place.line), call.place
+
+
+def split_of(call: Object, data: Data) -> str:
+    """The split that is read, as the script writes it; empty if it writes none."""
+    given = call.keywords.get("split")
+    return data.split or (given.value if given is not None and isinstance(given.value, str) else "")
+
+
+def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place | None) -> str:
+    """The reference with its configuration and split."""
+    call = chain.loaded
+    if call is None:
+        return ref
+    config, split = call.argument("name", 1), call.keywords.get("split")
+    if config is not None and isinstance(config.value, str) and config.value != "default":
+        ref += f":{config.value}"
+        draft.mark(
+            Entry("load_dataset.name", config.value, config.place.file, config.place.line),
+            "mapped",
+            f"data {{ {ref} }}",
+        )
+    elif config is not None and isinstance(config.value, Unknown):
+        draft.error(Entry("load_dataset.name", None, config.place.file, config.place.line), config.value.why)
+    name = split_of(call, data)
+    if split is not None and isinstance(split.value, Unknown):
+        draft.error(Entry("load_dataset.split", None, split.place.file, split.place.line), split.value.why)
+    found = SPLIT.fullmatch(name) if name else None
+    if name and found is None and call is not None:
+        draft.error(
+            Entry("load_dataset.split", name, call.place.file, call.place.line),
+            "a spec cannot name this split",
+            "write one name, with `[:N]` or `[:N%]` after it",
+        )
+    elif found is not None:
+        known = registry.find_dataset(ref.partition(":")[0])
+        usual = "train" if known is None else known.split
+        cut = "" if found[2] is None else f":{found[2]}"
+        ref += f"[{found[1]}{cut}]" if cut or found[1] != usual else ""
+        at = split.place if split is not None else call.place
+        draft.mark(Entry("load_dataset.split", name, at.file, at.line), "mapped", f"data {{ {ref} }}")
+    return ref

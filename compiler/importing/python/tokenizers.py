@@ -1,0 +1,185 @@
+"""Read how a script loads and changes its tokenizer: padding, chat templates, and added tokens."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python import program
+from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object
+from xpc.compiler.importing.python.program import Model
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl import versions
+
+TEMPLATES = {
+    "chatml": "chatml",
+    "llama-3": "llama3",
+    "llama3": "llama3",
+    "llama-3.1": "llama3.1",
+    "llama-31": "llama3.1",
+    "gemma": "gemma",
+    "gemma-3": "gemma3",
+    "gemma3": "gemma3",
+    "qwen-2.5": "qwen2.5",
+    "qwen2.5": "qwen2.5",
+    "qwen-25": "qwen2.5",
+    "qwen25": "qwen2.5",
+    "qwen3": "qwen3",
+    "qwen-3": "qwen3",
+    "mistral": "mistral",
+    "phi-3": "phi3",
+    "phi3": "phi3",
+    "zephyr": "zephyr",
+    "vicuna": "vicuna",
+}
+"""Unsloth's chat templates that the language has."""
+
+
+def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
+    """The call that loads the tokenizer, and that of Unsloth's `get_chat_template`."""
+    given = program.argument(trainer, "processing_class") or program.argument(trainer, "tokenizer")
+    value = None if given is None else program.revealed(given.value)
+    template: Object | None = None
+    for _ in range(program.MOST):
+        if not isinstance(value, Object):
+            return None, template
+        if value.last == "get_chat_template":
+            template = value
+            value = value.positional[0].value if value.positional else value.keywords["tokenizer"].value
+        elif value.path.endswith("[]") or value.receiver is not None:
+            if (
+                value.path.endswith("[]")
+                and isinstance(value.receiver, Object)
+                and value.receiver.last == "setup_chat_format"
+            ):
+                value = value.receiver.positional[1].value if len(value.receiver.positional) > 1 else None
+                continue
+            if value.path.endswith("[]"):
+                return value, template
+            value = value.receiver
+        else:
+            return value, template
+    return None, template
+
+
+def gather(entries: Entries, model: Model, trainer: Object) -> None:
+    """Add the tokenizer's arguments to the entries."""
+    found, _ = tokenizer_of(trainer)
+    if found is None:
+        return
+    name = found.argument("pretrained_model_name_or_path", 0) if found.last == "from_pretrained" else None
+    if (
+        name is not None
+        and model.name is not None
+        and name.value != model.name.value
+        and found.path.endswith(".from_pretrained")
+    ):
+        adapter = model.continued.value if model.continued is not None else None
+        if name.value != adapter:
+            entries.add("tokenizer_name_or_path", name)
+    for key, given in found.keywords.items():
+        if (
+            key not in ("pretrained_model_name_or_path", "model_name")
+            and not found.path.endswith("[]")
+            and not key.startswith("**")
+        ):
+            entries.others.append((f"tokenizer.{key}", given))
+    for key, value in found.attributes.items():
+        place = found.places.get(key)
+        if place is None or key.startswith(("<", "[")):
+            continue
+        if key == "chat_template":
+            entries.add("chat_template", Argument(value, place))
+        elif (
+            key in ("pad_token", "pad_token_id", "padding_side", "truncation_side", "model_max_length")
+            or not isinstance(value, Object)
+            or key in ("eos_token", "bos_token", "eos_token_id")
+        ):
+            entries.others.append((f"tokenizer.{key}", Argument(value, place)))
+
+
+def write(draft: Draft, model: Model, trainer: Object) -> None:
+    """Write the chat template and the added tokens, and report padding that hides the end token."""
+    _formatted(draft, model)
+    _padding(draft, trainer)
+    _template(draft, trainer)
+    _tokens(draft, trainer)
+
+
+def _formatted(draft: Draft, model: Model) -> None:
+    """TRL's `setup_chat_format`: ChatML with its tokens."""
+    if model.formatted is None:
+        return
+    place = model.formatted.place
+    found = Entry("setup_chat_format", "chatml", place.file, place.line)
+    draft.put("model.chat_template", "chatml", found)
+    draft.put("model.eos", "<|im_end|>", found)
+    draft.put("model.tokens", ("<|im_start|>", "<|im_end|>"), found)
+
+
+def _padding(draft: Draft, trainer: Object) -> None:
+    """Report a script that never learns the end token: it pads with this token, and transformers' collator leaves all
+    padding tokens out of the loss. TRL has a collator of its own since 0.16.
+    """
+    given = program.argument(trainer, "data_collator")
+    called = given.value if given is not None and isinstance(given.value, Object) else None
+    collator = called.last if called is not None else ""
+    found, _ = tokenizer_of(trainer)
+    if found is None and called is not None:
+        inside = called.argument("tokenizer", 0)
+        found = inside.value if inside is not None and isinstance(inside.value, Object) else None
+    value = found.attributes.get("pad_token", found.attributes.get("pad_token_id")) if found is not None else None
+    if draft.method != "sft" or not isinstance(value, Object | Name) or not value.last.startswith("eos_token"):
+        return
+    order = versions.numbers()
+    old = not collator and trainer.last == "SFTTrainer" and order.index(draft.trl) < order.index("0.16")
+    if collator in ("DataCollatorForLanguageModeling", "DataCollatorForCompletionOnlyLM") or old:
+        place = trainer.place if found is None else found.places.get("pad_token", trainer.place)
+        draft.differs(
+            "pad_token",
+            "the script pads with the end token, and its collator leaves all of these tokens out of the loss; the spec "
+            "learns the end of each row",
+            Entry("tokenizer.pad_token", value.last, place.file, place.line),
+        )
+
+
+def _template(draft: Draft, trainer: Object) -> None:
+    _, call = tokenizer_of(trainer)
+    if call is None:
+        return
+    given = call.argument("chat_template", 1) or Argument("chatml", call.place)
+    found = entry("get_chat_template", given)
+    name = TEMPLATES.get(str(found.value))
+    if name is None:
+        draft.error(
+            found, "the language has no such chat template", 'write `model { chat_template = file("x.jinja") }`'
+        )
+        return
+    draft.put("model.chat_template", name, found)
+    draft.differs("get_chat_template", f"Unsloth's own text of the template; the spec has xpc's `{name}`", found)
+
+
+def _tokens(draft: Draft, trainer: Object) -> None:
+    """Tokens that the script adds to the vocabulary."""
+    found, _ = tokenizer_of(trainer)
+    for call in found.calls if found is not None else []:
+        if call.last not in ("add_special_tokens", "add_tokens"):
+            continue
+        given = call.positional[0] if call.positional else None
+        value = given.value if given is not None else None
+        names: list[object] = list(value) if isinstance(value, list | tuple) else [value]
+        if isinstance(value, dict):
+            names = []
+            for key, one in value.items():
+                names += list(one) if isinstance(one, list | tuple) else [one] if key != "pad_token" else []
+            if "pad_token" in value:
+                draft.differs(
+                    "add_special_tokens",
+                    "the script adds a padding token, a row of the embeddings that is "
+                    "never learned; the spec adds none",
+                    Entry("pad_token", str(value["pad_token"]), call.place.file, call.place.line),
+                )
+        place = Entry(call.last, None, call.place.file, call.place.line)
+        if all(isinstance(one, str) for one in names) and names:
+            draft.put("model.tokens", tuple(names), Entry(call.last, list(map(str, names)), place.file, place.line))
+        elif names:
+            draft.error(place, "the tokens that are added are not known")
