@@ -104,8 +104,8 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     for cell in broken:
         draft.warn(None, f"{cell} is not Python, and is not read")
-    model_changes.write(draft, entries, model, trainer, machine)
     tokenizers.write(draft, model, trainer)
+    model_changes.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
     corpus.write(draft, machine, trainer, entries, overrides.prompt)
     rewards.write(draft, machine, trainer, entries, overrides)
