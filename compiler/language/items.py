@@ -70,14 +70,10 @@ class Written:
 
 
 class Reporter:
-    """Reports findings at places of one source. Subclasses supply `source` and `problems`."""
+    """Reports findings at places of one source."""
 
-    source: Source
-
-    @property
-    def problems(self) -> Problems:
-        """The findings so far."""
-        raise NotImplementedError
+    def __init__(self, source: Source, problems: Problems) -> None:
+        self.source, self.problems = source, problems
 
     def label(self, span: Span, text: str = "") -> Label:
         """A place of the source."""
@@ -111,13 +107,9 @@ class Collector(Reporter):
     """The items and findings of one file, which `expand` collects."""
 
     def __init__(self, file: File) -> None:
-        self.file, self.source = file, file.source
-        self.out = Written(file.source, file.train)
-
-    @property
-    def problems(self) -> Problems:
-        """The findings in this file, or in the part that is being read."""
-        return self.out.problems
+        super().__init__(file.source, Problems())
+        self.file = file
+        self.out = Written(file.source, file.train, problems=self.problems)
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
         """Add a setting to a table, or report it if the table already has its path."""

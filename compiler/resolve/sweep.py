@@ -11,8 +11,8 @@ from hashlib import sha256
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
-from xpc.compiler.language.expand import _Expander
-from xpc.compiler.language.items import Item, Reporter, Written
+from xpc.compiler.language.expand.clauses import Clauses
+from xpc.compiler.language.items import Item, Reporter
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.typed import plain, show
@@ -93,9 +93,8 @@ class _Reader(Reporter):
     def __init__(self, loaded: Loaded) -> None:
         assert loaded.sweep is not None
         self.loaded, self.swept = loaded, loaded.sweep
-        self.expander = _Expander(self.swept.file, advisor=loaded.advisor)
-        self.source = self.swept.file.source
-        self.out = Grid(self.source, self.swept.label)
+        self.out = Grid(self.swept.file.source, self.swept.label)
+        super().__init__(self.out.source, self.out.problems)
 
     def run(self) -> Grid:
         if not self.swept.body:
@@ -131,10 +130,6 @@ class _Reader(Reporter):
                     if row is not None and row.kind is FLAG and not stated & set(among):
                         pick.items.setdefault(parent, Item(parent, None, item.label))
                     parent = parent.rpartition(".")[0]
-
-    @property
-    def problems(self) -> Problems:
-        return self.out.problems
 
     # -- axes -------------------------------------------------------------------------------------------------------
 
@@ -251,7 +246,7 @@ class _Reader(Reporter):
 
     def path(self, name: Name) -> str | None:
         text = name.text
-        path = HEADER.get(text) or (text if text in schema.BY_PATH else self.expander.outer.get(text, text))
+        path = HEADER.get(text) or (text if text in schema.BY_PATH else schema.outer_names().get(text, text))
         for refused in (path, path.partition(".")[0]):
             if refused in OWN and (refused == path or refused in ("launch", "extra")):
                 self.problem("XP882", f"a sweep cannot vary `{text}`", name.span, help=OWN[refused])
@@ -287,7 +282,7 @@ class _Reader(Reporter):
             self.problem("XP882", message, name.span, help=OWN["extra"])
             return
         near = rows[0] if rows else None if guess is None or guess.path not in schema.BY_PATH else guess.path
-        if near is not None and self.expander.outer.get(near.rpartition(".")[2]) == near:
+        if near is not None and schema.outer_names().get(near.rpartition(".")[2]) == near:
             near = near.rpartition(".")[2]
         if near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
             message, near = f"`{name.text[:60]}` is not a setting of the language", None
@@ -309,13 +304,12 @@ class _Reader(Reporter):
                          help="write a registered name, `org/name` or a quoted folder")  # fmt: skip
             return None
         row = schema.BY_PATH[path]
-        expander = self.expander
-        expander.out = Written(self.out.source)
+        clauses = Clauses(self.swept.file, self.loaded.advisor, {})
         if row.head:
-            expander.head(path, [node], node.span)
+            clauses.head(path, [node], node.span)
         else:
-            expander.add(path, node, node.span)
-        found = expander.out
+            clauses.add(path, node, node.span)
+        found = clauses.out
         problems = list(found.problems)
         shown = []
         for one, item in found.items.items():

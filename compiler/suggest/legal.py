@@ -87,7 +87,7 @@ def answer(wrong: Wrong) -> Diagnostic:
     if form is not None:
         return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
     if row.path == "save":
-        from xpc.compiler.language.missing_equals import implied_setting
+        from xpc.compiler.language.expand.missing_equals import implied_setting
 
         form = implied_setting("save", typed)
         if form:

@@ -39,7 +39,7 @@ from operators import Finder, Mutation, works
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 GROUPS = {
-    "derivation": ("compiler/resolve/*.py", "compiler/language/convert*.py", "compiler/language/expand.py",
+    "derivation": ("compiler/resolve/*.py", "compiler/language/convert*.py", "compiler/language/expand/*.py",
                    "compiler/plan/*.py"),
     "rules": ("compiler/rules/*/*.py",),
     "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),

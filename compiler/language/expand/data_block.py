@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
-from xpc.compiler.language.advisor import GetAdvisor
-from xpc.compiler.language.items import Collector, Evaluated, Item, Row, Written
+from xpc.compiler.language.expand.clauses import Clauses, Operand
+from xpc.compiler.language.items import Evaluated, Item, Row, Written
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import nearest
-from xpc.grammar.tree import Call, Clause, File, Name, Number, Ref, Setting, String, Value
-
-Operand = Setting | Value
+from xpc.grammar.tree import Call, Clause, Name, Number, Ref, Setting, String, Value
 
 SOURCE_WORDS = {
     **dict.fromkeys(("shape", "type", "formatting", "kind", "style", "schema"), "format"),
@@ -28,46 +26,22 @@ SOURCE_WORDS = {
 """Other tools' names for settings of a source."""
 
 
-class DataBlocks(Collector):
-    """Reads `data` blocks, whose settings are read as in any other clause.
-
-    `evaluated` are the names of blocks that are used only for evaluation; `outer` are names of settings that are legal
-    anywhere.
+def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
+    """Read a `data` block for training, or for an evaluation set that `eval` names. `evaluated` are the names of blocks
+    that are used only for evaluation.
     """
+    _DataBlock(clauses, evaluated).read(name, body)
 
-    def __init__(self, file: File, evaluated: frozenset[str], advisor: GetAdvisor) -> None:
-        super().__init__(file)
+
+class _DataBlock:
+    """Reads one block. Its settings are read as in any other clause."""
+
+    def __init__(self, clauses: Clauses, evaluated: frozenset[str]) -> None:
+        self.clauses, self.evaluated = clauses, evaluated
         self.weights: list[float | None] = []
-        self.evaluated, self.advisor = evaluated, advisor
-        self.outer = schema.outer_names()
 
-    def statement(self, node: Setting | Clause, clause: str | None) -> None:
-        """Read a line of a clause."""
-        raise NotImplementedError
-
-    def operand(self, node: Operand, clause: str | None) -> None:
-        """Read an item of a clause's line."""
-        raise NotImplementedError
-
-    def setting(self, node: Setting, clause: str | None) -> None:
-        """Read a setting with its value."""
-        raise NotImplementedError
-
-    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Report an unknown name. Returns the name to write instead, if its value can stay."""
-        raise NotImplementedError
-
-    def holds_rows(self, name: str) -> bool:
-        """Whether a name after `eval` is a `data` block or a dataset and not a setting."""
-        if f"eval.{name}" in schema.BY_PATH:
-            return False
-        titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
-        blocks = {one[0].name for one in titles if one and isinstance(one[0], Ref)}
-        return name in blocks or registry.find_dataset(name) is not None
-
-    def data(self, name: Name, body: list[Operand | Clause]) -> None:
-        """Read a `data` block for training, or for an evaluation set that `eval` names."""
-        call = body[0] if body and not self.file.source.text.startswith("(", name.span.end) else None
+    def read(self, name: Name, body: list[Operand | Clause]) -> None:
+        call = body[0] if body and not self.clauses.file.source.text.startswith("(", name.span.end) else None
         if isinstance(call, Call) and f"data.{call.name.text}" not in schema.BY_PATH:
             body = [
                 Ref(call.name.span, call.name.text),
@@ -77,7 +51,7 @@ class DataBlocks(Collector):
         title = body[0] if body and isinstance(body[0], Ref | String) else None
         alone = isinstance(title, Ref) and title.is_name and len(body) == 1
         if alone and isinstance(title, Ref) and not self.is_named(title.name):  # `data(streaming)`
-            self.unknown(Name(title.span, title.name), "data")
+            self.clauses.unknown(Name(title.span, title.name), "data")
             return
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
@@ -85,62 +59,64 @@ class DataBlocks(Collector):
         if isinstance(title, Ref) and title.name in self.evaluated:
             self.evaluation_set(title, body[1:])
             return
-        before = self.out.data_name
-        if title is not None and before is not None and self.typed(before.span) != "data":
-            self.problem(
+        before = self.clauses.out.data_name
+        if title is not None and before is not None and self.clauses.typed(before.span) != "data":
+            self.clauses.problem(
                 "XP103",
                 "a spec trains on one `data` block",
                 name.span,
                 "again here",
                 help="put all sources into one block; "
-                f"`eval(data={self.typed(title.span)})` makes this one a set to evaluate on",
+                f"`eval(data={self.clauses.typed(title.span)})` makes this one a set to evaluate on",
                 related=(before,),
             )
             return
         if title is not None or before is None:
-            self.out.data_name = self.label(name.span if title is None else title.span)
+            self.clauses.out.data_name = self.clauses.label(name.span if title is None else title.span)
         self.sources(body if title is None else body[1:])
 
     def is_named(self, name: str) -> bool:
         """Whether a name alone in `data` is a setting, a dataset, or what the header or `eval` names."""
-        train = self.file.train
+        train = self.clauses.file.train
         used = train is None or not isinstance(train.data, Ref) or train.data.name == name
         known = f"data.{name}" in schema.BY_PATH or registry.find_dataset(name) is not None
         return used or known or name in self.evaluated
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
         """Read a `data` block for evaluation: its sources and the format of its rows."""
-        outer, first = self.out, self.out.blocks.get(title.name)
+        outer, first = self.clauses.out, self.clauses.out.blocks.get(title.name)
         if first is not None:
             again = f"the data block `{title.name}` is written twice"
-            self.problem("XP103", again, title.span, help="put its sources into one block", related=(first.label,))
+            self.clauses.problem(
+                "XP103", again, title.span, help="put its sources into one block", related=(first.label,)
+            )
             return
-        self.out = Written(self.file.source, problems=outer.problems)
+        self.clauses.out = Written(self.clauses.file.source, problems=outer.problems)
         self.sources(body)
-        block, self.out = self.out, outer
+        block, self.clauses.out = self.clauses.out, outer
         for path, item in block.items.items():
             if path not in schema.OF_A_BLOCK:
-                self.problem(
+                self.clauses.problem(
                     "XP102",
                     f"`{path[5:]}` belongs to the data that is trained on",
                     item.label.span,
                     f"`{title.name}` is evaluated on",
                     help="a block that is evaluated on has `format`, `prompt` and `context` alone; leave this out",
                 )
-        outer.blocks[title.name] = Evaluated(self.label(title.span), tuple(block.rows), block.items)
+        outer.blocks[title.name] = Evaluated(self.clauses.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
         """Expand the contents of a block."""
         self.weights = [_weight(node) for node in body if isinstance(node, Clause | Ref | Call | String)]
         for node in body:
             if isinstance(node, Setting):
-                self.setting(node, "data")
+                self.clauses.setting(node, "data")
             elif isinstance(node, Clause):
                 self.row(node.head, [*node.body], node)
             elif isinstance(node, Ref | Call | String):
                 self.row(node, [], Clause(node.span, node))
             else:
-                self.operand(node, "data")
+                self.clauses.operand(node, "data")
 
     def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
         """Read a source with its settings, or a setting of the block."""
@@ -149,20 +125,22 @@ class DataBlocks(Collector):
             head = Ref(head.name.span, head.name.text)
         if isinstance(head, Ref) and head.is_name:
             if f"data.{head.name}" in schema.BY_PATH:
-                self.statement(node, "data")
+                self.clauses.statement(node, "data")
                 return
-            if registry.find_dataset(head.name) is None and (head.name in self.outer or head.name in schema.CLAUSES):
-                self.unknown(Name(head.span, head.name), "data")
+            if registry.find_dataset(head.name) is None and (
+                head.name in self.clauses.outer or head.name in schema.CLAUSES
+            ):
+                self.clauses.unknown(Name(head.span, head.name), "data")
                 return
         items: list[Item] = []
         for part in body:
             if isinstance(part, Setting) and part.name.text in schema.SOURCE_SETTINGS:
-                items.append(Item(part.name.text, part.value, self.label(part.span)))
+                items.append(Item(part.name.text, part.value, self.clauses.label(part.span)))
             elif (flag := _flag(part)) is not None:
-                items.append(Item(flag, None, self.label(part.span)))
+                items.append(Item(flag, None, self.clauses.label(part.span)))
             else:
                 name = part.name if isinstance(part, Setting) else None
-                text = name.text if name else self.typed(part.span)
+                text = name.text if name else self.clauses.typed(part.span)
                 near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
                 place, form = part.span if name is None else name.span, near
                 more = ""
@@ -172,7 +150,7 @@ class DataBlocks(Collector):
                 elif near == "share" and isinstance(part, Setting):
                     place, form = part.span, self.share(part)
                     more = ": its part of the mixture, 100% with those of all other sources"
-                self.problem(
+                self.clauses.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
                     place,
@@ -182,7 +160,7 @@ class DataBlocks(Collector):
                     else f"write `{form}`{more}",
                     edit=form,
                 )
-        self.out.rows.append(Row(head, self.label(head.span), tuple(items)))
+        self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
         """Suggest the form for the weight of a source in a mixture. Weights that do not sum to 1 are proportions."""
@@ -196,9 +174,9 @@ class DataBlocks(Collector):
 
     def taken(self, value: Value) -> str:
         """Suggest the form for a fraction of a source's own rows, written as in another tool."""
-        typed = self.typed(value.span)
+        typed = self.clauses.typed(value.span)
         name = "ratio" if "." in typed else ""
-        return f"take = {self.advisor().share_of_rows(name, value, typed) or typed}"
+        return f"take = {self.clauses.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _weight(node: Operand | Clause) -> float | None:

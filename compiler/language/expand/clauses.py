@@ -1,4 +1,4 @@
-"""Flatten a tree to items, so that every setting is one path with one value.
+"""Read the clauses of a file to items.
 
 The language has three shorthands: `with a k=v` gives the same items as the body would, a bare choice sets its setting,
 and `name(k=v)` is `name { k = v }`. An item is a path of the table of settings, the written node (None for a bare
@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
-from xpc.compiler.language.advisor import Advisor, GetAdvisor, UnknownName
-from xpc.compiler.language.expand_data import DataBlocks, Operand
-from xpc.compiler.language.items import Item, Swept, Written
+from xpc.compiler.language.advisor import GetAdvisor, UnknownName
+from xpc.compiler.language.items import Collector, Item, Swept
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    BlockReader = Callable[["Clauses", Name, list["Operand | Clause"]], None]
+
+Operand = Setting | Value
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
 """Words that switch a flag on or off."""
 
@@ -27,53 +33,21 @@ def _is_repository(value: Value) -> bool:
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in switches)
 
 
-def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
-    """Flatten one file. Problems are collected in the result; bases are not read here.
-
-    `evaluated` are the names of `data` blocks that are used only for evaluation. `advisor` gives suggestions if the
-    file has mistakes.
+class Clauses(Collector):
+    """Reads the clauses of one file. `blocks` read those whose contents are not settings, such as `data`; `advisor`
+    gives suggestions if the file has mistakes, and `header` is set while the settings after `with` are read.
     """
-    return _Expander(file, evaluated, advisor).run()
 
-
-class _Expander(DataBlocks):
-    def __init__(self, file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> None:
-        super().__init__(file, evaluated, advisor)
-        self.choices = schema.bare_choices()
+    def __init__(self, file: File, advisor: GetAdvisor, blocks: Mapping[str, BlockReader]) -> None:
+        super().__init__(file)
+        self.advisor, self.blocks = advisor, blocks
+        self.outer, self.choices = schema.outer_names(), schema.bare_choices()
         self.header = False
         self.unknowns = 0
         self.guess: str | None = None
 
-    def run(self) -> Written:
-        train = self.file.train
-        if train is not None:
-            if train.budget is not None:
-                unit = train.budget.unit.text
-                path = {
-                    "epoch": "train.epochs",
-                    "epochs": "train.epochs",
-                    "step": "train.steps",
-                    "steps": "train.steps",
-                }
-                if unit in path:
-                    self.add(path[unit], train.budget.amount, train.budget.span)
-                else:
-                    self.problem(
-                        "XP105",
-                        f"a run lasts epochs or steps, not `{unit}`",
-                        train.budget.unit.span,
-                        help="write `for 3 epochs` or `for 1000 steps`",
-                    )
-            self.header = True
-            self.options(train.options)
-            self.header = False
-        for statement in self.file.statements:
-            self.statement(statement, None)
-        return self.out
-
-    # -- statements -----------------------------------------------------------------------------------------------
-
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
+        """Read a line: of the file if `clause` is None, otherwise of this clause."""
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
@@ -106,7 +80,7 @@ class _Expander(DataBlocks):
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
                 # imported only for a name that follows a setting
-                from xpc.compiler.language.missing_equals import followed_by
+                from xpc.compiler.language.expand.missing_equals import followed_by
 
                 found = followed_by(last, node, self.file.source.text)
                 if found is not None:
@@ -115,6 +89,14 @@ class _Expander(DataBlocks):
                     continue
             kept.append(node)
         return tuple(kept)
+
+    def holds_rows(self, name: str) -> bool:
+        """Whether a name after `eval` is a `data` block or a dataset and not a setting."""
+        if f"eval.{name}" in schema.BY_PATH:
+            return False
+        titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
+        blocks = {one[0].name for one in titles if one and isinstance(one[0], Ref)}
+        return name in blocks or registry.find_dataset(name) is not None
 
     def operand(self, node: Operand, clause: str | None) -> None:
         """Read an item of `with`, of a call, or of a clause's line."""
@@ -137,91 +119,20 @@ class _Expander(DataBlocks):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        from xpc.compiler.language.missing_equals import implied_setting  # imported only for a wrong spec
+        """The setting that a value alone in a clause means, as in `eval epoch`; or an empty text."""
+        from xpc.compiler.language.expand.missing_equals import implied_setting  # imported only for a wrong spec
 
         return implied_setting(clause, self.typed(node.span))
 
-    def options(self, options: tuple[Operand, ...]) -> None:
-        """Read the items of `with`. A name is followed by its value and its settings, as on a line of the body: `with
-        seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`.
-        """
-        options, at = self.without_units(options), 0
-        while at < len(options):
-            node, at = options[at], at + 1
-            if not (isinstance(node, Ref) and node.is_name):
-                self.operand(node, None)
-                continue
-            row, first = schema.BY_PATH.get(node.name), at
-            value = options[at] if at < len(options) else None
-            if (
-                isinstance(value, Number | String | Ref)
-                and self.lacks_equals(node.name)
-                and self.is_value_of(node.name, value)
-            ):
-                self.without_equals(node.name, value, Span(node.span.start, value.span.end))
-                at += 1
-                continue
-            if row is not None and row.head and row.kind not in (FLAG, BLOCK):
-                while at < len(options) and (at == first or row.kind is CHOICES) and self.is_head(row, options[at]):
-                    at += 1
-            elif node.name == "extra" and isinstance(value, Ref | Call):
-                at += 1
-            while at < len(options) and self.belongs_to(node.name, options[at]):
-                at += 2 if self.is_unmarked(node.name, options[at : at + 2]) else 1
-            body: list[Operand | Clause] = [*options[first:at]]
-            if body:
-                self.named(Name(node.span, node.name), body, None, node.span)
-            else:
-                self.operand(node, None)
-
-    def belongs_to(self, name: str, node: Operand) -> bool:
-        """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the setting could
-        also be one of the body, it is reported as ambiguous: `eval every=100 micro=8`.
-        """
-        if not isinstance(node, Setting | Ref | Call):
-            return False
-        inner = node.name if isinstance(node, Ref) else node.name.text
-        if name == "extra":
-            return isinstance(node, Setting) and inner not in self.outer
-        if name == "sweep":
-            return isinstance(node, Setting) and isinstance(node.value, List)
-        choice = self.choices.get(name)
-        home = schema.BY_PATH[choice].clause if choice else self.outer.get(name, name)
-        path = f"{'lora' if home in schema.ADAPTERS else home}.{inner}"
-        other = inner if inner in schema.CLAUSES and inner in schema.BY_PATH else self.outer.get(inner, path)
-        if path not in schema.BY_PATH or (not isinstance(node, Setting) and inner in (*schema.CLAUSES, *self.choices)):
-            return False
-        if other != path and name in ("data", "eval"):
-            typed = self.typed(node.span)
-            message = f"`{inner}` after `{name}` may be its own setting, or `{other}`"
-            self.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
-            return True
-        return other == path
-
-    def lacks_equals(self, name: str) -> bool:
-        row = schema.BY_PATH.get(self.outer.get(name, ""))
-        return row is not None and not row.head and row.kind not in (FLAG, BLOCK)
-
-    def is_unmarked(self, clause: str, pair: tuple[Operand, ...]) -> bool:
-        """Whether two items after a clause are a setting of it and the value, without `=`: `optimizer lr 1e-5`."""
-        if len(pair) < 2 or not isinstance(pair[0], Ref) or isinstance(pair[1], Setting):
-            return False
-        row = schema.BY_PATH.get(f"{clause}.{pair[0].name}")
-        return row is not None and self.lacks_equals(row.name) and self.is_value_of(row.name, pair[1])
-
-    def is_value_of(self, name: str, value: Value) -> bool:
-        """Whether an item after a setting's name can only be its value: `lr 1e-5`, `dtype bf16`."""
-        choices = schema.BY_PATH[self.outer[name]].choices
-        return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in choices)
-
     def without_equals(self, name: str, value: Value, span: Span) -> None:
+        """Report a value that follows its setting without `=`."""
         written = self.advisor().written_value(self.outer.get(name, ""), Item("", value, self.label(value.span)))
         form = f"{name}={written or self.typed(value.span)}"
         self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
         """The items of a clause, without `every 100` (a missing `=`), which is reported and dropped."""
-        from xpc.compiler.language.missing_equals import unmarked_values  # few lines need it
+        from xpc.compiler.language.expand.missing_equals import unmarked_values  # few lines need it
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
         for one in found:
@@ -229,20 +140,8 @@ class _Expander(DataBlocks):
             self.problem("XP104", message, one.span, help=f"write `{one.form}`", edit=one.form)
         return kept
 
-    def is_head(self, row: schema.Setting, node: Operand) -> bool:
-        """Whether an item of `with` is the value of the clause before it."""
-        if isinstance(node, Setting):
-            return False
-        if not isinstance(node, Ref | Call):
-            return True
-        name = node.name if isinstance(node, Ref) else node.name.text
-        if row.choices:
-            return name in row.choices or not (
-                name in self.choices or name in self.outer or name in schema.CLAUSES or row.kind is CHOICES
-            )
-        return name not in self.choices and name not in self.outer and name not in schema.CLAUSES
-
     def setting(self, node: Setting, clause: str | None) -> None:
+        """Read `name = value`."""
         name = node.name
         path = self.find(name, clause, node.value)
         if path is None:
@@ -293,13 +192,8 @@ class _Expander(DataBlocks):
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
         """Read a name with its items: a clause, a flag with settings, or a bare choice with settings of its clause."""
         text = name.text
-        if clause is None and text == "data":
-            self.data(name, body)
-            return
-        if clause is None and text == "extra":
-            from xpc.compiler.language.expand_extra import extra  # most specs have none
-
-            extra(self, name, body)
+        if clause is None and text in self.blocks:
+            self.blocks[text](self, name, body)
             return
         if clause is None and text in schema.CLAUSES and text != "train":
             self.head(text, body, name.span)
@@ -340,6 +234,7 @@ class _Expander(DataBlocks):
         self.problem("XP104", message, place, f"expected {row.kind.phrase}", help=help, edit=edit)
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
+        """Read the settings of a clause."""
         for node in body:
             if isinstance(node, Clause):
                 self.statement(node, clause)

@@ -1,0 +1,47 @@
+"""Flatten a tree to items, so that every setting is one path with one value."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from xpc.compiler.language.advisor import Advisor, GetAdvisor
+from xpc.compiler.language.expand.clauses import Clauses, Operand
+from xpc.compiler.language.expand.data_block import read_data
+from xpc.compiler.language.expand.header import read_options
+from xpc.compiler.language.items import Written
+from xpc.grammar.tree import Clause, File, Name, Train
+
+BUDGETS = {"epoch": "train.epochs", "epochs": "train.epochs", "step": "train.steps", "steps": "train.steps"}
+
+
+def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
+    """Flatten one file. Problems are collected in the result; bases are not read here.
+
+    `evaluated` are the names of `data` blocks that are used only for evaluation. `advisor` gives suggestions if the
+    file has mistakes.
+    """
+    clauses = Clauses(file, advisor, {"data": partial(read_data, evaluated), "extra": _extra})
+    if file.train is not None:
+        _header(clauses, file.train)
+    for statement in file.statements:
+        clauses.statement(statement, None)
+    return clauses.out
+
+
+def _header(clauses: Clauses, train: Train) -> None:
+    if train.budget is not None:
+        unit = train.budget.unit
+        if unit.text in BUDGETS:
+            clauses.add(BUDGETS[unit.text], train.budget.amount, train.budget.span)
+        else:
+            help = "write `for 3 epochs` or `for 1000 steps`"
+            clauses.problem("XP105", f"a run lasts epochs or steps, not `{unit.text}`", unit.span, help=help)
+    clauses.header = True
+    read_options(clauses, train.options)
+    clauses.header = False
+
+
+def _extra(clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
+    from xpc.compiler.language.expand.extra_block import extra  # most specs have none
+
+    extra(clauses, name, body)
