@@ -65,13 +65,13 @@ def run(options: argparse.Namespace, check: Check) -> int:
 
 def _each(source: Read, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
     """Write a spec for each training command of a script: `x-1.xp`, `x-2.xp`. Raises UsageError."""
-    from xpc.compiler.importing import command
+    from xpc.compiler.importing.command import search
 
     if options.output in (None, "-") or kind_of(source, options) != "command":
         raise UsageError("--pick all takes a script and -o FILE, which becomes FILE-1, FILE-2 ...")
     stem, dot, ending = options.output.rpartition(".")
     try:
-        count = command.count(source.text, overrides)
+        count = search.count(source.text, overrides)
     except Unreadable as error:
         raise UsageError(f"{source.name}: {error}") from error
     worst = 0
@@ -260,7 +260,7 @@ def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> 
 
         return python(source.text, source.name, overrides)
     if kind == "command":
-        from xpc.compiler.importing.command import command
+        from xpc.compiler.importing.command.reader import command
 
         return command(source.text, source.name, overrides, launch, zero)
     table = _table(source)

@@ -1,0 +1,51 @@
+"""Import FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their attention."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides, load
+from xpc.compiler.importing.text.entries import Entry, boolean
+from xpc.compiler.importing.trl import reader as trlyaml
+from xpc.compiler.stacks import DEFAULT
+from xpc.grammar.package_data import read_text
+
+KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
+"""Arguments that only FastChat's scripts have."""
+
+
+def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
+    """Import FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their
+    attention.
+    """
+    draft.stack = load(overrides.target or DEFAULT)
+    out = dict(entries)
+    tuned = "train_lora" in program or "q_lora" in entries
+    low = out.pop("q_lora", None)
+    if tuned:
+        first = low or next(iter(entries.values()))
+        on = Entry("use_peft", True, first.file, first.line)
+        draft.note(on, "train_lora.py trains adapters")
+        out["use_peft"] = on
+        if low is not None:
+            out["load_in_4bit"] = low
+        draft.default("lora.rank", 8, "not set: FastChat's own")
+        draft.default("lora.alpha", 16.0, "not set: FastChat's own")
+        if low is not None and boolean(low):
+            draft.default("lora.double_quant", True, "FastChat's own")
+    flash = out.pop("flash_attn", None)
+    if flash is not None:
+        draft.put("model.attn", "flash2" if str(flash.value).lower() == "true" else "eager", flash)
+    else:
+        memory = "train_mem" in program
+        why = "train_mem.py turns flash attention on" if memory else "the attention of FastChat's transformers"
+        draft.put("model.attn", "flash2" if memory else "eager", None, why)
+    name = f"{draft.stem}.chat_template.jinja"
+    if "chat_template" not in out:
+        draft.files[name] = read_text(trlyaml.__file__, "vicuna.jinja").encode()
+        draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
+        draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
+        draft.put("method.assistant_only", True, None, "FastChat masks the questions")
+        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec does the same with a template that "
+                   "is written next to it")  # fmt: skip
+    draft.default("batch.seq", 512, "not set: FastChat's model_max_length") if "model_max_length" not in out else None
+    return out

@@ -1,0 +1,61 @@
+"""Import a launcher's options: processes, nodes, and options that accelerate's file can also contain."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.accelerate import config as sharding
+from xpc.compiler.importing.command.line import KEYS, Line
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Machines
+from xpc.compiler.importing.text.entries import Entries, Entry, text
+
+
+def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
+    """Import the launcher's options. Returns the contents of accelerate's file with them, or None if there are none."""
+    table = dict(launch or {})
+    extra: dict[str, Entry] = {}
+    irrelevant = KEYS.column("irrelevant")
+    for key, one in line.options.items():
+        if key == "config_file":
+            continue
+        if key in ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines"):
+            slot = {"nproc_per_node": "each", "num_gpus": "each", "num_processes": "total"}.get(key, "nodes")
+            if one.unset:
+                draft.note(one, f"the script does not set {one.unset}")
+                draft.warn(one, f"the script does not set {one.unset}: `--hardware` and `--nodes` name the machines")
+            elif text(one) in ("gpu", "auto", "-1"):
+                draft.note(one, "all devices of the node: `--hardware` sets how many")
+            else:
+                sharding.count(draft, one, slot, found)
+                if key in ("num_processes", "num_machines") and key in table:
+                    draft.note(table.pop(key), f"line {one.line} of the command overrides it")
+        elif line.launcher == "accelerate" and key not in irrelevant:
+            extra[key] = one
+        elif key == "mixed_precision" and line.launcher == "accelerate":
+            table["mixed_precision"] = one
+        elif key in irrelevant:
+            draft.note(one, irrelevant[key])
+        else:
+            draft.error(one, f"an unknown option of {line.launcher}")
+    return _accelerate(draft, extra, table) or None
+
+
+def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
+    """Convert accelerate's options, such as `--use_fsdp --fsdp_version 2`, to the layout of its file."""
+    zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
+    fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
+    for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
+                                        ("use_fsdp", "FSDP", fsdp, "fsdp_config")):  # fmt: skip
+        if switch in options:
+            one = options.pop(switch)
+            table["distributed_type"] = Entry(one.key, kind, one.file, one.line)
+        if inside:
+            first = next(iter(inside.values()))
+            held = table[block].mapping if block in table else {}
+            table[block] = Entry(block, {**held, **inside}, first.file, first.line)
+    for key in ("cpu", "use_cpu"):
+        if key in options:
+            table["use_cpu"] = options.pop(key)
+    for key, one in options.items():
+        if key not in zero and key not in fsdp:
+            table[key] = one
+    return table

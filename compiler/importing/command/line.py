@@ -1,0 +1,124 @@
+"""Parse a training command: the launcher, its options, the program, and its arguments."""
+
+from __future__ import annotations
+
+import os
+
+from xpc.compiler.importing import keys
+from xpc.compiler.importing.command.search import WRAPPERS, is_training
+from xpc.compiler.importing.overrides import load
+from xpc.compiler.importing.text import json as jsontext
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.shell import Call, Word
+from xpc.compiler.stacks import names
+from xpc.grammar.record import record
+
+KEYS = keys.load("command/keys.toml")
+
+
+@record
+class Line:
+    """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`).
+
+    `again` are earlier values of arguments that the command has twice, which argparse ignores.
+    """
+
+    launcher: str
+    options: dict[str, Entry]
+    program: str
+    arguments: dict[str, Entry]
+    rest: tuple[Word, ...] = ()
+    again: tuple[Entry, ...] = ()
+
+
+def parsed(call: Call, file: str) -> Line:
+    """The parts of a command."""
+    words = list(call.words)
+    while os.path.basename(words[0].text) in WRAPPERS:
+        words.pop(0)
+        while words and not is_training(words):
+            words.pop(0)
+    launcher = os.path.basename(words.pop(0).text)
+    if launcher == "accelerate":
+        words.pop(0)
+    if launcher.startswith("python"):
+        launcher = "python"
+        if [one.text for one in words[:2]] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+            launcher, words = "torchrun", words[2:]
+        elif [one.text for one in words[:2]] == ["-m", "accelerate.commands.launch"]:
+            launcher, words = "accelerate", words[2:]
+    if launcher in ("trl", "llamafactory-cli", "axolotl"):
+        program = f"{launcher} {words.pop(0).text}" if words else launcher
+        options: dict[str, Entry] = {}
+    else:
+        options, program, words = _options(words, file)
+    again: list[Entry] = []
+    arguments, rest = _arguments(words, file, again)
+    return Line(launcher, options, program, arguments, tuple(rest), tuple(again))
+
+
+def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
+    """The launcher's options, the program (or the module of `-m`), and the words after the program."""
+    out: dict[str, Entry] = {}
+    flags = KEYS.column("flag")
+    while words:
+        word = words.pop(0)
+        if not word.text.startswith("-"):
+            return out, word.text, words
+        name, equals, value = word.text.lstrip("-").partition("=")
+        key = name.replace("-", "_")
+        if key in ("m", "module"):
+            return out, words.pop(0).text if words else "", words
+        if equals:
+            out[key] = Entry(key, value, file, word.line, value, unset=word.open)
+        elif key in flags or not words or words[0].text.startswith("-") or words[0].text.endswith(".py"):
+            out[key] = Entry(key, True, file, word.line)
+        else:
+            one = words.pop(0)
+            out[key] = Entry(key, one.text, file, word.line, one.text, unset=one.open)
+    return out, "", words
+
+
+def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
+    """The values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key.
+    `again` receives the earlier values of a key that is given twice.
+    """
+    out: dict[str, Entry] = {}
+    rest: list[Word] = []
+    while words and not words[0].text.startswith("--"):
+        rest.append(words.pop(0))
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.text[2:].partition("=")
+        key = name.replace("-", "_")
+        values = [Word(value, word.line, word.open)] if equals else []
+        while words and not words[0].text.startswith("--"):
+            values.append(words.pop(0))
+        off = not values and key.startswith("no_") and _switched_off(key[3:])
+        key = key[3:] if off else key
+        if key in out:
+            again.append(out[key])
+        out[key] = Entry(key, False, file, word.line) if off else _entry(key, values, file, word.line)
+    return out, rest
+
+
+def _switched_off(key: str) -> bool:
+    """Whether `--no_KEY` exists: transformers' HfArgumentParser adds it for arguments that are on by default."""
+    stacks = [load(name) for name in names()]
+    return any(
+        key in fields and fields[key].declared is True
+        for stack in stacks
+        for config in stack.configs
+        for fields in [stack.fields(config)]
+    )
+
+
+def _entry(key: str, values: list[Word], file: str, line: int) -> Entry:
+    if not values:
+        return Entry(key, True, file, line)
+    if len(values) > 1:
+        parts: list[Entry] = [Entry(f"{key}[{n}]", one.text, file, one.line, one.text) for n, one in enumerate(values)]
+        return Entry(key, parts, file, line)
+    if values[0].open:
+        return Entry(key, values[0].text, file, line, values[0].text, unset=values[0].open)
+    return jsontext.unfolded(Entry(key, values[0].text, file, line, values[0].text))

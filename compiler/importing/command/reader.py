@@ -1,0 +1,197 @@
+"""Import a command line or a script: the launcher's options, the program, and the arguments of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xpc.compiler.importing.accelerate import config as sharding
+from xpc.compiler.importing.command import fastchat
+from xpc.compiler.importing.command.launcher import launcher
+from xpc.compiler.importing.command.line import Line, parsed
+from xpc.compiler.importing.command.search import chosen, training_commands
+from xpc.compiler.importing.draft import Draft, Written
+from xpc.compiler.importing.llamafactory import command as llamafactory_command
+from xpc.compiler.importing.overrides import Machines, Overrides, native
+from xpc.compiler.importing.text import json as jsontext
+from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, shown, text
+from xpc.compiler.importing.text.shell import Call, Word, calls
+from xpc.compiler.importing.trl import reader as trlyaml
+from xpc.compiler.language.methods import METHODS
+from xpc.grammar.record import evolve
+
+ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
+
+
+NAMING = ("save", "track.name", "track.project", "save.hub.name")
+"""Settings that only name a run: the members of a sweep have names of their own."""
+
+
+NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
+"""Arguments that only name a run or a place."""
+
+
+def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
+    """Convert a training command of a script to a draft; the values of a loop become a sweep. Raises Unreadable if
+    there is no such command, or if there are several and `--pick` does not say which.
+    """
+    loops: dict[str, tuple[str, ...]] = {}
+    at, training = chosen(text_, overrides, loops)
+    draft = _converted(training, text_, file, overrides, launch, zero)
+    for name, values in loops.items():
+        _sweep(draft, name, values, at, text_, file, overrides, launch, zero)
+    return draft
+
+
+def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: Entries | None,
+               zero: Entries | None) -> Draft:  # fmt: skip
+    environment = [word for one in calls(text_, overrides.sets) for word in one.environment]
+    return _draft(parsed(call, file), environment, file, overrides, launch, zero)
+
+
+def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
+           launch: Entries | None, zero: Entries | None) -> None:  # fmt: skip
+    """Write the settings that a loop over values changes as lists of a sweep."""
+    changed: dict[str, list[str]] = {}
+    for value in values:
+        sets = {**overrides.sets, name: value}
+        training = training_commands(text_, sets)
+        if at >= len(training):
+            return
+        member = _converted(training[at], text_, file, evolve(overrides, sets=sets), launch, zero)
+        for path, written in {**member.settings, "model": Written(member.model)}.items():
+            if path not in NAMING and path not in ("hardware", "nodes"):
+                changed.setdefault(path, []).append(written.text)
+        if member.sources != draft.sources:
+            loop = Entry(f"${name}", " ".join(values), file, 0)
+            draft.error(loop, "a sweep has one corpus, and the loop has several", f"`--set {name}=VALUE` takes one")
+            return
+    for path, texts in changed.items():
+        if len(texts) == len(values) and len(set(texts)) > 1:
+            draft.sweep[path] = texts
+            draft.settings.pop(path, None)
+
+
+def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
+           zero: Entries | None) -> Draft:  # fmt: skip
+    found, options = Machines(), line.options
+    entries = dict(line.arguments)
+    config = entries.pop("config", None)
+    if llamafactory_command.is_llamafactory(line.program, entries):
+        return _factory(line, environment, file, overrides, launch, zero)
+    if line.program.startswith("axolotl"):
+        raise Unreadable(f"`{line.program}` reads a file: import that file instead")
+    rest = list(line.rest)
+    if config is None and len(rest) == 1 and rest[0].text.endswith((".yaml", ".yml", ".json")):
+        word = rest.pop()
+        config = Entry("config", word.text, file, word.line, unset=word.open)
+    overridden: list[Entry] = []
+    lost = config is not None and overrides.read(text(config) or "") is None
+    if config is not None and not lost:
+        table = _file(config, overrides)
+        overridden += [one for key, one in table.items() if key in entries]
+        entries = {**table, **entries}
+    unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
+    entries = {key: one for key, one in entries.items() if key not in unset}
+    method = overrides.method or _method(line.program)
+    wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
+             for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
+    entries.update({one.key: one for one in wandb if one.key not in entries})
+    chat = "fastchat" in line.program or any(key in entries for key in fastchat.KEYS)
+    draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
+    _unset(draft, unset)
+    for one in line.again:
+        draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
+    if config is not None and lost:
+        draft.error(config, "the file does not exist, and most of the run is in it", "import that file itself")
+    elif config is not None:
+        draft.mark(config, "mapped", "the file was read")
+        for over in overridden:
+            draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
+    if chat:
+        entries = fastchat.fastchat(draft, entries, line.program, overrides)
+        # scripts with `evaluation_strategy` were written for that stack
+        source, _ = native({"evaluation_strategy"}, draft.method, None)
+    named = options.get("config_file")
+    lost = named is not None and launch is None and overrides.read(text(named) or "") is None
+    if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):
+        launch = _file(named, overrides, "--accelerate")
+        draft.mark(named, "mapped", "the file was read")
+        draft.read.append(launch)
+    launch = launcher(draft, line, found, launch)
+    for path in ("deepspeed", "deepspeed_config"):
+        chosen = entries.get(path)
+        if chosen is not None and isinstance(chosen.value, str) and chosen.value.startswith("$") and zero is None:
+            draft.error(
+                chosen, "the script does not set the variable that names the file", "`--deepspeed FILE` names it"
+            )
+    trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
+    for word in environment:
+        _environment(draft, word, file)
+    for word in rest:
+        draft.error(Entry(word.text, None, file, word.line), "an argument without a key")
+    return draft
+
+
+def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
+    """Report arguments whose value has a variable that the script does not set. Names of runs are left to the spec."""
+    for key, one in entries.items():
+        if key in NAMES:
+            draft.note(one, f"it names the run by {one.unset}, which the script does not set")
+            draft.warn(one, f"the script does not set {one.unset}, and the spec leaves the name to its default")
+        else:
+            name = one.unset.removeprefix("$")
+            how = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
+            draft.error(one, f"the script does not set {one.unset}", how)
+
+
+def _factory(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
+             zero: Entries | None) -> Draft:  # fmt: skip
+    rest, named, table = list(line.rest), line.options.get("config_file"), None
+    if rest and rest[0].text.endswith((".yaml", ".yml", ".json")):
+        word = rest.pop(0)
+        table = _file(Entry("config", word.text, file, word.line), overrides)
+    if named is not None and launch is None:
+        launch = _file(named, overrides)
+    variables = [Entry(f"${name}", value, file, word.line, value) for word in environment
+            for name, _, value in [word.text.partition("=")]]  # fmt: skip
+    alone = {"nproc_per_node": Entry("python", 1, file, 0)} if line.launcher == "python" else {}
+    draft = llamafactory_command.factory(
+        line.program, line.arguments, rest, {**line.options, **alone}, variables, file, overrides, table, launch, zero
+    )
+    for word in environment:
+        _environment(draft, word, file)
+    return draft
+
+
+def _environment(draft: Draft, word: Word, file: str) -> None:
+    name, _, value = word.text.partition("=")
+    entry = Entry(f"${name}", value, file, word.line, value)
+    if name in ENVIRONMENT:
+        draft.mark(entry, "mapped", ENVIRONMENT[name])
+    elif (file, entry.key) not in draft.fates:
+        draft.note(entry, "the environment of the launch")
+
+
+def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
+    """Read a YAML or JSON file that an option names. Raises Unreadable."""
+    name = text(entry) or ""
+    data = overrides.read(name)
+    if data is None:
+        raise Unreadable(f"`{name[:80]}` does not exist{option and f'; `{option} FILE` names it'}", entry.line)
+    body = data.decode("utf-8-sig", "replace")
+    return jsontext.read(body, name) if body.lstrip().startswith("{") else yamltext.read(body, name)
+
+
+def _method(program: str) -> str | None:
+    """The method that the program's name contains: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
+    words = (
+        program.lower()
+        .replace(".py", "")
+        .replace("/", " ")
+        .replace("_", " ")
+        .replace(".", " ")
+        .replace("-", " ")
+        .split()
+    )
+    return next((one for one in reversed(words) if one in METHODS), "reward" if "rm" in words else None)
