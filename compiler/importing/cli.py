@@ -11,10 +11,11 @@ from xpc.compiler import stacks
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.streams import standard_input
-from xpc.compiler.files.workspace import MAX_DATA, Workspace, read_file
+from xpc.compiler.files.workspace import MAX_DATA, read_file
 from xpc.compiler.importing import report
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import Unwritable, emit
+from xpc.compiler.importing.nearby import reader
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machine, machines
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
@@ -164,20 +165,10 @@ def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
     stem = os.path.basename(named).partition(".")[0] or "import"
     stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
 
-    def read_next_to(name: str) -> bytes | None:
-        for folder in (source.folder, os.getcwd()):
-            path = os.path.join(folder, name)
-            # a published config is untrusted: it may name any path
-            if "\0" in name or Workspace(folder).outside_fault(name):
-                continue
-            with suppress(OSError, ValueError):  # skip a file that is missing, too large or endless
-                return read_file(path, 4 * MAX_SIZE)
-        return None
-
     return Overrides(
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
         _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options),
-        options.partial, read_next_to, lambda: scripts_near(source.folder),
+        options.partial, reader(source.folder), lambda: scripts_near(source.folder),
     )  # fmt: skip
 
 

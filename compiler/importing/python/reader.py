@@ -89,7 +89,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     """Convert a script or a notebook to a draft. Raises Unreadable if it trains nothing that can be imported."""
     found, broken = parts(text, file)
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
-    machine = script.followed(found, overrides.read, gpu is None or gpu.bf16_tflops is not None)
+    machine = script.followed(found, overrides.read, gpu is None or gpu.bf16_tflops is not None, overrides.sets)
     trainer = program.trainer_of(machine, overrides.pick)
     entries = Entries()
     _arguments(entries, trainer)

@@ -14,6 +14,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Function,
     Instance,
     Name,
+    Namespace,
     Object,
     Row,
     Scalar,
@@ -33,8 +34,9 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Instance):
         return _member(machine, value, name, node)
     if isinstance(value, Class):
-        found = value.find(name)
-        return machine.unknown(node, f"`{value.name}` has no `{name}`") if found is None else found
+        return _of_class(machine, value, name, node)
+    if isinstance(value, Namespace) and name in value:
+        return value[name]
     if isinstance(value, Object):
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
@@ -48,14 +50,28 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     return Bound(Name(f"<{functions.kind(value)}>.{name}"), value)
 
 
+def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> object:
+    """An attribute of a class of the script, which a class method gets as its first argument."""
+    found = value.find(name)
+    if isinstance(found, Function) and "classmethod" in _decorators(found):
+        return Bound(found, value)
+    if found is None and name in ("model_validate", "parse_obj"):
+        return Bound(Name(f"pydantic.{name}"), value)
+    return machine.unknown(node, f"`{value.name}` has no `{name}`") if found is None else found
+
+
+def _decorators(function: Function) -> list[str]:
+    return [getattr(one, "id", "") for one in getattr(function.node, "decorator_list", [])]
+
+
 def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> object:
     """An attribute of an object of a class of the script."""
     if name in value.attributes:
         return value.attributes[name]
     found = value.kind.find(name)
     if isinstance(found, Function):
-        bound = Bound(found, value)
-        decorators = [getattr(one, "id", "") for one in getattr(found.node, "decorator_list", [])]
+        decorators = _decorators(found)
+        bound = Bound(found, value.kind if "classmethod" in decorators else value)
         if "property" in decorators or "cached_property" in decorators:
             return machine.call(bound, [], {}, node)
         return found if "staticmethod" in decorators else bound

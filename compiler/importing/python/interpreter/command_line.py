@@ -25,9 +25,21 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
         long = next((one for one in names if one.startswith("--")), names[0])
         dest = call.keywords.get("dest")
         name = dest.value if dest is not None and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
-        space.attributes[name] = _argument_default(call, long)
+        stated = machine.given.get(name)
+        space.attributes[name] = _argument_default(call, long) if stated is None else _typed(call, stated)
         space.places[name] = call.place
     return space
+
+
+def _typed(call: Object, text: str) -> object:
+    """A value of `--set` in the type of its argument."""
+    kind, action = call.keywords.get("type"), call.keywords.get("action")
+    if action is not None and action.value in ("store_true", "store_false"):
+        return text.lower() in ("1", "true", "yes", "on")
+    try:
+        return {Name("int"): int, Name("float"): float}.get(kind.value, str)(text) if kind is not None else text  # type: ignore[call-overload]
+    except ValueError:
+        return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
 
 
 def _calls_below(value: Object, depth: int = 0) -> list[Object]:
@@ -46,7 +58,10 @@ def _argument_default(call: Object, long: str) -> object:
         if act in ("store_true", "store_false"):
             return act == "store_false"
         if not long.startswith("-") or (required is not None and required.value is not False):
-            return Unknown(f"the command line gives `{long}`, which has no default", call.place)
+            name = long.lstrip("-").replace("-", "_")
+            return Unknown(
+                f"the command line gives `{long}`, which has no default: `--set {name}=VALUE` does", call.place
+            )
         return None
     value, kind_ = default.value, call.keywords.get("type")
     if isinstance(value, str) and kind_ is not None and kind_.value in (Name("int"), Name("float")):

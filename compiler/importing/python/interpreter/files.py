@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.importing.python.interpreter.values import Place, Table
+from xpc.compiler.importing.python.interpreter.values import Namespace, Place, Table
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entry, Unreadable
@@ -20,6 +20,15 @@ def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
         return _table(jsontext.read(text, name) if text.lstrip().startswith("{") else yamltext.read(text, name))
     except (Unreadable, UnicodeDecodeError):
         return None
+
+
+def namespace(value: object, nested: bool = True) -> object:
+    """A dict with attributes for its keys; `nested`: the dicts in it, too."""
+    if isinstance(value, dict):
+        return Namespace(
+            {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "places", {})
+        )
+    return [namespace(one) for one in value] if nested and isinstance(value, list) else value
 
 
 def _table(entries: Mapping[str, Entry]) -> Table:

@@ -167,9 +167,23 @@ def contains(left: object, right: object, positive: bool) -> bool | None:
     return found is positive
 
 
+def _parent(path: str) -> str:
+    if posixpath.basename(path) == "..":
+        return f"{path}/.."
+    return posixpath.dirname(path) or (".." if path == "." else ".")
+
+
+def _parents(path: str) -> list[object]:
+    out: list[object] = []
+    for _ in range(6):
+        path = _parent(path)
+        out.append(path)
+    return out
+
+
 PATH_PARTS: dict[str, Callable[[str], object]] = {
-    "parent": lambda path: posixpath.dirname(path) or (".." if path == "." else "."),
-    "parents": lambda path: [PATH_PARTS["parent"](path), *([".."] * 3)],
+    "parent": _parent,
+    "parents": _parents,
     "name": posixpath.basename,
     "stem": lambda path: posixpath.basename(path).rpartition(".")[0] or posixpath.basename(path),
     "suffix": lambda path: posixpath.splitext(path)[1],

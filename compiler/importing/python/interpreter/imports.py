@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 
+from xpc.compiler.importing.python.interpreter.functions import LIBRARIES
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.source import parts
 from xpc.compiler.importing.python.interpreter.values import Class, Name
 from xpc.compiler.importing.text.entries import Unreadable
 
-MAX_MODULES = 20
+MAX_MODULES = 40
 
 
-def _module(machine: Machine, name: str) -> dict[str, object] | None:
-    """The scope of a module next to the script; None if there is no such file."""
-    if name in machine.modules:
-        return machine.modules[name]
-    if len(machine.modules) >= MAX_MODULES or not all(part.isidentifier() for part in name.split(".")):
+def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | None:
+    """The scope of a module next to the script, or in a folder above it; None if there is no such file. `level` is
+    the number of dots of a relative import.
+    """
+    parts_ = name.split(".") if name else []
+    if not all(part.isidentifier() for part in parts_) or (not level and parts_[0] in LIBRARIES):
         return None
-    stem = name.replace(".", "/")
-    for path in (f"{stem}.py", f"{stem}/__init__.py", f"src/{stem}.py", f"src/{stem}/__init__.py"):
-        data = machine.read(path)
-        if data is None:
-            continue
-        try:
-            found, _ = parts(data.decode("utf-8-sig"), path)
-        except (Unreadable, UnicodeDecodeError):
-            return None
-        scope: dict[str, object] = {"__name__": name}
-        machine.modules[name] = scope
-        scopes, label = machine.scopes, machine.label
-        machine.walk(found, scope)
-        machine.scopes, machine.label = scopes, label
-        return scope
+    folder = posixpath.dirname(machine.label.rpartition(" cell ")[0] or machine.label) if level else ""
+    if level and machine.scopes[-1] is machine.main:
+        folder = ""  # the names of files are relative to the script's folder
+    stem = posixpath.normpath(posixpath.join(folder, *[".."] * (level - 1), *parts_))
+    if stem in machine.modules:
+        return machine.modules[stem]
+    if len(machine.modules) >= MAX_MODULES:
+        return None
+    for root in ("",) if level else ("", "src/"):
+        for path in (f"{root}{stem}.py", f"{root}{stem}/__init__.py"):
+            data = machine.read(posixpath.normpath(path))
+            if data is None:
+                continue
+            try:
+                found, _ = parts(data.decode("utf-8-sig"), posixpath.normpath(path))
+            except (Unreadable, UnicodeDecodeError):
+                return None
+            scope: dict[str, object] = {"__name__": name}
+            machine.modules[stem] = scope
+            scopes, label = machine.scopes, machine.label
+            machine.walk(found, scope)
+            machine.scopes, machine.label = scopes, label
+            return scope
     return None
 
 
@@ -50,7 +61,7 @@ def import_module(machine: Machine, node: ast.Import) -> None:
 def import_names(machine: Machine, node: ast.ImportFrom) -> None:
     """`from a import b`."""
     module = node.module or ""
-    scope = _module(machine, module) if module else None
+    scope = _module(machine, module, node.level) if module or node.level else None
     if scope is None and node.level == 0 and module.startswith("src."):
         scope = _module(machine, module.rpartition(".")[2])
     for one in node.names:
@@ -64,7 +75,7 @@ def import_names(machine: Machine, node: ast.ImportFrom) -> None:
             value = scope[one.name]
         else:
             path = f"{module}.{one.name}" if module else one.name
-            inner = _module(machine, path)
+            inner = _module(machine, path, node.level)
             value = Name(path)
             if inner is not None:
                 value = Class(one.name, [], machine.place(node), inner)

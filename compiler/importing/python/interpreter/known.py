@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import EACH, attribute
-from xpc.compiler.importing.python.interpreter.files import contents
+from xpc.compiler.importing.python.interpreter.files import contents, namespace
 from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
     first,
@@ -292,6 +292,16 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     )
 
 
+def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """The file that OmegaConf loads, or a dict, with attributes for its keys."""
+    value = first(positional, keywords)
+    return namespace(value if isinstance(value, dict) else _loaded(machine, positional, keywords, node))
+
+
+def _namespace(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return namespace(_dict(machine, positional, keywords, node), False)
+
+
 def _read(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     return NotImplemented
 
@@ -360,9 +370,17 @@ KNOWN: dict[str, Callable[..., object]] = {
     "yaml.full_load": _loaded,
     "toml.load": _loaded,
     "tomllib.load": _loaded,
-    "OmegaConf.load": _loaded,
-    "omegaconf.OmegaConf.load": _loaded,
-    "types.SimpleNamespace": _dict,
+    "omegaconf.OmegaConf.load": _configuration,
+    "omegaconf.OmegaConf.create": _configuration,
+    "omegaconf.OmegaConf.to_container": _same,
+    "omegaconf.OmegaConf.to_object": _same,
+    "omegaconf.OmegaConf.resolve": _nothing,
+    "types.SimpleNamespace": _namespace,
+    "argparse.Namespace": _namespace,
+    "easydict.EasyDict": _configuration,
+    "munch.munchify": _configuration,
+    "box.Box": _configuration,
+    "addict.Dict": _configuration,
     "textwrap.dedent": _same,
     "cast": _read,
 }

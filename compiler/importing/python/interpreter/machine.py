@@ -36,9 +36,16 @@ class Semantics:
 class Machine:
     """The state of a script: its scopes, the calls of libraries' functions, and the trainers that train."""
 
-    def __init__(self, semantics: Semantics, read: Callable[[str], bytes | None], gpu_has_bf16: bool = True) -> None:
+    def __init__(
+        self,
+        semantics: Semantics,
+        read: Callable[[str], bytes | None],
+        gpu_has_bf16: bool = True,
+        given: Mapping[str, str] | None = None,
+    ) -> None:
         self.semantics = semantics
         self.read = read
+        self.given = given or {}
         self.gpu_has_bf16 = gpu_has_bf16
         self.steps = 0
         self.depth = 0

@@ -13,6 +13,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
     Argument,
     Bound,
+    Class,
     Column,
     Name,
     Object,
@@ -42,6 +43,13 @@ def method(
         return list_method(machine, owner, name, values, node)
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
+    if isinstance(owner, Class):  # pydantic's `model_validate` and `parse_obj`
+        table = values[0] if values else None
+        if not isinstance(table, dict):
+            return table if isinstance(table, Unknown) else machine.unknown(node, "values that are not known")
+        places = getattr(table, "places", {})
+        given = {str(key): Argument(one, places.get(key, machine.place(node))) for key, one in table.items()}
+        return machine.call(owner, [], given, node)
     if isinstance(owner, Row):
         if name == "get" and values and isinstance(values[0], str):
             return item(machine, owner, values[0], node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from xpc.compiler.importing.python.interpreter.expressions import EXPRESSIONS
 from xpc.compiler.importing.python.interpreter.functions import is_trainer
@@ -14,11 +14,16 @@ from xpc.compiler.importing.python.interpreter.statements import STATEMENTS
 SEMANTICS = Semantics(EXPRESSIONS, STATEMENTS, call)
 
 
-def followed(parts: list[Part], read: Callable[[str], bytes | None], gpu_has_bf16: bool = True) -> Machine:
+def followed(
+    parts: list[Part],
+    read: Callable[[str], bytes | None],
+    gpu_has_bf16: bool = True,
+    given: Mapping[str, str] | None = None,
+) -> Machine:
     """The machine after a script, or the cells of a notebook. If it trains nothing, its functions that were not called
-    are followed, too. `read` reads the files next to the script.
+    are followed, too. `read` reads the files next to the script, and `given` are arguments of its command line.
     """
-    machine = Machine(SEMANTICS, read, gpu_has_bf16)
+    machine = Machine(SEMANTICS, read, gpu_has_bf16, given)
     machine.walk(parts, machine.main)
     if not machine.trained and not any(is_trainer(one.path) for one in machine.calls):
         for one in list(machine.functions):

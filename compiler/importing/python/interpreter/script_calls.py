@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter import functions, hydra
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.calls import library
 from xpc.compiler.importing.python.interpreter.machine import MAX_DEPTH, STOP, Machine
@@ -127,6 +127,9 @@ def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.
     if default is not None:
         value = machine.evaluate(default)
         return _option_default(value)
+    composed = hydra.configuration(machine, function)
+    if composed is not None:
+        return composed
     return Unknown(
         f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
         Place(function.label, one.lineno),
@@ -177,10 +180,20 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
         made.attributes[one], made.places[one] = given.value, given.place
     for key, given in keywords.items():
         if not key.startswith("**"):
-            made.attributes[key], made.places[key] = given.value, given.place
+            made.attributes[key], made.places[key] = _nested(machine, made.kind, key, given), given.place
         else:
             for name in names:
                 made.attributes[name] = Unknown("`**` of a value that is not known", given.place)
+
+
+def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:
+    """A field of a pydantic model that is a model, too, is made of a dict."""
+    inner = next((one.kinds[name] for one in kind.lineage() if name in one.kinds), None)
+    if inner is None or not isinstance(given.value, dict) or not kind.base().startswith("pydantic"):
+        return given.value
+    places = getattr(given.value, "places", {})
+    values = {str(key): Argument(one, places.get(key, given.place)) for key, one in given.value.items()}
+    return machine.call(inner, [], values, ast.Pass(lineno=given.place.line))
 
 
 def _option_default(value: object) -> object:

@@ -96,6 +96,9 @@ def _class(machine: Machine, node: ast.ClassDef) -> None:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             made.fields.append(one.target.id)
             made.places[one.target.id] = machine.place(one)
+            kind = machine.evaluate(one.annotation) if isinstance(one.annotation, ast.Name) else None
+            if isinstance(kind, Class):
+                made.kinds[one.target.id] = kind
             if one.value is None:
                 made.required[one.target.id] = machine.place(one)
         elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):

@@ -113,6 +113,10 @@ class Table(dict[Any, Any]):
         self.places: dict[Any, Place] = dict(places or {})
 
 
+class Namespace(Table):
+    """A dict whose keys are attributes, too, such as OmegaConf's."""
+
+
 @mutable
 class Object:
     """What a call of a library's function returns. `receiver` is the object of a method; `attributes` are those that
@@ -173,6 +177,8 @@ class Class:
     fields: list[str] = field(factory=list)
     """Names with an annotation, which a dataclass takes as arguments."""
     required: dict[str, Place] = field(factory=dict)
+    kinds: dict[str, Class] = field(factory=dict)
+    """The classes of the script that the annotations of fields name."""
 
     def __deepcopy__(self, memo: object) -> object:
         """A copy for the moment of training shares the script's functions and classes."""

@@ -1,0 +1,55 @@
+"""Read the files that a source names: next to it, in the folders above it up to the root of its repository, or in the
+working directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from xpc.compiler.files.workspace import Workspace, read_file
+from xpc.compiler.importing.text.entries import MAX_SIZE
+
+MOST_FOLDERS = 8
+"""Most folders above a source in which a file is looked for."""
+
+
+def reader(folder: str) -> Callable[[str], bytes | None]:
+    """A function from a name in a source in `folder` to the file's bytes; None if there is no such file.
+
+    A published configuration is untrusted and may name any path: a file outside the repository is not read, nor,
+    without a repository, one outside the folder.
+    """
+    folders = list(_upwards(os.path.abspath(folder)))
+
+    def read(name: str) -> bytes | None:
+        if not name or "\0" in name or os.path.isabs(name):
+            return None
+        for one in dict.fromkeys((*folders, os.getcwd())):
+            root = folders[-1] if one in folders else one
+            path = os.path.normpath(os.path.join(one, name))
+            if not _inside(root, path) and Workspace(one).outside_fault(name):
+                continue
+            with suppress(OSError, ValueError):  # a file that is missing, too large or endless is skipped
+                return read_file(path, 4 * MAX_SIZE)
+        return None
+
+    return read
+
+
+def _inside(root: str, path: str) -> bool:
+    real, home = os.path.realpath(path), os.path.realpath(root)
+    hidden = any(part.startswith(".") for part in os.path.relpath(path, root).split(os.sep))
+    return real.startswith(home.rstrip(os.sep) + os.sep) and not hidden
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    """The folder, and those above it in the same git repository."""
+    above = [folder]
+    while len(above) < MOST_FOLDERS and not os.path.exists(os.path.join(above[-1], ".git")):
+        parent = os.path.dirname(above[-1])
+        if parent == above[-1]:
+            break
+        above.append(parent)
+    return iter(above if os.path.exists(os.path.join(above[-1], ".git")) else above[:1])
