@@ -24,7 +24,7 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
     folders = list(_upwards(os.path.abspath(folder)))
 
     def read(name: str) -> bytes | None:
-        if not name or "\0" in name or os.path.isabs(name):
+        if not name or "\0" in name:
             return None
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one

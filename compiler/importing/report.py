@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import Draft, Fate
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic
 
@@ -29,7 +29,7 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
              "why": one.why}
             for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key))
         ],
-        "defaults": [{"to": one.to, "why": one.why} for one in draft.defaults],
+        "defaults": [{"to": one.to, "why": one.why} for one in _defaults(draft)],
         "differences": draft.differences,
         "decisions": [{"text": one.text, "places": one.places, "help": one.help} for one in draft.decisions],
         "messages": [
@@ -44,6 +44,12 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
     }, indent=1) + "\n"  # fmt: skip
 
 
+def _defaults(draft: Draft) -> list[Fate]:
+    """The defaults that the spec has, once each: a key that was read later may have replaced one."""
+    written = {f"{path} = {one.text}" for path, one in draft.settings.items() if one.entry is None}
+    return [one for one in dict.fromkeys(draft.defaults) if one.to in written or one.to.startswith("extra ")]
+
+
 def _line(one: Diagnostic) -> int | None:
     return None if one.primary is None else one.primary.source.position(one.primary.span.start)[0]
 
@@ -55,7 +61,7 @@ def as_text(draft: Draft, every: bool = False) -> str:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
             tail = "; ".join(part for part in (one.to, one.why) if part)
             out.append(f"{one.file}:{one.line}: {one.key}: {one.fate}" + (f": {tail}" if tail else ""))
-        out += [f"default: {one.to} ({one.why})" for one in draft.defaults]
+        out += [f"default: {one.to} ({one.why})" for one in _defaults(draft)]
     for message in draft.messages:
         place = f"{message.place}: " if message.place else ""
         out.append(f"{place}{message.severity}: {message.text}" + (f" (help: {message.help})" if message.help else ""))

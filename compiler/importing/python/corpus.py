@@ -81,7 +81,7 @@ def _source(
     if data.problems and text is None and not data.columns:
         columns: tuple[str, ...] = ()
     else:
-        columns = shapes.write(draft, data, place, field, text, masked)
+        columns = shapes.write(draft, data, place, field, text, masked, trainer.last == "Trainer")
     draft.sources.append(Written(source.ref, columns, source.take, source.limit))
 
 

@@ -86,6 +86,8 @@ class Data:
     holdout: Argument | None = None
     held: str = ""
     conversations: bool = False
+    removed: bool = False
+    """Whether the script removes columns."""
     length: Argument | None = None
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Place] = field(factory=dict)
@@ -171,6 +173,8 @@ def understood(machine: Machine, chain: Chain) -> Data:
 def _step(machine: Machine, out: Data, step: Object) -> None:
     name = step.last
     given = step.positional[0] if step.positional else None
+    removed = step.keywords.get("remove_columns")
+    out.removed |= name in ("remove_columns", "select_columns") or (removed is not None and bool(removed.value))
     if step.path.endswith("[]"):
         _item(out, step, given)
     elif name == "shuffle":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
@@ -63,7 +65,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         if unsloth and "lora_target_modules" not in entries.values:
             draft.put("lora.targets", UNSLOTH_TARGETS, None, "not set: Unsloth's own")
     if model.continued is not None:
-        _continued(draft, model)
+        _continued(draft, model, trainer, machine.read)
     for step in model.steps:
         draft.error(
             Entry(f"model.{step.last}", None, step.place.file, step.place.line),
@@ -89,16 +91,42 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         )
 
 
-def _continued(draft: Draft, model: Model) -> None:
+def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str], bytes | None]) -> None:
     from xpc.compiler.importing.trl.model import continued
 
     given = model.continued
     assert given is not None
-    merged = any(one.last == "merge_and_unload" for one in model.steps)
-    if merged:
+    if any(one.last == "merge_and_unload" for one in model.steps):
         return
-    draft.put("lora", True, entry("adapter", given))
-    continued(draft, entry("adapter", given))
+    found = entry("adapter", given)
+    if model.adapter is not None or _is_set(program.argument(trainer, "peft_config")):
+        draft.error(
+            found,
+            "the script loads an adapter and trains another one: TRL before 0.23 merges the first into the model, and "
+            "later versions refuse it",
+            "merge it first, and name the merged model",
+        )
+        return
+    trainable = loaded.keywords.get("is_trainable") if (loaded := model.continuing) is not None else None
+    if trainable is None or trainable.value is not True:
+        draft.error(
+            found,
+            "PEFT loads an adapter frozen unless `is_trainable=True`, and the script trains nothing else",
+            "write `is_trainable=True`, or `lora { from = ... }` in the spec",
+        )
+        return
+    draft.put("lora", True, found)
+    continued(draft, found)
+    if isinstance(found.value, str) and read(f"{found.value}/adapter_config.json") is None:
+        draft.error(
+            found,
+            "the adapter is not here, and `xpc check` reads its rank and its modules",
+            "copy its folder next to the spec",
+        )
+
+
+def _is_set(given: Argument | None) -> bool:
+    return given is not None and given.value is not None
 
 
 def _reference(draft: Draft, model: Model, trainer: Object) -> None:

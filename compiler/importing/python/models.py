@@ -11,6 +11,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Object, U
 from xpc.compiler.importing.python.program import HEADS, Model
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.values import DTYPES
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
@@ -178,6 +179,25 @@ def _checkpointing(entries: Entries, model: Model) -> None:
     stated = entries.values.get("gradient_checkpointing")
     if place is not None and (stated is None or stated.off):
         entries.values["gradient_checkpointing"] = Entry("gradient_checkpointing", True, place.file, place.line)
+
+
+MODERN = "0.26"
+"""The first TRL that runs with transformers 5, which loads a model in the type of its checkpoint."""
+
+
+def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
+    """Report a model that `from_pretrained` loads without a dtype: the version of transformers decides it."""
+    order = versions.numbers()
+    modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)
+    four, loaded = entries.values.get("load_in_4bit"), model.loaded
+    if loaded is None or not modern or {"dtype", "torch_dtype"} & set(entries.values) or (four and four.value is True):
+        return
+    draft.warn(
+        Entry("from_pretrained", None, loaded.place.file, loaded.place.line),
+        "it has no dtype: transformers 4 loads the weights in fp32, and transformers 5 in the type of the checkpoint, "
+        "nearly always bf16; the spec has fp32",
+        "`model(dtype = bf16)` is the other one",
+    )
 
 
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:

@@ -54,6 +54,8 @@ class Model:
     adapter: Argument | None = None
     unsloth_adapter: Object | None = None
     continued: Argument | None = None
+    continuing: Object | None = None
+    """The call that loads the adapter."""
     prepared: Object | None = None
     formatted: Object | None = None
     dtype: Argument | None = None
@@ -158,6 +160,7 @@ def _step(out: Model, value: Object) -> object:
     first = value.positional[0].value if value.positional else None
     if value.last in ("from_pretrained", "from_config", "load_model"):
         if ".PeftModel." in value.path or "AutoPeftModel" in value.path or value.path.startswith("peft."):
+            out.continuing = value
             out.continued = value.argument("model_id", 1) or value.argument("pretrained_model_name_or_path", 0)
             if "AutoPeftModel" in value.path:
                 out.loaded, out.name = value, None

@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides
-from xpc.compiler.importing.python import corpus, model_changes, models, program, rewards, tokenizers
+from xpc.compiler.importing.python import corpus, model_changes, models, program, rewards, tokenizers, trackers
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter import functions, script
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -94,6 +94,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     entries = Entries()
     _arguments(entries, trainer)
     own = set(entries.values)
+    trackers.gather(entries, machine)
     model = program.model_of(program.argument(trainer, "model"))
     models.gather(entries, model, trainer)
     tokenizers.gather(entries, model, trainer)
@@ -115,6 +116,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     computes = entries.values.pop("bnb_4bit_compute_dtype", None)
     trlyaml.arguments(draft, entries.values, overrides, source, None, None, names)
     models.compute_dtype(draft, entries, computes)
+    models.loaded_dtype(draft, entries, model)
     _command_line(draft, machine, entries)
     return draft
 

@@ -159,6 +159,25 @@ def prompt_of(value: object) -> Prompt | None:
     return Prompt(template=out)
 
 
+def rendered(value: object) -> Object | None:
+    """The call of `apply_chat_template` that makes a text; None for another text."""
+    return value if isinstance(value, Object) and value.last == "apply_chat_template" else None
+
+
+def columns_of(value: object, depth: int = 0) -> set[str]:
+    """The names of the columns in a text."""
+    if isinstance(value, Column):
+        return {value.name}
+    inner: list[object] = []
+    if isinstance(value, Text):
+        inner = list(value.parts)
+    elif isinstance(value, Choice):
+        inner = [value.full, value.empty]
+    elif isinstance(value, Object):
+        inner = [value.receiver]
+    return {name for one in inner if depth < 8 for name in columns_of(one, depth + 1)}
+
+
 def is_end(value: object) -> bool:
     """Whether a part of a text is the tokenizer's end token."""
     return isinstance(value, Object) and value.path.endswith(".eos_token")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Place, Unknown
-from xpc.compiler.importing.python.rows import Prompt, Turns, divided, prompt_of, turns_of
+from xpc.compiler.importing.python.rows import Prompt, Turns, columns_of, divided, prompt_of, rendered, turns_of
 from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.importing.trl.data import system_prompt
 from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import mutable
@@ -15,17 +16,28 @@ TEXTS = (
     "the script gives the model texts, and reward functions get completions as texts; the spec makes each prompt a "
     "user's turn if the tokenizer has a chat template, and completions are turns then, as in Open-R1"
 )
+RENDERED = (
+    "the script renders the prompts, so that reward functions get completions as texts; in the spec prompts are turns, "
+    "and completions, too"
+)
 ONCE = "map the rows once, and name the file that has them"
+ENDED = "0.17"
+"""The first TRL whose SFTTrainer adds the end token to a text that lacks it."""
+PREFERRED = "0.15"
+"""The first TRL whose SFTTrainer reads the columns `prompt` and `completion` if the rows have them."""
 
 
 @mutable
 class Shape:
-    """The rows of a source: their columns in the order of the format, and what is read elsewhere."""
+    """The rows of a source: their columns in the order of the format, and what is read elsewhere. `plain` is
+    transformers' Trainer, for which the script tokenizes the rows itself.
+    """
 
     draft: Draft
     data: Data
     place: Place
     columns: tuple[str, ...] = ()
+    plain: bool = False
 
     def entry(self, key: str, value: object = None) -> Entry:
         """The entry of a column that the script makes."""
@@ -48,6 +60,21 @@ class Shape:
         name = prompt.template.partition("{{ ")[2].partition(" ")[0]  # the template replaces its text
         return name or None
 
+    def before(self, version: str) -> str:
+        """The versions of TRL before this one that the script may be for, such as `trl 0.12`; empty if none."""
+        order = versions.numbers()
+        older = [one for one in self.draft.fitting if order.index(one) < order.index(version)]
+        return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
+
+    def end(self, key: str, ended: bool) -> None:
+        """Report texts without an end token: the spec learns one after each row."""
+        old = self.before(ENDED)
+        if ended or not (self.plain or old):
+            return
+        trainer = "the script" if self.plain else f"{old}, for which the script may be,"
+        why = f"{trainer} adds no end token to these texts; the spec learns one at the end of each row"
+        self.draft.differs(key, why, self.entry(key))
+
     def turns(self, turns: Turns, key: str) -> None:
         """Write the system prompt of a conversation."""
         if turns.system:
@@ -57,14 +84,14 @@ class Shape:
 
 
 def write(
-    draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool
+    draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool, plain: bool = False
 ) -> tuple[str, ...]:
     """Write how the rows of a source are read, and return the source's columns.
 
     `field` is the argument `dataset_text_field`, `text` what a formatting function makes of a row, and `masked`
-    whether the script trains on answers only.
+    whether the script trains on answers only; `plain` is transformers' Trainer.
     """
-    shape = Shape(draft, data, place)
+    shape = Shape(draft, data, place, (), plain)
     if draft.method == "sft":
         _sft(shape, field, text, masked)
     elif METHODS[draft.method].grouped:
@@ -98,8 +125,13 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
         if field is not None:
             shape.columns = (name,)
             draft.put("data.format", "text", Entry("dataset_text_field", name, field.place.file, field.place.line))
+            shape.end("dataset_text_field", False)
         elif shape.data.conversations:
             draft.put("data.format", "conversations")
+        elif shape.before(ENDED):
+            draft.differs(
+                "text", f"if the rows are texts: {shape.before(ENDED)} adds no end token to them; the spec learns one"
+            )
     else:
         _text(shape, name if text is None else "formatting_func", made[name] if text is None else text, masked)
 
@@ -107,16 +139,19 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
 def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
     """Rows that are one text: a column, a rendered conversation, or a prompt with an answer at its end."""
     draft = shape.draft
+    _ignored(shape, key, value)
     if isinstance(value, Column):
         shape.columns = (value.name,)
         draft.put("data.format", "text", shape.entry(key, value.name))
+        shape.end(key, False)
         return
-    if isinstance(value, Object) and value.last == "apply_chat_template":
+    if rendered(value) is not None:
         turns = turns_of(value)
         if turns is not None and turns.generation:
             shape.refuse(key, "its conversations end with the beginning of an answer")
             return
         _conversation(shape, turns, key, masked)
+        _twice(shape, key, value)
         return
     found = divided(value)
     if found is None:
@@ -141,13 +176,38 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
     draft.put(
         "method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "the whole text")
     )
-    if not ended:
-        draft.differs(
+    shape.end(key, ended)
+
+
+def _ignored(shape: Shape, key: str, value: object) -> None:
+    """Report a text that TRL does not read, because the rows still have the columns that it prefers."""
+    if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
+        return
+    order = versions.numbers()
+    if order.index(shape.draft.fitting[-1] if shape.draft.fitting else "1.16") >= order.index(PREFERRED):
+        shape.draft.differs(
             key,
-            "the script's texts have no end token of their own, which TRL or the tokenizer may add; the "
-            "spec learns one after each answer",
+            f"the rows keep their columns `prompt` and `completion`, and trl since {PREFERRED} trains on these instead "
+            "of the text; the spec trains on the text",
             shape.entry(key),
         )
+
+
+def _twice(shape: Shape, key: str, value: object) -> None:
+    """Report a text that the chat template has rendered and that is tokenized as a text: its special tokens may come
+    twice. Unsloth removes the second first token.
+    """
+    call = rendered(value)
+    tokenizer = call.receiver if call is not None else None
+    if isinstance(tokenizer, Object) and ("unsloth" in tokenizer.path or "Fast" in tokenizer.path):
+        return
+    last = "" if shape.plain else f", and trl since {ENDED} adds an end token to a text that does not end with it"
+    shape.draft.differs(
+        key,
+        "the script renders the conversation and tokenizes the text: a tokenizer that adds a first token (Llama, "
+        f"Mistral, Gemma) adds it before the template's own{last}; the spec has each of these tokens once",
+        shape.entry(key),
+    )
 
 
 def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> None:
@@ -196,6 +256,8 @@ def _completion(shape: Shape, masked: bool) -> None:
     draft.put("data.format", "prompt_completion", shape.entry("completion", answered[0].column))
     if asked[1]:
         draft.put("data.chat", True, shape.entry("prompt", True))
+    else:
+        shape.end("completion", False)
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
@@ -221,7 +283,7 @@ def _prompts(shape: Shape) -> None:
     draft.put("data.format", "prompt", None, "the trainer reads prompts")
     if value is not None:
         side = _side(value, "user")
-        if (isinstance(value, Object) and value.last == "apply_chat_template" and side is None) or side is None:
+        if side is None:
             shape.refuse("prompt")
         else:
             prompt, chat = side
@@ -233,8 +295,8 @@ def _prompts(shape: Shape) -> None:
                 turns = turns_of(value) if chat else None
                 if turns is not None:
                     shape.turns(turns, "prompt")
-                if not chat:
-                    draft.differs("prompt", TEXTS, shape.entry("prompt", name))
+                if not chat or rendered(value) is not None:
+                    draft.differs("prompt", RENDERED if chat else TEXTS, shape.entry("prompt", name))
     else:
         draft.differs("prompt", f"if the prompts are texts: {TEXTS}")
     for key, one in made.items():

@@ -99,7 +99,11 @@ def trackers(draft: Draft, named: Entries) -> None:
     if entry is None:
         return
     names = words(entry) or []
-    if entry.empty or names == ["none"]:
+    if entry.value is None:
+        why = "transformers 4 reports to every tracker that is installed, transformers 5 to none"
+        draft.put("track", ("none",), entry, f"null: {why}")
+        draft.warn(entry, f"{why}; the spec has none", "name the tracker, or `none`")
+    elif entry.empty or names == ["none"]:
         draft.put("track", ("none",), entry)
     elif names == ["all"]:
         draft.put("track", ("none",), entry, "`all` depends on what is installed")
