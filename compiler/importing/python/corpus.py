@@ -44,7 +44,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         if prompt is not None and METHODS[draft.method].grouped:
             data.columns["prompt"] = Column(prompt)
         _source(draft, machine, trainer, one, data, field, masked)
-    _problems(draft, machine, chain, data, given)
+    _problems(draft, machine, trainer, chain, data, given)
     if trainer.last == "Trainer" and draft.method == "sft":
         _length(draft, data, trainer)
     _holdout(draft, data)
@@ -85,9 +85,14 @@ def _source(
     draft.sources.append(Written(source.ref, columns, source.take, source.limit))
 
 
-def _problems(draft: Draft, machine: Machine, chain: Chain, data: Data, given: Argument) -> None:
+def _problems(draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, given: Argument) -> None:
     """Report each step of the data that cannot be said, with its line."""
+    collator = program.argument(trainer, "data_collator")
+    made = collator.value if collator is not None else None
+    copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
     for step, why, help in data.problems:
+        if copied and rows.PADDED in why:
+            continue  # the collator makes the labels anew, without the padding
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
     for place in machine.filters[:2] if chain.columns else []:
@@ -160,11 +165,19 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
     if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
         draft.note(found, "the rows that are held out")
         return
-    if chain.unknown or chain.loaded is None:
-        why = chain.unknown[0].why if chain.unknown else "they are made in the script"
-        draft.error(found, f"the rows of the evaluation are not known: {why}", "write `data { holdout = 5% }`")
+    if chain.unknown or (chain.loaded is None and chain.file is None) or chain.parts or other.problems:
+        why = "they are made in the script"
+        if chain.unknown or other.problems:
+            why = chain.unknown[0].why if chain.unknown else other.problems[0][1]
+        _unevaluated(draft, entries, found, f"the rows of the evaluation are not known: {why}")
         return
-    if train.loaded is not None and _path(train) == _path(chain) and other.limit is None and other.take is None:
+    if (
+        train.loaded is not None
+        and chain.loaded is not None
+        and _path(train) == _path(chain)
+        and other.limit is None
+        and other.take is None
+    ):
         split = split_of(chain.loaded, other)
         if split.isidentifier() and split != split_of(train.loaded, data):
             draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
@@ -173,7 +186,24 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
     if source is not None and source.limit is None and source.take is None:
         draft.put("eval.data", (source.ref,), found)
     elif source is not None:
-        draft.error(found, "the script evaluates on a part of the rows", "write `data { holdout = 5% }`, or the split")
+        _unevaluated(draft, entries, found, "the script evaluates on a part of the rows")
+
+
+EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay", "eval_on_start", "do_eval")
+
+
+def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
+    """Leave out the evaluation, with a warning. It is an error if the evaluation decides which weights are kept."""
+    best = entries.values.get("load_best_model_at_end")
+    saving = entries.values.get("save_strategy")
+    if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
+        draft.error(found, why, "write `data { holdout = 5% }`, or `eval { data = ... }`")
+        return
+    draft.reserve(found, "eval { data = ... }", f"{why}, and the spec evaluates nothing")
+    for name in EVALUATION:
+        one = entries.values.pop(name, None)
+        if one is not None:
+            draft.note(one, "nothing is evaluated")
 
 
 def _path(chain: Chain) -> object:

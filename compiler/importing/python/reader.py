@@ -118,6 +118,11 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     models.compute_dtype(draft, entries, computes)
     models.loaded_dtype(draft, entries, model)
     _command_line(draft, machine, entries)
+    for place in machine.assumed[:3]:
+        draft.warn(
+            Entry("try", None, place.file, place.line),
+            "it is taken to succeed; if it fails, the script goes on in another way",
+        )
     return draft
 
 

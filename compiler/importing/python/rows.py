@@ -19,6 +19,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 from xpc.grammar.record import field, mutable, record
 
 TRIMMED = ("strip", "rstrip", "lstrip")
+PADDED = "the labels contain padding, which the script trains on"
 
 
 @record
@@ -82,11 +83,10 @@ def _tokenized(call: Object, batched: bool) -> Made:
     if labels is not None and not copied:
         return Made(why="the script makes the labels itself")
     padded = padding is not None and padding.value not in (False, None)
-    if padded and labels is not None:
-        return Made(why="the labels contain padding, which the script trains on")
     if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
         return Made(why="how the text is cut is not known")
-    return Made({"text": single(text.value, batched)}, length=length if cut is not None and cut.value else None)
+    why = PADDED if padded and labels is not None else ""
+    return Made({"text": single(text.value, batched)}, why, length if cut is not None and cut.value else None)
 
 
 def _keys(value: Object) -> list[object]:

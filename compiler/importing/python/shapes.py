@@ -21,6 +21,7 @@ RENDERED = (
     "and completions, too"
 )
 ONCE = "map the rows once, and name the file that has them"
+ANSWERS = "the script trains on answers only, and a spec does not find the answer in a text"
 ENDED = "0.17"
 """The first TRL whose SFTTrainer adds the end token to a text that lacks it."""
 PREFERRED = "0.15"
@@ -122,12 +123,16 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     elif text is None and "prompt" in made and "completion" in made and name not in made:
         _completion(shape, masked)
     elif text is None and name not in made:
+        if masked and not shape.data.conversations:
+            shape.refuse(name, ANSWERS)
         if field is not None:
             shape.columns = (name,)
             draft.put("data.format", "text", Entry("dataset_text_field", name, field.place.file, field.place.line))
             shape.end("dataset_text_field", False)
         elif shape.data.conversations:
             draft.put("data.format", "conversations")
+            if masked:
+                draft.put("method.assistant_only", True, None, "the script trains on answers only")
         elif shape.before(ENDED):
             draft.differs(
                 "text", f"if the rows are texts: {shape.before(ENDED)} adds no end token to them; the spec learns one"
@@ -140,6 +145,9 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
     """Rows that are one text: a column, a rendered conversation, or a prompt with an answer at its end."""
     draft = shape.draft
     _ignored(shape, key, value)
+    if masked and isinstance(value, Column):
+        shape.refuse(key, ANSWERS)
+        return
     if isinstance(value, Column):
         shape.columns = (value.name,)
         draft.put("data.format", "text", shape.entry(key, value.name))
@@ -167,9 +175,13 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
         shape.refuse(key, "its prompt has no column")
         return
     prompt = shape.template(head, key)
+    if prompt is None and masked:
+        shape.refuse(key, ANSWERS)
+        return
     if prompt is None:
         shape.columns = (answer,)
         draft.put("data.format", "text", shape.entry(key, answer))
+        shape.end(key, ended)
         return
     shape.columns = (prompt, answer)
     draft.put("data.format", "prompt_completion", shape.entry(key, answer))

@@ -142,10 +142,28 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
             ways = [machine.block(one.body) for one in handlers]
             return "" if "" in ways else ways[0]
 
-        ends = _either(
-            machine, lambda: machine.block(node.body) or machine.block(node.orelse), failed, machine.place(node)
-        )
+        ends = _taken(machine, node, failed)
     return machine.block(node.finalbody) or ends
+
+
+def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
+    """The body of a `try`, which is taken to succeed, unless it ends by an exception that the script raises. If the
+    handlers would set another value, the reader reports the place.
+    """
+    with machine.journal.branch() as body:
+        ends = machine.block(node.body) or machine.block(node.orelse)
+    returned = len(machine.returned[-1]) if machine.returned else 0
+    with machine.journal.branch() as handled:
+        other = failed()
+    if ends != STOP and machine.returned:
+        del machine.returned[-1][returned:]
+    if ends == STOP:
+        machine.journal.apply(handled)
+        return other
+    machine.journal.apply(body)
+    if handled.old and not other:
+        machine.assumed.append(machine.place(node))
+    return ends
 
 
 def _imports(handler: ast.ExceptHandler) -> bool:

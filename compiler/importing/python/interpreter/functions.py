@@ -133,7 +133,9 @@ def is_made(value: Object) -> bool:
         "shuffle",
         "select",
     )
-    return value.last in made or (value.receiver is None and value.last[:1].isupper())
+    parts = ("[]", "filter", "train_test_split", "rename_column", "remove_columns", "select_columns", "from_list")
+    data = value.path.endswith(parts) and any(is_data(one) for one in lineage(value))
+    return value.last in made or data or (value.receiver is None and value.last[:1].isupper())
 
 
 def is_settings(value: Object) -> bool:
@@ -154,10 +156,18 @@ def path_join(*names: str) -> str:
     return posixpath.normpath(posixpath.join(*names)) if any(names) else ""
 
 
+SIGNATURES = ("parameters", "__dataclass_fields__", "__annotations__")
+"""Attributes with the names of a function's arguments, or of a class's fields."""
+REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype", "use_auth_token", "no_cuda")
+"""Arguments that later versions have replaced: a script that asks for them runs with these versions."""
+
+
 def contains(left: object, right: object, positive: bool) -> bool | None:
     """Whether a value is in another one; None if it is not known."""
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
+    elif isinstance(left, str) and isinstance(right, Object | Name) and right.last in SIGNATURES:
+        found = left not in REPLACED  # the script asks which version of a library there is
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):
             return None

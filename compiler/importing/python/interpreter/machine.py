@@ -64,6 +64,7 @@ class Machine:
         self.command_line: list[Place] = []
         self.environment: dict[str, Argument] = {}
         self.filters: list[Place] = []
+        self.assumed: list[Place] = []
         self.parameters: list[Place] = []
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
