@@ -167,12 +167,12 @@ clean: ## remove what the targets above made
 # What the demo needs, without the packages of the tests.
 $(VENV)/demo: pyproject.toml
 	@test -e $(VENV)/ready || { $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo]'; }
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train]'; }
 	@touch $@
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,demo,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,dev]'
 	@touch $@
 
 # Another stack is installed from the requirements.txt of a bundle that is compiled for it. One that is only a policy yet

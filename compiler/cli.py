@@ -244,7 +244,6 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     if moved is not None:
         _print_line(f"moved the old one to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
-    _print_line(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
     spec = checked.members[0].spec if many else checked.spec
     assert spec is not None  # there are files
     from xpc.compiler.resolve.weights import local_models
@@ -253,6 +252,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):
         root = os.path.relpath(workspace.root)
         _print_line(f"{away[0]} is not next to it: XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it", to)
+    _print_line(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
     for line in engine(spec).sweep_commands(spec, out) if many else engine(spec).commands(spec, out):
         _print_line(f"  {line}", to)
     return 0

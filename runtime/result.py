@@ -9,6 +9,7 @@ import os
 import re
 import runpy
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from math import isnan
 from typing import Any
 
@@ -71,9 +72,10 @@ def lines(found: Mapping[str, Result]) -> str:
 
 def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The measurements of all starts, from the lines of measured.jsonl: times and counts are added, of memory the
-    largest value counts.
+    largest value counts. ``peaks`` are those of each process.
     """
-    out: dict[str, Any] = {"starts": sum("started" in one for one in measured), "seconds": {}, "memory": {}}
+    out: dict[str, Any] = {"starts": sum("started" in one for one in measured)}
+    out |= {"seconds": {}, "memory": {}, "peaks": {}}
     counted = dict.fromkeys(COUNTS, 0.0)
     for one, after in zip(measured, [*measured, {"started": ""}][1:], strict=True):
         if "memory" not in one or "started" not in after:
@@ -83,6 +85,9 @@ def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for phase, kinds in one["memory"].items():
             known = out["memory"].setdefault(phase, {})
             known.update({kind: max(size, known.get(kind, 0)) for kind, size in kinds.items()})
+        for kind, sizes in one.get("peaks", {}).items():
+            both = zip_longest(out["peaks"].get(kind, []), sizes, fillvalue=0)
+            out["peaks"][kind] = [max(pair) for pair in both]
         for name in COUNTS:
             counted[name] += one[name]
     real, padded = counted.pop("real_tokens"), counted.pop("padded_tokens")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.data.row_counts import trained
 from xpc.compiler.lower.disk import disk
@@ -19,7 +19,9 @@ PHASES = {
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
 """Phases that a run measures, with those of the plan."""
-KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set of process 0"}
+KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
+LISTED = 8
+"""Processes whose peaks are listed; of more, the lowest, the median and the highest one."""
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
     "left_out": ("left out", "nothing to learn is left within `seq`"),
@@ -172,8 +174,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """The peak of the first process, and its phases: on a GPU what torch allocated and reserved, else the resident
-    set.
+    """The highest peak of a process, in each phase, too, and the peak of each process: on a GPU what torch allocated
+    and reserved, else the resident set.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))
@@ -193,6 +195,9 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
                 row, why="within the plan's range" if inside else _memory_why(kinds[kind], peak), differs=not inside
             )
     yield row
+    peaks = [] if run is None or not kind else run.measured["peaks"].get(kind, [])
+    if len(peaks) > 1:
+        yield Row("Memory", "each process", actual=of_each(peaks))
     held = plan.memory if plan is not None else None
     for name, theirs in PHASES.items():
         sums = [sum(held.phases[each].values()) for each in theirs if each in held.phases] if held is not None else []
@@ -206,6 +211,15 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
             )
     if kinds["reserved"]:
         yield Row("Memory", "reserved", actual=f"{size(kinds['reserved'])} ({KINDS['reserved']})")
+
+
+def of_each(peaks: Sequence[int]) -> str:
+    """The peaks of the processes: "3.1 GiB, 2.9 GiB", or of many the lowest, the median and the highest one."""
+    if len(peaks) <= LISTED:
+        return ", ".join(map(size, peaks))
+    low, *_, high = ranked = sorted(peaks)
+    middle = size(ranked[len(ranked) // 2])
+    return f"{size(low)} to {size(high)} (process {peaks.index(high)}), median {middle}, of {len(peaks):,} processes"
 
 
 def _memory_why(real: float, peak: Span) -> str:

@@ -209,7 +209,12 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
         phase: {kind: int(size) for kind, one in table(kinds).items() if (size := number(one)) is not None}
         for phase, kinds in table(line.get("memory")).items()
     }
-    return {"step": line["step"], "seconds": seconds, "memory": memory,
+    peaks = {
+        kind: [int(number(one) or 0) for one in sizes]
+        for kind, sizes in table(line.get("peaks")).items()
+        if isinstance(sizes, list)
+    }
+    return {"step": line["step"], "seconds": seconds, "memory": memory, "peaks": peaks,
             **{name: number(line.get(name)) or 0 for name in counts}}  # fmt: skip
 
 

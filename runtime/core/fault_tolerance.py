@@ -159,6 +159,7 @@ class FaultTolerant(TrainerHooks):
                 sealed = {name: one for each in seals for name, one in each.items()}
                 target = checkpoint_integrity.finish(self.args.output_dir, name, sealed)
                 measurements.saved(target, checkpoint_integrity.names(target))
+        measurements.exchange()
         if rank() == 0:
             self.saved = sorted({*self.saved, self.state.global_step})
             with writing(measurements.MEASURED, self.args.output_dir, self.saved):

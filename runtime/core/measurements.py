@@ -1,7 +1,8 @@
-"""What a run measures: seconds and peak memory by phase, waits for data, padding, saves. Standard library only.
+"""What a run measures: seconds and peak memory by phase, waits for data, padding, saves.
 
 Process 0 appends lines to measured.jsonl: one when training starts; and what this start has measured so far at the
-1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. A run that dies leaves the last of them.
+1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. A run that dies leaves the last of them. Memory is
+that of all processes, which exchange their peaks; the other measurements are those of process 0.
 """
 
 import json
@@ -29,6 +30,8 @@ class Measured:
     training = False
     seconds: ClassVar[dict[str, float]] = {}
     memory: ClassVar[dict[str, dict[str, int]]] = {}
+    of_each: ClassVar[list[dict[str, dict[str, int]]]] = []
+    """The memory of each process, when they last exchanged it."""
     waits = 0.0
     saves = saved_bytes = padded = 0
     real: Any = 0
@@ -61,6 +64,32 @@ def peak(phase: str) -> None:
             handle.write("5")
     known = Measured.memory.setdefault(phase, {})
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
+
+
+def exchange() -> None:
+    """Learn the peak memory of the other processes. All processes call this together."""
+    from accelerate.utils import gather_object
+
+    Measured.of_each[:] = gather_object([Measured.memory])  # type: ignore[no-untyped-call, unused-ignore]
+
+
+def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """The largest value of each kind of memory in each phase."""
+    out: dict[str, dict[str, int]] = {}
+    for phases in each:
+        for phase, kinds in phases.items():
+            known = out.setdefault(phase, {})
+            known.update({kind: max(size, known.get(kind, 0)) for kind, size in kinds.items()})
+    return out
+
+
+def peaks(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
+    """The peak of each process by kind of memory, in the order of the processes."""
+    out: dict[str, list[int]] = {}
+    for phases in each:
+        for kind in dict.fromkeys(kind for kinds in phases.values() for kind in kinds):
+            out.setdefault(kind, []).append(max(kinds.get(kind, 0) for kinds in phases.values()))
+    return out
 
 
 def batches(found: Iterable[Any], waited: float) -> None:
@@ -99,10 +128,12 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line about what this start has measured so far."""
+    each = [Measured.memory, *Measured.of_each[1:]]  # process 0 calls this, and knows its own memory best
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
-        "waits": round(Measured.waits, 3), "memory": Measured.memory, "real_tokens": int(Measured.real),
-        "padded_tokens": Measured.padded, "saves": Measured.saves, "saved_bytes": Measured.saved_bytes,
+        "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),
+        "real_tokens": int(Measured.real), "padded_tokens": Measured.padded,
+        "saves": Measured.saves, "saved_bytes": Measured.saved_bytes,
     }  # fmt: skip
 
 

@@ -97,6 +97,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         progress.now("")
         self.trainer.epoch_ended = False
         self.trainer.agree()
+        if (state.global_step - self.first_step).bit_count() == 1:  # the 1st, 2nd, 4th, 8th ... step
+            measurements.exchange()
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any) -> None:
         """Count the batches of an evaluation."""

@@ -96,6 +96,7 @@ def train(bundle: Bundle) -> int:
         if trainer.is_world_process_zero():
             output_folder.finishing(bundle)
         save_final(bundle, trainer, tokenizer)
+    measurements.exchange()
     if trainer.is_world_process_zero():
         finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
     _leave(bundle, trainer, stopped=False)

@@ -154,18 +154,6 @@ def test_the_model_loads_and_its_template_marks_the_answer(tmp_path: Path) -> No
                rows("data.jsonl") + rows("heldout.jsonl")) <= 64  # fmt: skip
 
 
-def test_losses_are_read_once_a_step(tmp_path: Path) -> None:
-    metrics = tmp_path / "metrics.jsonl"
-    metrics.write_text('{"step": 2, "loss": 3.0}\n{"step": 1, "loss": 4.0}\n{"step": 2, "loss": 2.5}\n{"step": 2}\n')
-    assert script("show").read_losses(str(metrics)) == ([1, 2], [4.0, 2.5])
-
-
-def test_the_moving_average_keeps_a_constant_and_has_no_lag() -> None:
-    smooth = script("show").smooth
-    assert smooth([2.0] * 40) == [2.0] * 40
-    assert smooth([float(i) for i in range(40)])[20] == 20.0
-
-
 def test_the_table_counts_all_and_prints_nothing_raw() -> None:
     show = script("show")
     heldout = rows("heldout.jsonl")
@@ -179,10 +167,4 @@ def test_the_table_counts_all_and_prints_nothing_raw() -> None:
 
 def test_run_without_output_is_distinguished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script("show").main([str(tmp_path)]) == 2
-    assert "metrics.jsonl is missing" in capsys.readouterr().err
-
-
-def test_the_plot_is_a_png(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    script("show").plot([1, 2, 3], [3.0, 2.0, 1.0], str(tmp_path / "loss.png"))
-    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert "config.json is missing" in capsys.readouterr().err

@@ -60,6 +60,7 @@ def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> lis
             "saved_bytes": 2**30, "real_tokens": 600, "padded_tokens": 800,
             "memory": {"load": {"allocated": 2**30, "reserved": 2**31},
                        "step": {"allocated": 3 * 2**30, "reserved": 2**32}},
+            "peaks": {"allocated": [2**31, 3 * 2**30], "reserved": [2**32, 2**32]},
         })  # fmt: skip
     return lines
 

@@ -17,6 +17,7 @@ from xpc.compiler.cli import main
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.report.command import parse
 from xpc.compiler.report.command import run as report
+from xpc.compiler.report.measured_rows import of_each
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(place: Path) -> 
     assert found["saves"]["ran"] == "2 checkpoints, 1.0 GiB, 2.0 s"
     assert found["peak"]["ran"] == "3.0 GiB (allocated)"
     assert found["peak"]["planned"].endswith("GiB)")
+    assert found["each process"]["ran"] == "2.0 GiB, 3.0 GiB"
     assert found["reserved"]["ran"].startswith("4.0 GiB")
     assert found["rows"] | {"why": ""} == found["rows"]
     assert (found["rows"]["planned"], found["rows"]["ran"]) == ("40", "40")
@@ -66,6 +68,11 @@ def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(place: Path) -> 
     assert (gbs["asked"], gbs["planned"], gbs["ran"]) == ("8", "8", "8")
     assert (accum["asked"], accum["planned"], accum["why"]) == ("", "2", "derived: 8 / (2 x 2)")
     assert found[""]["curves"]["loss"]["loss"] == [[one["step"], one["loss"]] for one in events()]
+
+
+def test_the_peaks_of_many_processes_are_summed_up() -> None:
+    peaks = [2**30 + rank * 2**20 for rank in range(64)]
+    assert of_each(peaks) == "1.0 GiB to 1.1 GiB (process 63), median 1.0 GiB, of 64 processes"
 
 
 def test_a_slow_run_is_explained_by_what_it_measured(place: Path) -> None:

@@ -74,6 +74,16 @@ def test_padding_is_counted_in_every_form_of_a_batch() -> None:
     assert (Measured.real, Measured.padded, Measured.waits) == (16, 20, 2.0)
 
 
+def test_memory_is_that_of_all_processes() -> None:
+    each = [{"load": {"allocated": 5, "reserved": 9}, "step": {"allocated": 3, "reserved": 9}},
+            {"load": {"allocated": 4, "reserved": 8}, "save": {"allocated": 6, "reserved": 8}}]  # fmt: skip
+    assert measurements.highest(each) == {
+        "load": {"allocated": 5, "reserved": 9}, "step": {"allocated": 3, "reserved": 9},
+        "save": {"allocated": 6, "reserved": 8},
+    }  # fmt: skip
+    assert measurements.peaks(each) == {"allocated": [5, 6], "reserved": [9, 8]}
+
+
 def test_lines_are_appended_also_to_a_torn_one(tmp_path: Path) -> None:
     measurements.append(str(tmp_path), {"step": 1})
     with open(tmp_path / "measured.jsonl", "a", encoding="utf-8") as handle:
@@ -91,12 +101,14 @@ def line(step: int, **changes: Any) -> dict[str, Any]:
 
 def test_the_last_line_of_each_start_counts() -> None:
     lines = [
-        {"step": 0, "started": "a"}, line(1, waits=9.0), line(2, memory={"step": {"allocated": 7}}),
-        {"step": 2, "started": "b"}, line(4, seconds={"train": 3.0, "save": 1.0}), {"step": 4, "started": "c"},
+        {"step": 0, "started": "a"}, line(1, waits=9.0), line(2, memory={"step": {"allocated": 7}},
+                                                              peaks={"allocated": [7, 3]}),
+        {"step": 2, "started": "b"}, line(4, seconds={"train": 3.0, "save": 1.0}, peaks={"allocated": [5, 6, 4]}),
+        {"step": 4, "started": "c"},
     ]  # fmt: skip
     assert result.totals(lines) == {
-        "starts": 3, "seconds": {"train": 5.0, "save": 1.0}, "memory": {"step": {"allocated": 7}}, "padding": 0.25,
-        "waits": 2.0, "saves": 2, "saved_bytes": 20,
+        "starts": 3, "seconds": {"train": 5.0, "save": 1.0}, "memory": {"step": {"allocated": 7}},
+        "peaks": {"allocated": [7, 6, 4]}, "padding": 0.25, "waits": 2.0, "saves": 2, "saved_bytes": 20,
     }  # fmt: skip
     assert result.totals([])["padding"] is None
     assert result.peak_allocated(result.totals(lines)) == 7
