@@ -16,6 +16,10 @@ from xpc.compiler.stacks import HERE
 
 LORA, OFT, PARAMETER = "l", "o", "p"
 """Letters of a path: it can have a LoRA adapter, an OFT adapter, or is a parameter of stacked experts."""
+EXPERTS, SHARED = "the experts", "the shared expert"
+"""Parts of a mixture of experts, as `part` names them."""
+DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
+"""Linear layers of a layer without experts."""
 
 
 @cache
@@ -46,3 +50,44 @@ def ends(target: str, among: Iterable[str]) -> bool:
 def last_names(among: Iterable[str]) -> tuple[str, ...]:
     """The last names of the paths, each once."""
     return tuple(dict.fromkeys(path.rpartition(".")[2] for path in among))
+
+
+def part(path: str, kinds: str) -> str:
+    """The part of a mixture of experts that a path belongs to: `the experts`, `the attention`, and so on."""
+    words = path.split(".")
+    if "experts" in words or (PARAMETER in kinds and "conv1d" not in words):
+        return EXPERTS
+    if any(one.startswith("shared_") for one in words):
+        return SHARED
+    if {"gate", "router"} & {*words}:
+        return "the router"
+    return "the dense layers" if DENSE.search(path) else "the attention"
+
+
+def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
+    """The paths of a family that a model with this config.json can have; the table has those of all its models."""
+    known = modules(stack, family)
+    excluded: list[re.Pattern[str]] = []
+    if any(path.endswith(".q_b_proj") for path in known) and "q_lora_rank" in config:
+        excluded.append(re.compile(r"\.q_proj$" if config["q_lora_rank"] else r"\.q_[ab]_"))
+    if _dense_layers(str(family), config) is False:
+        excluded.append(DENSE)
+    if config.get("num_local_experts") == 0:  # granitemoehybrid
+        excluded.append(re.compile(r"\.block_sparse_moe(\.|$)"))
+    return {path: kinds for path, kinds in known.items() if not any(one.search(path) for one in excluded)}
+
+
+def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
+    """Whether some layers of a mixture of experts have none; None if it is not known."""
+    kinds = config.get("mlp_layer_types")
+    if isinstance(kinds, list):
+        return "dense" in kinds
+    experts = config.get("moe_layers")  # the numbers of llama4's layers with experts
+    if isinstance(experts, list):
+        return len(experts) != config.get("num_hidden_layers")
+    for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
+        if name in config:
+            return bool(config[name])
+    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):  # by their defaults, no layer is dense
+        return bool(config.get("mlp_only_layers")) or config.get("decoder_sparse_step", 1) != 1
+    return None

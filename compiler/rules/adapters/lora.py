@@ -15,7 +15,7 @@ from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import names
-from xpc.compiler.stacks.modules import LORA, OFT, ends, last_names, modules, paths
+from xpc.compiler.stacks.modules import LORA, OFT, ends, last_names, paths, possible
 
 WHEN = adapters
 
@@ -109,16 +109,34 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     beyond = list(missing_layer(spec, "lora.targets"))
     yield from beyond
     family, targets = spec.model.model_type, spec.names("lora.targets") if not beyond else ()
-    known = modules(spec.stack.name, family) if targets else {}
+    known = possible(spec.stack.name, family, spec.model.config) if targets else {}
     if not known:
         return
     legal = paths(known, OFT if spec.flag("oft") else LORA)
     if spec.method.scores:
         legal = tuple(path for path in legal if path not in HEADS)
-    missing = [one for one in targets if not (ends(one, legal) or _has_its_own_rule(spec, one, known))]
+    never = [path for path, kinds in known.items() if not kinds]  # PEFT raises for these, next to others, too
+    missing = [
+        one
+        for one in targets
+        if not (ends(one, legal) or _has_its_own_rule(spec, one, known)) or (ends(one, never) and ends(one, legal))
+    ]
     if not missing:
         return
     kept = [one for one in targets if one not in missing]
+    converted = () if spec.flag("oft") else names(spec.stack, family)
+    apart = [one for one in missing if one.rpartition(".")[2] in (*converted, "gate")[: 4 * bool(converted)]]
+    if apart and ends(apart[0], known):
+        last = apart[0].rpartition(".")[2]
+        yield Finding(
+            spec.place("lora.targets"),
+            f"`{apart[0][:60]}` of {spec.model.name} cannot have an adapter: PEFT adapts the experts' `{last}` instead",
+            write(f"targets = [{', '.join(kept)}]")
+            if kept and not _half(spec, kept)
+            else f"write `{last}` for the experts, or name the part in `modules_to_save` to train it completely",
+            (spec.model.label,),
+        )
+        return
     better, certain = _better(spec, targets, kept, legal)
     known_names = [name for name in last_names(legal) if name not in (*EMBEDDINGS, *HEADS)]
     yield Finding(

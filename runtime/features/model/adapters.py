@@ -114,9 +114,15 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
     listed = plan["targets"] if isinstance(plan["targets"], list) else []
     for name in listed:
         ends = f"{plan['within']}.*.{name}" if plan.get("within") else name
-        there = _matches(ends, places) or (name not in config.target_modules and bool(renamed))
-        yield f"the target `{name}`", "adapted", "adapted" if there else "in no module of the model"
-    for name in (*(plan.get("parameters") or ()), *renamed):
+        found = "adapted" if _matches(ends, places) else "in no module of the model"
+        if found != "adapted" and renamed and name not in config.target_modules:
+            *inside, last = name.split(".")
+            other = inside and inside[-1] != "experts" and last != "gate"  # such as shared_experts.down_proj
+            limited = plan.get("within") or any(word.isdecimal() for word in inside)
+            found = "adapted in the experts of every layer" if other or limited else "adapted"
+        yield f"the target `{name}`", "adapted", found
+    # With all-linear, PEFT also renames routers that a family does not have.
+    for name in (*(plan.get("parameters") or ()), *(renamed if listed else ())):
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():
         yield f"the module `{name}`", "trained", "trained" if _matches(name, saved) else "not in the model"

@@ -1,0 +1,122 @@
+"""Adapters on the parts of a mixture of experts: which parts the targets name, and which layers (XP600, XP609)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.registry.linear_layers import TABLES
+from xpc.compiler.rules.core.conditions import adapters
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks.fused_experts import names
+from xpc.compiler.stacks.modules import EXPERTS, LORA, OFT, PARAMETER, ends, part, paths, possible
+
+WHEN = adapters
+
+UNNAMED = ("the attention", "the router")
+"""Parts whose names no expert has. A spec that names only these leaves the experts out on purpose."""
+
+
+@rule("XP600", "parts-of-a-mixture", "note")
+def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
+    """Targets such as `gate_proj` should reach every part of a mixture of experts that has such layers: the experts,
+    the shared expert and the dense layers. The note names the parts with and without an adapter, and is a warning if
+    the experts have none.
+
+    Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `gate_proj` is only a layer of the
+    shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3 PEFT adapts the
+    experts under this name, and not the shared expert.
+
+    Without it: nothing is reported.
+
+    Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it on every family
+    (`tests/stacks/test_expert_targets.py`).
+    """
+    known, targets = possible(spec.stack.name, spec.model.model_type, spec.model.config), spec.get("lora.targets")
+    there = {part(path, kinds) for path, kinds in known.items() if kinds and not _in_table(path)}
+    if EXPERTS not in there:
+        return
+    legal = [path for path in paths(known, OFT if spec.flag("oft") else LORA) if not _in_table(path)]
+    adapted = {part(path, LORA) for path in legal if not isinstance(targets, tuple) or _named(path, targets)}
+    if spec.names("lora.parameters"):
+        adapted.add(EXPERTS)
+    if isinstance(targets, tuple) and not any(_is_plain(one, legal) for one in targets):
+        return
+    without = sorted(there - adapted - {*UNNAMED})
+    if not without or not adapted:
+        return
+    stacked = sorted(
+        {_stacked(one) for one in paths(known, PARAMETER) if part(one, PARAMETER) == EXPERTS}, reverse=True
+    )
+    if EXPERTS in without and stacked and not spec.flag("oft"):
+        advice = f"`parameters = [{', '.join(stacked)}]` adapts the experts"
+    elif EXPERTS in without:
+        advice = "write `lora` to adapt the experts: oft rotates only linear layers"
+    else:
+        advice = "`modules_to_save` trains such a part completely"
+    yield Finding(
+        spec.place("lora.targets", f"on {_listed(sorted(adapted))}"),
+        f"the adapters of {spec.model.name} are not on {_listed(without)}",
+        advice,
+        (spec.model.label, spec.label("target", "the target")),
+        severity="warning" if EXPERTS in without else None,
+    )
+
+
+def _in_table(path: str) -> bool:
+    """Whether a path is that of an embedding or an output head, which `all-linear` leaves out."""
+    return path.rpartition(".")[2] in TABLES
+
+
+def _named(path: str, targets: tuple[object, ...]) -> bool:
+    return any(ends(str(one), (path,)) for one in targets)
+
+
+def _is_plain(target: object, legal: list[str]) -> bool:
+    """Whether a target is the name of an expert's layer without the part that it is in."""
+    name = str(target)
+    found = any(part(path, LORA) not in UNNAMED for path in legal if ends(name, (path,)))
+    return found and "." not in name and "shared" not in name
+
+
+def _stacked(path: str) -> str:
+    """The name of a stacked parameter for `parameters`: `gate_up_proj`, or `input_linear.weight`."""
+    module, last = path.split(".")[-2:]
+    return f"{module}.{last}" if last == "weight" else last
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+@rule("XP609", "experts-of-one-layer")
+def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
+    """Adapters on stacked experts and their router, named as in `targets`, are on every layer. `within` and a layer's
+    number cannot restrict them; `parameters` can name one layer.
+
+    Why it is bad: the layers that the spec leaves out are trained, too.
+
+    Without it: PEFT converts the target to its last name and silently adapts every layer.
+
+    Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
+    """
+    converted = names(spec.stack, spec.model.model_type)
+    if spec.flag("oft") or not converted:
+        return
+    for one in spec.names("lora.targets"):
+        numbered = any(word.isdecimal() for word in one.split("."))
+        last = one.rpartition(".")[2]
+        if last not in (*converted, "gate") or not (numbered or spec.get("lora.within") is not None):
+            continue
+        legal = paths(possible(spec.stack.name, spec.model.model_type, spec.model.config), LORA)
+        if not ends(one, legal):
+            continue
+        stacked = "down_proj" if last == converted[2] else "gate.weight" if last == "gate" else "gate_up_proj"
+        advice = f"write `parameters = [{one.rpartition('.')[0]}.{stacked}]`, or `{last}` for every layer"
+        yield Finding(
+            spec.place("lora.targets"),
+            f"an adapter on `{one[:60]}` would be on every layer of {spec.model.name}",
+            advice if numbered else f"leave `{last}` out, or leave `within` out for adapters on every layer",
+            (spec.model.label, spec.label("lora.within")),
+        )
+        return
