@@ -26,6 +26,9 @@ def prepared(folder: str) -> dict[str, Any]:
     trainer, _ = run._trainer(bundle, arguments.build_arguments(bundle))
     rows = []
     for row in trainer.train_dataset:
+        if "input_ids" not in row:  # pairs and judged answers: only their number is compared
+            rows.append({})
+            continue
         batch = trainer.data_collator([row])
         rows.append({name: batch[name][0].tolist() for name in ("input_ids", "labels")})
     evaluation = trainer.eval_dataset

@@ -1,4 +1,4 @@
-"""Several sources: shares of the mixture, the rows that follow, and sources that are named twice (XP540 to XP542)."""
+"""Several sources: shares of the mixture, their rows, and sources that are named twice (XP540 to XP542, XP610)."""
 
 from __future__ import annotations
 
@@ -91,6 +91,27 @@ def _without_effect(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP610", "shares-of-split-texts", "warning")
+def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
+    """The shares of a mixture should not be combined with `long = chunk`: they count documents, and each long document
+    becomes several rows.
+
+    Why it is bad: the rows that are trained on have other shares. With 70% of books and 30% of chats, nearly every row
+    may be a piece of a book.
+
+    Without it: nothing is reported, because the pieces are made after the mixture is drawn.
+
+    Source: the runtime's `shares.py` and `chunks.py`; confirmed by running it.
+    """
+    if spec.by_share and spec.get("data.long") == "chunk":
+        yield Finding(
+            spec.place("data.long", "makes several rows of one document"),
+            "the shares of the mixture count documents, and not the rows that they are split into",
+            "write `long = cut`, or leave the shares out",
+            tuple(one.share_label for one in spec.data if one.share_label is not None),
+        )
+
+
 @rule("XP541", "rows-of-a-mixture", "note")
 def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """The number of rows of each source that follow from the shares of a mixture, in one epoch.
@@ -116,9 +137,10 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     used, held = found
     parts = [_rows(source, count, out) for source, count, out in zip(spec.data, used, held, strict=True)]
     repeat = spec.get("data.exhausted") == "repeat"
+    before = ", before long texts are split" if spec.get("data.long") == "chunk" else ""
     yield Finding(
         place,
-        f"the mixture has {sum(used):,} rows: {', '.join(parts)}",
+        f"the mixture has {sum(used):,} rows{before}: {', '.join(parts)}",
         "`exhausted = stop` would end with the first source that has no more rows"
         if repeat
         else "`exhausted = repeat` would use every row, and repeat those of the smaller sources",

@@ -96,22 +96,38 @@ def _report(rows: Any, kept: Any, why: str) -> Any:
 
 
 def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
-    prompt = row["prompt"]
+    return _prompt_length(row, row["prompt"], tokenizer) <= limit
+
+
+def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Any) -> int:
     if isinstance(prompt, str):
-        return len(tokenizer(prompt)["input_ids"]) <= limit
-    return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant") <= limit
+        return len(tokenizer(prompt)["input_ids"])
+    return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant")
+
+
+def before_answer(row: Mapping[str, Any], tokenizer: Any) -> int:
+    """The number of tokens before the first answer of a row; 0 for a text, which is learned from its beginning."""
+    if "chosen" in row and not row.get("prompt"):
+        from trl import extract_prompt
+
+        row = extract_prompt(row)
+    prompt = row.get("prompt")
+    if "messages" in row:
+        roles = [turn["role"] for turn in row["messages"]]
+        prompt = row["messages"][: roles.index("assistant")] if "assistant" in roles else None
+    return _prompt_length(row, prompt, tokenizer) if prompt else 0
 
 
 def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, restore: Restore) -> bool:
-    return min(_lengths(restore(row) if restore else row, tokenizer, "")) >= least
+    return min(of_row(restore(row) if restore else row, tokenizer, "")) >= least
 
 
 def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Restore) -> bool:
     """Whether a row has at most ``most`` tokens. The end token counts, because the trainer appends it to a text."""
-    return max(_lengths(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
+    return max(of_row(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
-def _lengths(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
+def of_row(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
     """The number of tokens of a row with each of its answers; ``end`` is appended to a text that does not end
     with it.
     """

@@ -13,17 +13,71 @@ from typing import Any
 from ...core.errors import RunError, say
 from ...core.feature import Bundle
 from ...core.rows import name
+from ...core.token_counts import TokenCounts
+from . import lengths
 from .mixture import Load, Mixture, build, joined, selected
 
 
 class Shares(Mixture):
     """Several sources, each with its share of the mixture."""
 
+    tokenizer: Any = None
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Keep the tokenizer for the rows of each source."""
+        self.tokenizer = tokenizer
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
+        """The rows without those that the trainer would drop later, so that the shares are those of the trained
+        rows.
+        """
+        kept_in_full = bundle.plan["method"]["scores"]
+        drops = kept_in_full or _drops_long_prompts(bundle)
+        if source.get("share") is None or self.tokenizer is None or not drops or len(part) == 0:
+            return part
+        plan, options = bundle.arguments, {"tokenizer": self.tokenizer, "in_full": kept_in_full}
+        learned = "messages" not in part.column_names or plan.get("assistant_only_loss")
+        if bundle.method == "sft" and not (
+            learned if plan.get("completion_only_loss") else "messages" in part.column_names
+        ):
+            return part  # every token of these rows is learned
+        kept = part.filter(_is_trained, fn_kwargs={**options, "most": plan["max_length"]}, desc=None)
+        if len(kept) < len(part):
+            why = "they do not fit in seq" if kept_in_full else "nothing to learn is left of them within seq"
+            say(f"{name(source)}: {len(part) - len(kept):,} of {len(part):,} rows are left out: {why}")
+        return kept
+
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
+        """Report rows that the trainer dropped after the mixture was drawn."""
+        if counted.left_out:
+            say(f"mixture: the trainer drops {counted.left_out:,} of its rows, so the shares are not exact")
+
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
     ) -> tuple[Any, Any]:
         """The mixture, and the evaluation set."""
         return build(bundle, parts, load, partial(mix, exhausted=bundle.data["exhausted"]))
+
+
+def _drops_long_prompts(bundle: Bundle) -> bool:
+    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. Where prompts have a
+    limit of their own, answers begin before.
+    """
+    plan = bundle.arguments
+    if plan.get("max_length") is None or plan.get("truncation_mode") == "keep_end" or plan.get("packing"):
+        return False
+    if plan.get("assistant_only_loss") or plan.get("completion_only_loss"):
+        return True
+    return bundle.method in ("dpo", "kto", "orpo") and plan.get("max_prompt_length") is None
+
+
+def _is_trained(row: Mapping[str, Any], tokenizer: Any, most: int, in_full: bool) -> bool:
+    """Whether the trainer keeps a row: all of it fits (``in_full``), or its first answer begins within ``most``
+    tokens.
+    """
+    if in_full:
+        return max(lengths.of_row(row, tokenizer, tokenizer.eos_token or "")) <= most
+    return lengths.before_answer(row, tokenizer) < most
 
 
 def mix(

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from emitted import put
+from interpreters import methods_of
 from method_runs import KEPT, STEPS, Warm, tensors
 from prepared_data import trained_on
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import STACKS
+from xpc.compiler.stacks import DEFAULT, STACKS
+
+OLDEST = min(STACKS, key=lambda one: float(one.removeprefix("trl-")))
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +86,47 @@ def test_a_stopped_run_continues_in_the_same_order(
     assert again.values("loss") == whole.values("loss")
     model = [tensors(str(Path(one.out, "model.safetensors"))) for one in (whole, again)]
     assert model[0] == model[1]
+
+
+LONG = "word " * 90
+DROPPED = {
+    "dpo": "preferences", "reward": "preferences", "orpo": "preferences", "kto": "judged",
+    "sft(completion_only)": "completions", "sft(assistant_only)": "messages",
+}  # fmt: skip
+"""Methods whose trainers drop rows that are too long, on some stack, and the shape of their rows."""
+
+
+def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any]:
+    prompt, answer = f"{question}Number {number}?", f"{word} {number}."
+    turns = {"prompt": [{"role": "user", "content": prompt}], "answer": [{"role": "assistant", "content": answer}]}
+    rows: dict[str, dict[str, Any]] = {
+        "preferences": {
+            "prompt": turns["prompt"], "chosen": turns["answer"],
+            "rejected": [{"role": "assistant", "content": f"{word} no."}],
+        },
+        "judged": {"prompt": turns["prompt"], "completion": turns["answer"], "label": number % 2 == 0},
+        "completions": {"prompt": prompt, "completion": answer},
+        "messages": {"messages": [*turns["prompt"], *turns["answer"]]},
+    }  # fmt: skip
+    return rows[shape]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> None:
+    """Half of the first source's prompts fill `seq`: its share holds for the others."""
+    methods = [one for one in DROPPED if one.partition("(")[0] in methods_of(target)]
+    if target == OLDEST:
+        methods.remove("sft(assistant_only)")
+    texts = []
+    for shape in {*DROPPED.values()}:
+        few = [of_shape(shape, "red", LONG if number % 2 else "", number) for number in range(12)]
+        many = [of_shape(shape, "blue", "", number) for number in range(30)]
+        put(warm.place, {f"{shape}-few.jsonl": lines(few), f"{shape}-many.jsonl": lines(many)})
+    for method in methods:
+        names = DROPPED[method]
+        data = f'data mix {{\n  "{names}-few.jsonl" {{ share = 40% }}\n  "{names}-many.jsonl" {{ share = 60% }}\n}}'
+        texts.append(small(target, data, f"method {method}").replace("micro=1", "micro=2"))
+    for method, found in zip(methods, trained_on(warm, target, "dropped", tuple(texts)), strict=True):
+        limited = method in ("dpo", "kto", "orpo") and target != DEFAULT  # prompts have a limit, and nothing is dropped
+        assert len(found["rows"]) == (30 if limited else 15), method
+        assert "so the shares are not exact" not in found["said"]
