@@ -36,7 +36,7 @@ def load_of(spec: Spec) -> Load | str:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
     if gpu is None:
         return "the memory of a CPU process is not planned"
-    if "quantization_config" in spec.model.config:
+    if "quantization_config" in spec.model.config and not spec.in_mxfp4:
         return "the checkpoint is quantized, and its weights are not of one size"
     if facts.experts and spec.flag("oft"):
         return "OFT on a mixture of experts was not measured"

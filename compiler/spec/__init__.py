@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """The settings that say which rows are evaluated on."""
+IN_MXFP4: Final = tuple(
+    f"{owner}/gpt-oss-{size}" for owner in ("openai", "unsloth") for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
+)
+"""Hub ids whose weights are packed in MXFP4."""
 
 
 @record
@@ -293,6 +297,16 @@ class Spec:
     def bits(self) -> int | None:
         """The bits of a quantized base, 4 or 8; None for an unquantized base or no adapter."""
         return self.get("lora.bits") if self.lora else None
+
+    @property
+    def in_mxfp4(self) -> bool:
+        """Whether the model's weights are published in MXFP4, by its config.json or, if that is not known, by its id on
+        the hub.
+        """
+        found = self.model.config.get("quantization_config")
+        if self.model.config:
+            return isinstance(found, Mapping) and found.get("quant_method") == "mxfp4"
+        return self.model.id in IN_MXFP4
 
     @property
     def method(self) -> Method:

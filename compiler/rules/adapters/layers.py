@@ -1,16 +1,19 @@
 """Adapters on layers that are not plain linear: fused experts, state spaces (XP184, XP460 to XP463, XP473, XP479,
-XP484).
+XP484, XP625).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.core.conditions import adapters
+from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 from xpc.compiler.stacks.fused_experts import adapted, expert_parameters, names
+from xpc.compiler.stacks.modules import LORA, ends, modules, paths
 
 WHEN = adapters
 
@@ -93,6 +96,45 @@ def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
             f"write `strategy zero2`, or `target {other}`",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
         )
+
+
+@rule("XP625", "parameter-of-a-target")
+def parameter_of_target(spec: Spec) -> Iterator[Finding]:
+    """`parameters` must not name the weight of a module that `targets` adapts as well, nor the weight of a norm or a
+    bias, which have one dimension.
+
+    Why it is bad: PEFT wraps a weight or its module, not both, and an adapter needs rows and columns.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized; for one dimension on peft 0.17
+    and 0.18, IndexError "tuple index out of range".
+
+    Source: peft 0.21, 0.18 and 0.17 `tuners/lora/model.py`, `tuners/lora/layer.py` (`ParamWrapper`); confirmed by
+    running it.
+    """
+    named = spec.names("lora.parameters")
+    for name in named:
+        module, _, last = name.rpartition(".")
+        owner = module.rpartition(".")[2]
+        flat = last == "bias" or (last == "weight" and ("norm" in owner or owner.startswith("ln_")))
+        if flat or (last == "weight" and _is_target(spec, module)):
+            yield Finding(
+                spec.place("lora.parameters", "has one dimension" if flat else f"`targets` adapts `{owner}`"),
+                f"`{name[:60]}` cannot have an adapter"
+                if flat
+                else f"`{name[:60]}` cannot have an adapter next to that of its module",
+                "leave `parameters` out" if len(named) == 1 else f"leave `{name[:60]}` out of `parameters`",
+                (spec.label("lora.targets", "the modules"),),
+            )
+            return
+
+
+def _is_target(spec: Spec, module: str) -> bool:
+    """Whether `targets` adapts a module, which is named by the end of its path."""
+    targets = spec.get("lora.targets")
+    if isinstance(targets, tuple):
+        return any(f".{module}".endswith(f".{one}") or f".{one}".endswith(f".{module}") for one in targets)
+    linear = paths(modules(spec.stack.name, spec.model.model_type), LORA)
+    return ends(module, (path for path in linear if path.rpartition(".")[2] not in (*EMBEDDINGS, *HEADS)))
 
 
 @rule("XP479", "dora-of-a-quantized-base")

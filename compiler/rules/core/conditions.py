@@ -85,7 +85,7 @@ def preferences(spec: Spec) -> bool:
 
 def quantized(spec: Spec) -> bool:
     """The model's weights are published quantized."""
-    return "quantization_config" in spec.model.config
+    return "quantization_config" in spec.model.config or spec.in_mxfp4
 
 
 def states_its_class(spec: Spec) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from xpc.compiler import registry
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.core.families import FLASH, has_attention, presumed_family, presumed_hint
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -267,7 +268,7 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 @rule("XP342", "family-not-in-the-target")
 def family_target(spec: Spec) -> Iterator[Finding]:
     """The target's transformers must know the model's family. `trust_remote_code` is accepted without this check, since
-    the model's own code can bring the family.
+    the model's own code can bring the family. The family of a model outside the registry is read from its name.
 
     Why it is bad: an older transformers cannot build a newer family.
 
@@ -275,11 +276,14 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 4.52.3 `CONFIG_MAPPING`; confirmed by running it.
     """
-    if spec.stack.lacks_family(spec.model.model_type) and not spec.flag("model.trust_remote_code"):
+    kind = spec.model.model_type
+    if kind is None and spec.model.id is not None:
+        kind = registry.family_named(spec.model.id)
+    if spec.stack.lacks_family(kind) and not spec.flag("model.trust_remote_code"):
         yield Finding(
             spec.model.label,
-            f"transformers on {spec.stack.name} does not know {spec.model.model_type}",
-            f"write `target {able(lambda one: not one.lacks_family(spec.model.model_type))}`",
+            f"transformers on {spec.stack.name} does not know {kind}",
+            f"write `target {able(lambda one: not one.lacks_family(kind))}`{presumed_hint(spec)}",
             (spec.label("target", "the target"),),
         )
 

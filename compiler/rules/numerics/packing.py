@@ -33,7 +33,8 @@ DENSE_ROW = 8192
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing needs flash attention, or a mask that the spec asks for by `packing(isolate=mask)`.
+    """Packing needs flash attention, or a mask that the spec asks for by `packing(isolate=mask)`; a written
+    `strategy = wrapped` gives only a warning (XP312).
 
     Why it is bad: packing puts several documents into one row. A flash kernel keeps them apart by their lengths; other
     implementations build a mask over the complete row, at a cost that grows with the square of its length.
@@ -46,6 +47,8 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     attn = spec.text("model.attn")
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
         return
+    if spec.get("batch.packing.strategy") == "wrapped" and spec.written("batch.packing.strategy"):
+        return  # no attention keeps such documents apart, as XP312 reports
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):

@@ -1,4 +1,4 @@
-"""Models whose weights are quantized already (XP450 to XP452)."""
+"""Models whose weights are quantized already (XP450 to XP452, XP624)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 
 WHEN = quantized
+
+GIB = 2**30
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
 """Quantization methods whose weights have no gradient; others restore the weights, or fail in other ways."""
@@ -25,6 +27,7 @@ def _packed(spec: Spec, *others: str) -> str | None:
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
         how = "bitsandbytes"
+    how = UNPACKED if spec.in_mxfp4 else how
     return how if isinstance(how, str) and how in (*PACKED, *others) else None
 
 
@@ -51,7 +54,8 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP451", "quantized-twice")
 def quantized_twice(spec: Spec) -> Iterator[Finding]:
-    """A model that is quantized already cannot be quantized again by bitsandbytes.
+    """A model that is quantized already cannot be quantized again by bitsandbytes. gpt-oss as OpenAI publishes it is
+    known by its id on the hub.
 
     Why it is bad: the two quantizations cannot be combined.
 
@@ -88,4 +92,26 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
             f"{spec.text('strategy')} keeps all weights of a {how} base in every process",
             "write `strategy ddp`, or `qlora` with the unquantized model",
             (spec.model.label,),
+        )
+
+
+@rule("XP624", "unpacked-when-loaded", "note")
+def unpacked(spec: Spec) -> Iterator[Finding]:
+    """Weights in MXFP4, as gpt-oss is published, are unpacked to bf16 when they are loaded, so a GPU needs about four
+    times the size of the file.
+
+    Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.
+
+    Without it: a warning in the log of transformers.
+
+    Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py` (`validate_environment`: without the package
+    `kernels`, which no bundle for this family installs, `dequantize` becomes true).
+    """
+    if spec.in_mxfp4:
+        facts = spec.model.facts
+        size = "" if facts is None else f", {facts.params * 2 / GIB:,.1f} GiB"
+        yield Finding(
+            spec.model.label,
+            f"{spec.model.name} is published in MXFP4 and is unpacked to bf16 when it is loaded{size}",
+            "name a copy in bf16 to download the weights that are trained",
         )

@@ -136,26 +136,32 @@ def attention(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP417", "context-parallel-packing")
 def packing(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism cannot be combined with `packing` or `padding_free`.
+    """Context parallelism cannot be combined with `padding_free` or with `packing`, except for
+    `packing(strategy=wrapped)` under ZeRO.
 
-    Why it is bad: context parallelism drops the attention mask, which keeps packed documents apart. Under ZeRO the
-    positions remain, but sdpa does not read them, and whether flash attention keeps documents apart by them was not
-    tested.
+    Why it is bad: ring attention (FSDP2) drops the attention mask, which keeps packed documents apart. Ulysses (ZeRO)
+    cuts every tensor of a batch along the sequence, and the lengths of the documents have no such dimension. Rows of
+    `wrapped` have neither a mask nor lengths.
 
-    Without it: TRL refuses `packing` when the trainer is built, after the model is loaded; it does not check
-    `padding_free`, whose rows silently attend to each other.
+    Without it: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
+    `padding_free`, whose rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises IndexError at the
+    first batch.
 
-    Source: trl 1.16 `sft_trainer.py`; accelerate 1.15 `big_modeling.py`; deepspeed 0.19.8 `ulysses_sp.py`; confirmed by
-    running it.
+    Source: trl 1.16 `sft_trainer.py` (`cp_enabled`, `cu_seq_lens_q`); accelerate 1.15 `big_modeling.py`; deepspeed
+    0.19.8 `ulysses_sp.py` (`UlyssesSPDataLoaderAdapter.refill`); confirmed by running it.
     """
     for path in FLATTENED:
         if spec.context_parallel > 1 and spec.flag(path):
             name = path.rpartition(".")[2]
+            if spec.ulysses and name == "packing" and spec.get("batch.packing.strategy") == "wrapped":
+                continue
+            wrapped = spec.ulysses and name == "packing" and "wrapped" in spec.stack.packing
             yield Finding(
-                spec.place(path, "kept apart by the mask"),
+                spec.place(path, "documents have lengths of their own" if spec.ulysses else "kept apart by the mask"),
                 f"`{name}` cannot be combined with `context_parallel`",
-                f"leave `{name}` out, or `context_parallel`",
-                (spec.label(SETTING, "drops the mask"),),
+                f"leave `{name}` out, or `context_parallel`"
+                + ", or write `packing(strategy=wrapped)`, whose documents attend to each other" * wrapped,
+                (spec.label(SETTING, "cuts tensors along the sequence" if spec.ulysses else "drops the mask"),),
             )
             return
 

@@ -59,7 +59,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
 def oversized_states(spec: Spec) -> float:
     """Bytes of states in every process, if they exceed the memory of its GPU; otherwise 0."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
-    if facts is None or gpu is None or "quantization_config" in spec.model.config:
+    if facts is None or gpu is None or ("quantization_config" in spec.model.config and not spec.in_mxfp4):
         return 0.0
     if any("master_weights" in name or "optimizer_states" in name for name in spec.extra.get("deepspeed", {})):
         return 0.0

@@ -176,13 +176,21 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], plac
     assert [name for name in os.listdir(run.out) if name.startswith("checkpoint")] == ["checkpoint-6"]
 
 
-@pytest.mark.parametrize("strategy", ["zero1(", "zero2(", "zero3(", "zero2(reduce_scatter=false, "])
+@pytest.mark.parametrize(
+    "strategy, packed",
+    [
+        ("zero1(", ""),
+        ("zero2(", " packing(strategy=wrapped)"),
+        ("zero3(", ""),
+        ("zero2(reduce_scatter=false, ", ""),
+    ],
+)
 def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
-    warm: Warm, tmp_path: Path, strategy: str
+    warm: Warm, tmp_path: Path, strategy: str, packed: str
 ) -> None:
     """DeepSpeed's own loader of such sequences loses the first step of each epoch but the first, and goes on at no row;
     its gradient is as many times that of the loss as processes share one."""
-    sizes, save = "gbs=8 micro=4 seq=32 mean=local_tokens", 'save "out" every=10 keep=2'
+    sizes, save = f"gbs=8 micro=4 seq=32 mean=local_tokens{packed}", 'save "out" every=10 keep=2'
     alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 an epoch
     shared = spec(length="20 steps", sizes=sizes, save=save, hardware="2 x cpu",
                   strategy=f"{strategy}context_parallel=2)")  # fmt: skip

@@ -17,6 +17,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q38", "XP467", case="XP467-targets", measure="adapters.tied", expect={"kept": False}, variant="targets",
           legal=spec("lora(targets=[q_proj])")),
     Proof("Q39", "XP468", at="init", warns="no parameter was matched"),
+    Proof("Q61", "XP625", at="init", raises="ValueError", match="not a valid target"),
+    Proof("Q61", "XP625", case="XP625-one-dimension", at="init", raises="ValueError", match="1 dimensional"),
     Proof("Q40", "XP469", at="init", keep=("optim",), measure="adapters.stepped", expect={"held": False}),
     Proof("Q41", "XP470", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q20", "XP473", at="init", raises="ValueError", match="does not work with use_dora"),
