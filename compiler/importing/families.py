@@ -10,7 +10,7 @@ from xpc.compiler.importing.draft import RESERVED, Draft
 from xpc.compiler.importing.local_model import model_called
 from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
-from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.stacks import Family
 from xpc.compiler.stacks.fused_experts import adapted
 
@@ -202,6 +202,16 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
         f"{tool} runs code that comes with the model, at no fixed commit; the spec runs the {family.model_type} of "
         "transformers (`model(trust_remote_code)` with a `revision` of 40 digits runs the model's own code)",
     )
+
+
+def resumed_adapters(draft: Draft, tool: str) -> None:
+    """Do not resume adapters under FSDP1 on a stack that would lose them (XP582), as the source's tool does not resume
+    unless it is told to.
+    """
+    strategy = draft.settings.get("strategy")
+    lost = strategy is not None and strategy.text in draft.stack.facts.fsdp_adapters_lost
+    if lost and any(map(draft.has, ADAPTERS)):
+        draft.default("save.resume", "never", f"{tool} does not resume by itself, and FSDP1 would lose the adapters")
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:

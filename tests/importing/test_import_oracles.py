@@ -49,9 +49,6 @@ OUT_OF_SCOPE = {
 language will not have, and what the tool refuses itself."""
 REFUSED = {
     "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # a base of 8 bits under FSDP
-    "axolotl/examples/mistral/mixtral/mixtral-qlora-fsdp.yml": "XP582",  # an adapter under FSDP1
-    "axolotl/examples/llama-3/qlora-fsdp-405b.yaml": "XP582",  # an adapter under FSDP1
-    "axolotl/examples/jamba/qlora_fsdp_large.yaml": "XP582",  # an adapter under FSDP1
     "axolotl/examples/mamba/config.yml": "tokenizer_config",  # a tokenizer of another repository
     "axolotl/examples/mimo/mimo-7b-qlora.yaml": "XP701",  # remote code of no fixed commit
     "llamafactory/examples/ascend/qwen3moe_full_sft_fsdp.yaml": "XP480",  # its FSDP stands in accelerate's file

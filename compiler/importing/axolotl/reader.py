@@ -73,6 +73,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     _defaults(draft, named)
     axolotl_intervals.evaluation(draft, named)
     families.nearest(draft, "axolotl")
+    families.resumed_adapters(draft, "axolotl")
     shape = draft.settings.get("data.format")
     packed = draft.settings.get("batch.packing")
     if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":

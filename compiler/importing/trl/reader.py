@@ -137,6 +137,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     switches.follow(draft)
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
+    families.resumed_adapters(draft, "TRL")
     mode = draft.settings.get("method.vllm.mode")
     found.generates = draft.has("method.vllm") and (mode is None or mode.text == "server")
     finish(draft, overrides, found)

@@ -348,25 +348,29 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
-    """orpo and kto before TRL 1 need `max_prompt` below `seq`. If it is not written and the stack's default is not
-    below `seq`, it is half of `seq`.
+    """orpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode = keep_start`. If
+    it is not written for orpo or kto, and the stack's default is not below `seq`, it is half of `seq`.
 
     Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
     answers, also after a short prompt. If this is 0, nothing is left; if it is negative, so many tokens are removed
-    from the end instead, and rows longer than `seq` remain.
+    from the end instead, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of a row.
 
-    Without it: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`.
+    Without it: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`; dpo
+    silently learns nothing from rows whose prompt fills `seq`.
 
-    Source: trl 0.18 and 0.24 `orpo_trainer.py` (`tokenize_row`), `kto_trainer.py` (`_process_tokens`); confirmed by
-    running it.
+    Source: trl 0.18 and 0.24 `orpo_trainer.py` (`tokenize_row`), `kto_trainer.py` (`_process_tokens`),
+    `dpo_trainer.py` (`concatenated_forward`); confirmed by running it.
     """
     prompt, seq = spec.get("method.max_prompt"), spec.integer("batch.seq")
-    if not _method_is(spec, "kto", "orpo") or prompt is None or "max_prompt_length" not in spec.fields():
+    if prompt is None or "max_prompt_length" not in spec.fields():
         return
-    if prompt >= seq:
+    cut = _method_is(spec, "dpo") and spec.extra_value("trl", "truncation_mode") == "keep_start"
+    if prompt >= seq and (cut or _method_is(spec, "kto", "orpo")):
         yield Finding(
             spec.place("method.max_prompt", f"seq - max_prompt = {seq - prompt}"),
             f"prompts of {prompt} tokens leave no room for answers within seq = {seq}",
-            write(f"max_prompt = {max(1, seq // 2)}"),
+            write(f"max_prompt = {max(1, seq // 2)}")
+            if spec.written("method.max_prompt")
+            else f"write `method {spec.text('method')}(max_prompt = {max(1, seq // 2)})`",
             (spec.label("batch.seq", "the longest sequence"),),
         )

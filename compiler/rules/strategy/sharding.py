@@ -309,7 +309,7 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("strategy"),
             f"an adapter under FSDP1 is not restored from a checkpoint on {spec.stack.name}",
-            "write `strategy fsdp`",
+            "write `strategy fsdp`, or `save(resume=never)`",
             (spec.label("lora", "the adapter"),),
         )
     elif lost:
