@@ -80,6 +80,8 @@ def _outside(unknown: UnknownName) -> Suggestion:
             edit=alone,
             replaces_value=True,
         )
+    if name in ("bf16.enabled", "fp16.enabled"):  # DeepSpeed's names
+        name = name.removesuffix(".enabled")
     path = schema.bare_choices().get(name)
     if path is not None and (unknown.typed or "").strip('"').lower() in NO:
         message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"

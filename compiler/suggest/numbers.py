@@ -19,6 +19,8 @@ PRODUCT = re.compile(
     r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
     r"(?P<other>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
 )
+CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
+"""A number of GPUs as a product: `8 * h100-80gb`."""
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>(?P<one>[\d.eE-]+)[ \t]*,[ \t]*(?P<other>[\d.eE-]+))[ \t]*(?:#.*)?$")
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
@@ -67,6 +69,12 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         if match.start() <= at < match.end() and value:
             help = f"write `{value}`: a spec has no arithmetic"
             return _put(found, start + match.start(), start + match.end(), value, help)
+    for match in CARDS.finditer(line):
+        if match.start() <= at < match.end():
+            gpu = registry.find_gpu(match["what"])
+            if gpu is not None or match["what"] == "cpu" or any(map(str.isdigit, match["what"])):
+                form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
+                return _put(found, start + match.start(), start + match.end(), form)
     return found
 
 
