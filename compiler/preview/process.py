@@ -81,13 +81,19 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
         workspace.most_copied = FEW
     if request.member is None:
         workspace.most_members = 1
-    checked = check_text(data, name, workspace)
-    spec = without_errors(checked, path, "preview")
+    return chosen_run(check_text(data, name, workspace), path, request.member, "preview"), workspace
+
+
+def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> CheckedSpec:
+    """The run of a checked spec; for a sweep the member with this name or number, or the first. Prints the errors of a
+    spec that does not compile, and raises SpecError. Raises UsageError for an unknown name.
+    """
+    spec = _without_errors(checked, path, verb)
     if not checked.members:
-        if request.member is not None:
-            raise UsageError(f"{path} is not a sweep, and has no member {request.member[:80]}")
-        return spec, workspace
-    wanted = request.member or checked.members[0].name
+        if name is not None:
+            raise UsageError(f"{path} is not a sweep, and has no member {name[:80]}")
+        return spec
+    wanted = name or checked.members[0].name
     member = next((one for one in checked.members if wanted in (one.name, str(one.index))), None)
     if member is None or member.spec is None:
         near = nearest(wanted, [one.name for one in checked.members])
@@ -95,12 +101,12 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
             f"; the most similar name is {near}" if near else f"; they are numbered 0 to {len(checked.members) - 1:,}"
         )
         raise UsageError(f"the sweep has no member {wanted[:80]}{hint}")
-    if request.member is None:
+    if name is None:
         progress(f"the spec is a sweep; this is its first member, {member.name}: --member names another")
-    return named(member.spec, member.name), workspace
+    return named(member.spec, member.name)
 
 
-def without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
+def _without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
     """The spec, or its first member, if it compiles. Otherwise prints its errors and raises SpecError."""
     if checked.spec is None:
         errors = [one for one in checked.problems if one.severity == ERROR]

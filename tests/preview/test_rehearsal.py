@@ -1,4 +1,4 @@
-"""Rehearsals: two recipes to their end, and planted defects, each found in one sentence."""
+"""Rehearsals: two recipes to their end, and what a rehearsal leaves behind."""
 
 from __future__ import annotations
 
@@ -27,12 +27,6 @@ STEPS = [
     "rows and masks", "load, train, evaluate, save", "kill -9 after the first checkpoint", "resume, and stop",
     "go on to the end", "load the result in plain transformers, and generate",
 ]  # fmt: skip
-THIRD = """\
-def third(completions, **kwargs):
-    if any("number 2" in str(one) for one in kwargs["prompts"]):
-        raise ValueError("no score for this row")
-    return [float(len(str(one))) for one in completions]
-"""
 
 
 def rehearsed(folder: str, spec: str, *words: str) -> tuple[dict[str, Any], int]:
@@ -59,36 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     made = tmp_path_factory.mktemp("place")
     tiny.build(str(made / "tiny"))
     tiny.write_messages(str(made / "messages.jsonl"), 64)
-    prompts = [{"prompt": f"What is number {number}?"} for number in range(64)]
-    (made / "prompts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in prompts))
-    silent = [{"messages": [{"role": "user", "content": f"Say {number}"}]} for number in range(64)]
-    (made / "silent.jsonl").write_text("".join(json.dumps(one) + "\n" for one in silent))
-    (made / "third.py").write_text(THIRD)
-    (made / "file").write_text("")
     return str(made)
-
-
-GRPO = 'method grpo(generations=2, max_completion=8, rewards=["third.py:third"])'
-DEFECTS = {
-    "reward": (
-        SPEC.replace("messages.jsonl", "prompts.jsonl").replace(" seq=64", ""),
-        GRPO,
-        "out",
-        "no score for this row",
-    ),
-    "warm-up": (SPEC, "schedule cosine(warmup=100%)", "out", "the run ends within its warm-up"),
-    "folder": (SPEC, "", "file/out", "cannot be written"),
-}
-"""Specs with a defect: text, further lines, the folder of results, and what is found."""
-
-
-@pytest.mark.parametrize("name", DEFECTS)
-def test_a_planted_defect_is_found(name: str, folder: str) -> None:
-    text, more, out, sentence = DEFECTS[name]
-    put(folder, {f"{name}.xp": text.format(more=more, out=out)})
-    report, status = rehearsed(folder, f"{name}.xp")
-    assert any(sentence in one["message"] for one in report["findings"]), report["findings"]
-    assert status == 1
 
 
 def test_nothing_is_left_behind(folder: str) -> None:

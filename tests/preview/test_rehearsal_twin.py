@@ -125,6 +125,15 @@ def test_a_loss_that_is_no_number_is_found(tmp_path: Path) -> None:
     assert [one.message for one in found.findings] == ["the loss is not a number"]
 
 
+def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
+    put(str(tmp_path), {"file": ""})
+    spec = checked(written().replace("out/run", "file/out"), SPECS).spec
+    assert spec is not None
+    found = steps.Rehearsal(str(tmp_path), twin(written()), spec, {}, "", {}, Hub(), print)
+    command._place_of_results(spec, str(tmp_path), found)
+    assert [one.message for one in found.findings] == ["`file/out` cannot be written: you may not write to file"]
+
+
 def test_the_workers_import_nothing_of_the_compiler() -> None:
     folder = os.path.join(os.path.dirname(command.__file__), "worker")
     for name in sorted(os.listdir(folder)):

@@ -22,6 +22,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__f
 from compile_support import REPOSITORY
 from interpreters import interpreter
 
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.stacks import DEFAULT
 
 SPECS = os.path.join(REPOSITORY, "specs")
@@ -33,10 +35,13 @@ def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
     """The report of a rehearsal, on the recipe's own stack or on another."""
     with open(os.path.join(SPECS, recipe + ".xp"), encoding="utf-8") as handle:
         text = handle.read()
-    own = re.search(r"^target (\S+)$", text, re.MULTILINE)
-    target = stack or (own[1] if own else DEFAULT)
+    target = stack or own_stack(recipe)
+    if re.search(r"^target \S+$", text, re.MULTILINE):
+        text = re.sub(r"^target \S+$", f"target {target}", text, flags=re.MULTILINE)
+    else:
+        text += f"\ntarget {target}\n"
     with tempfile.NamedTemporaryFile("w", dir=SPECS, prefix=f"{recipe}-", suffix=".xp", encoding="utf-8") as spec:
-        spec.write(re.sub(r"^target \S+$", f"target {target}", text, flags=re.MULTILINE))
+        spec.write(text)
         spec.flush()
         done = subprocess.run(
             [sys.executable, "-m", "xpc.compiler.cli", "rehearse", spec.name, "--format", "json", "--python",
@@ -46,6 +51,15 @@ def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
         return dict(json.loads(done.stdout))
     except ValueError:
         return {"stack": target, "exercised": [], "replaced": [], "findings": [{"message": done.stderr[-500:]}]}
+
+
+def own_stack(recipe: str) -> str:
+    """The stack of a recipe, which its base may name."""
+    path = os.path.join(SPECS, recipe + ".xp")
+    with open(path, encoding="utf-8") as handle:
+        checked = check_text(handle.read().encode(), recipe, Workspace(SPECS))
+    assert checked.spec is not None, recipe
+    return str(checked.spec.stack.name)
 
 
 def kept(report: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
-from xpc.compiler.preview.process import interpreter, progress, without_errors
-from xpc.compiler.preview.rehearsal import rows, show
+from xpc.compiler.preview.process import chosen_run, interpreter, progress
+from xpc.compiler.preview.rehearsal import show
 from xpc.compiler.preview.rehearsal.forks import Forks
 from xpc.compiler.preview.rehearsal.local_hub import WRITE, Hub
+from xpc.compiler.preview.rehearsal.rows import columns_of_rewards, copy_head, write_made
 from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
 from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
 from xpc.compiler.registry import chat_templates
@@ -51,92 +52,116 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "xpc rehearse", description="Run a small twin of an experiment to its end, on this CPU.", epilog=EPILOG
     )
     add = parser.add_argument
-    add("file", metavar="SPEC", help="a spec")
+    add("files", metavar="SPEC", nargs="*", help="a spec; with --ci also folders (default: the repository)")
     add("--rows", metavar="FILE", help="rows for the sources that are not on this machine (default: rows are made)")
+    add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")
     add("--keep", metavar="DIR", help="keep the twin, its bundles and its runs in DIR, which must not exist")
     add("--python", metavar="PATH", help="the interpreter that trains (default: this one if it has trl, or $PYTHON)")
     add("--format", choices=("text", "markdown", "json"), default="text", help="output format (default: text)")
-    return parser.parse_args(list(arguments))
+    add("--ci", action="store_true", help="rehearse each spec that changed, and print a summary in Markdown")
+    add("--base", metavar="COMMIT", help="with --ci: only specs that the changes since this commit concern")
+    options = parser.parse_args(list(arguments))
+    single = [name for name in ("rows", "member", "keep") if getattr(options, name) is not None]
+    if options.ci and single:
+        parser.error(f"--{single[0]} is for one spec, and --ci rehearses several")
+    if not options.ci and (len(options.files) != 1 or options.base is not None):
+        parser.error("name one spec, or use --ci" if options.base is None else "--base needs --ci")
+    return options
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the text to print and the exit status. Raises UsageError and SpecError."""
-    if options.file == "-":
+    if options.ci:
+        from xpc.compiler.preview.rehearsal.ci import rehearse_changed
+
+        return rehearse_changed(options.files, options.base, options.python)
+    path = options.files[0]
+    if path == "-":
         raise UsageError("rehearse needs a spec in a file, because its data and model are searched for next to it")
     if options.keep is not None and os.path.lexists(options.keep):
         raise UsageError(f"{options.keep} exists; name a new folder with --keep")
-    spec = _checked(options.file)
-    python = interpreter(spec, options.python)
+    spec = checked_run(path, options.member)
+    with warm_interpreter(interpreter(spec, options.python)) as warm:
+        report = rehearse(spec, path, warm, options.rows, options.keep)
+    if options.format == "text":
+        return show.text(report, color=colored()), show.status(report)
+    form = show.as_json if options.format == "json" else show.markdown
+    return form(report), show.status(report)
+
+
+def rehearse(
+    spec: CheckedSpec, path: str, warm: Forks, rows: str | None = None, keep: str | None = None
+) -> dict[str, Any]:
+    """Rehearse the checked spec of a file in a warm interpreter, and return the report. `rows` is a file with rows for
+    absent sources, `keep` a folder for the twin and its runs. Raises UsageError.
+    """
     owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
     with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
         try:
-            found = _rehearsed(spec, options, python, folder, hub)
+            found = _rehearsed(spec, os.path.dirname(os.path.abspath(path)), warm, rows, folder, hub)
         finally:
-            if options.keep is not None:
-                shutil.copytree(folder, options.keep, symlinks=True)
-    report = {"spec": os.path.basename(options.file), "stack": spec.stack.name, **show.table(found, spec.problems)}
-    if options.format == "json":
-        return show.as_json(report), show.status(report)
-    if options.format == "markdown":
-        return show.markdown(report), show.status(report)
-    return show.text(report, color=colored()), show.status(report)
+            if keep is not None:
+                shutil.copytree(folder, keep, symlinks=True)
+    return {"spec": os.path.basename(path), "stack": spec.stack.name, **show.table(found, spec.problems)}
 
 
-def _checked(path: str) -> CheckedSpec:
+def checked_run(path: str, member: str | None = None) -> CheckedSpec:
+    """The checked run of a file, or a member of its sweep. Raises UsageError and SpecError."""
     data, name, workspace = read_spec(path)
-    workspace.memory, workspace.allow_oom, workspace.most_members = user_memory(), True, 1
-    checked = check_text(data, name, workspace)
-    spec = without_errors(checked, path, "rehearse")
-    if checked.members:
-        progress(f"the spec is a sweep; this is its first member, {checked.members[0].name}")
-    return spec
+    workspace.memory, workspace.allow_oom = user_memory(), True
+    workspace.most_members = 1 if member is None else workspace.most_members
+    return chosen_run(check_text(data, name, workspace), path, member, "rehearse")
 
 
-def _rehearsed(spec: CheckedSpec, options: argparse.Namespace, python: str, folder: str, hub: Hub) -> Rehearsal:
-    root = os.path.dirname(os.path.abspath(options.file))
+def warm_interpreter(python: str) -> Forks:
+    """A warm interpreter for rehearsals, whose libraries see no GPU and no hub."""
+    progress("starting the interpreter that trains")
+    return Forks(python, {**_environ(), "HF_HUB_OFFLINE": "1"}, os.devnull)
 
+
+def _environ() -> dict[str, str]:
+    """The environment of a launch without what an outer launch left in it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
+    return kept | {
+        "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
+        "WANDB_MODE": "disabled",
+    }  # fmt: skip
+
+
+def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, folder: str, hub: Hub) -> Rehearsal:
     def here(source: DataSource) -> bool:
         return source.path is not None and os.path.exists(os.path.join(root, source.path))
 
-    twin = twin_of(spec, here, options.rows is not None)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
-    environ |= {
-        "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
-        "WANDB_MODE": "disabled", "HF_HOME": os.path.join(folder, "hf"), **hub.environment(WRITE),
-    }  # fmt: skip
-    progress("starting the interpreter that trains")
-    warm = Forks(python, {**environ, "HF_HUB_OFFLINE": "1"}, os.path.join(folder, "interpreter.log"))
-    try:
-        texts = _write_rows(twin, options.rows, root, folder)
-        progress("making a small model")
-        made = _models(spec, twin, root, texts, folder, warm.python)
-        twin, files, small = _compiled_twin(twin, folder)
-        environ["PYTHON"] = warm.python
-        found = Rehearsal(
-            folder, twin, small, files, warm.python, environ, hub, progress,
-            own_tokenizer=all(one["tokenizer"] for one in made),
-            made_rows=options.rows is None and any(one.absent for one in twin.rows),
-        )  # fmt: skip
-        _place_of_results(spec, root, found)
-        found.run()
-        return found
-    finally:
-        warm.close()
+    twin = twin_of(spec, here, rows is not None)
+    home = {"HF_HOME": os.path.join(folder, "hf"), "PYTHON": warm.python}
+    environ = _environ() | home | hub.environment(WRITE)
+    texts = _write_rows(twin, rows, root, folder)
+    progress("making a small model")
+    made = _models(spec, twin, root, texts, folder, warm.python)
+    twin, files, small = _compiled_twin(twin, folder)
+    found = Rehearsal(
+        folder, twin, small, files, warm.python, environ, hub, progress,
+        own_tokenizer=all(one["tokenizer"] for one in made),
+        made_rows=rows is None and any(one.absent for one in twin.rows),
+    )  # fmt: skip
+    _place_of_results(spec, root, found)
+    found.run()
+    return found
 
 
 def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
     """Write the rows of each source. Returns the texts of those that are made. Raises UsageError."""
     texts: list[str] = []
-    more = rows.columns_of_rewards(twin.spec)
+    more = columns_of_rewards(twin.spec)
     for one in twin.rows:
         target = os.path.join(folder, one.path)
         try:
             if not one.absent and one.source.path is not None:
-                rows.copy_head(os.path.join(root, one.source.path), target)
+                copy_head(os.path.join(root, one.source.path), target)
             elif given is not None:
-                rows.copy_head(given, target)
+                copy_head(given, target)
             else:
-                texts += rows.write_made(one.source, target, more)
+                texts += write_made(one.source, target, more)
         except OSError as error:
             raise UsageError(f"{error.filename or one.source.name} cannot be copied: {error.strerror}") from error
     return texts

@@ -44,6 +44,12 @@ class Forks:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, pass_fds=[listener.fileno()],
             )  # fmt: skip
 
+    def __enter__(self) -> Forks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def run(
         self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = HUNG,
         program: str | None = None, **environ: str,

@@ -96,26 +96,27 @@ def _finding(one: dict[str, Any], paint: Paint) -> str:
 def markdown(report: dict[str, Any]) -> str:
     """The report as Markdown, for a comment or a summary."""
     lines = [
-        f"**Rehearsal of `{_cell(report['spec'])}`** on {report['stack']}",
+        f"**Rehearsal of `{cell(report['spec'])}`** on {report['stack']}",
         "",
         "| step | | seconds | |",
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {one['step']} | {one['state']} | {one['seconds']} | {_cell(one['text'])} |" for one in report["exercised"]
+        f"| {one['step']} | {one['state']} | {one['seconds']} | {cell(one['text'])} |" for one in report["exercised"]
     ]
     lines += ["", "| finding | setting | help |", "|---|---|---|"] if report["findings"] else ["", "Nothing is wrong."]
     lines += [
-        f"| {one['severity']} {one['code']} {_cell(one['message'])} | {one['setting']} | {_cell(one['help'])} |"
+        f"| {one['severity']} {one['code']} {cell(one['message'])} | {one['setting']} | {cell(one['help'])} |"
         for one in report["findings"]
     ]
     lines += ["", "| not as in the spec | | why |", "|---|---|---|"] if report["replaced"] else []
     lines += [
-        f"| {one['setting']} = {_cell(one['was'])} | {_cell(one['now'])} | {_cell(one['why'])} |"
+        f"| {one['setting']} = {cell(one['was'])} | {cell(one['now'])} | {cell(one['why'])} |"
         for one in report["replaced"]
     ]
     return "\n".join([*lines, "", *_stand_ins(report, "- ")]).rstrip() + "\n"
 
 
-def _cell(value: str) -> str:
+def cell(value: str) -> str:
+    """A text as the content of a cell of a Markdown table."""
     return visible(value).replace("|", "&#124;").replace("`", "'").replace("<", "&lt;").replace("\n", " ")

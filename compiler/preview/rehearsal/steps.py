@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
 """Beginnings of the names of files of weights."""
+ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
+"""The digests in the name of a bundle's copy of a file."""
+DECIDED = (
+    (re.compile(r"^the reward |^\S+\.py "), "method.rewards", "call the function with a row: `xpc preview --rewards`"),
+    (re.compile(r"^the chat template "), "model.chat_template", "`xpc preview` shows rows as the template writes them"),
+    (re.compile(r"^the loss is "), "optimizer.lr", "write a lower learning rate"),
+    (re.compile(r" cannot be written to "), "save", "name another folder"),
+    (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),
+)
+"""Settings that decide an error of a run, by the error's text, with a help."""
 FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
 
 
@@ -102,12 +113,14 @@ class Rehearsal:
         for row in found["rows"]:
             for one in row["verdicts"]:
                 if one["severity"] != "note" and not any(each.code == one["code"] for each in self.findings):
-                    place = f"row {row['row']} of {row['source']}: " if "row" in row and "source" in row else ""
+                    place = f"row {row['row']} of {self.named(row['source'])}: " if "row" in row else ""
                     self.find("rows and masks", place + str(one["message"]), code=one["code"],
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            raise UsageError(f"no row is trained on: {excluded[0] if excluded else 'there is none'}")
+            self.findings = [one for one in self.findings if one.step != "rows and masks"]  # they say the same
+            why = self.named(excluded[0]) if excluded else "there is none"
+            raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
@@ -216,8 +229,17 @@ class Rehearsal:
     def failed(self, name: str, found: Launch) -> bool:
         """Record a launch that failed."""
         self.steps.append(Step(name, FAILED, f"exit status {found.status}", found.seconds))
-        self.find(name, found.reason)
+        reason = self.named(found.reason)
+        setting, help = next((rest for pattern, *rest in DECIDED if pattern.search(reason)), ("", ""))
+        self.find(name, reason, setting, help)
         return False
+
+    def named(self, text: str) -> str:
+        """A message in which the twin's files have the names of the spec's."""
+        text = re.sub(rf"{re.escape(self.folder)}/\w+/(twin\.bundle/)?(files/)?", "", text)
+        for one in self.twin.rows:
+            text = text.replace(one.path, one.source.name)
+        return ADDED.sub("", text)
 
     def timed(self, name: str, action: Callable[[], str]) -> bool:
         """Do an action as a step; an error becomes a finding."""

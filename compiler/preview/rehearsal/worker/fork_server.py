@@ -33,19 +33,21 @@ from typing import Any
 
 TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
 LATER = (
+    "deepspeed",
     "deepspeed.module_inject.auto_ep_layer",
     "deepspeed.ops.op_builder.all_ops",
     "deepspeed.runtime.superoffload.superoffload_stage3",
     "deepspeed.runtime.zero.muon.muon_optimizer",
     "lomo_optim",
     "numpy.ctypeslib",
+    "peft",
     "peft.tuners.lora.bnb",
     "scipy.io",
     "threadpoolctl",
     "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.utils.serialization",
 )
-"""What the libraries import within a run; of another version not all is there."""
+"""Modules that runs import, of packages that not every environment has."""
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 
 
@@ -53,8 +55,6 @@ def warm() -> None:
     """Everything that a run imports, once. What is imported is left out of the garbage collections of the forks."""
     import accelerate.commands.launch
     import datasets
-    import deepspeed
-    import peft
     import transformers.models.qwen2.modeling_qwen2
     import transformers.trainer
     import trl
@@ -66,22 +66,23 @@ def warm() -> None:
     for name in LATER:
         with contextlib.suppress(ImportError):
             import_module(name)
-    _look_up(transformers, deepspeed)
+    _look_up(transformers)
     for name in LAUNCHERS:  # run as programs, they are imported anew
         sys.modules.pop(name, None)
-    assert all((accelerate, datasets, deepspeed, local_elastic_agent, peft, transformers))
+    assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
 
 
-def _look_up(transformers: Any, deepspeed: Any) -> None:
+def _look_up(transformers: Any) -> None:
     """What each run would find out anew: packages, DeepSpeed's operators (it starts a C compiler) and the NUMA nodes
     (it looks for numactl at each gradient), all that transformers can rename in weights, or all its configurations.
     """
-    from deepspeed.utils import numa
-
     importlib.metadata.metadata = cache(importlib.metadata.metadata)
-    numa.get_numa_cores = cache(numa.get_numa_cores)
-    assert deepspeed.ops.__compatible_ops__
+    if "deepspeed" in sys.modules:
+        from deepspeed.utils import numa
+
+        numa.get_numa_cores = cache(numa.get_numa_cores)
+        assert sys.modules["deepspeed"].ops.__compatible_ops__
     try:
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping
     except ImportError:
