@@ -25,7 +25,12 @@ VARIABLES = {
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 
-FLAGS = {"--dry-run": "dry_run", "--preflight": "only_preflight", "--stage": "only_stage"}
+FLAGS = {
+    "--dry-run": "dry_run",
+    "--preflight": "only_preflight",
+    "--rehearse": "rehearse",
+    "--stage": "only_stage",
+}
 
 
 def launch(spec: Spec) -> str:
@@ -78,7 +83,7 @@ def launch(spec: Spec) -> str:
         ),
         start("launch.sh", "trained", FLAGS, "--stage"),
     ]
-    parts += [environment(spec), shell["stage"], shell["ranks"], shell["number"]]
+    parts += [environment(spec), shell["stage"], shell["rehearse"], shell["ranks"], shell["number"]]
     if again:
         parts.append(shell["retries"].format(retries=again))
     if multi:

@@ -11,6 +11,7 @@
 #
 #   ./launch.sh                          train, or resume from the newest complete checkpoint
 #   ./launch.sh --preflight              check this machine against the bundle, and stop
+#   ./launch.sh --rehearse               first train two steps, with a save and a resume, in a folder of their own
 #   ./launch.sh --dry-run                print the command, and stop
 #   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
 #   ./launch.sh --help                   print this, and stop
@@ -25,6 +26,10 @@
 
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
+fi
+#: rehearse
+if [ "$rehearse" = true ] || { [ -n "${XPC_REHEARSE:-}" ] && [ "$#" -eq 0 ]; }; then
+  exec "$python" "$here/rehearse.py"
 fi
 #: ranks
 

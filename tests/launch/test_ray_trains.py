@@ -50,11 +50,13 @@ def text(strategy: str, folder: Path) -> str:
     return spec(strategy, steps=STEPS, more=f'launch ray(volume="{folder}")')
 
 
-def submit(cluster: Cluster, warm: Forks, place: str, strategy: str, folder: Path) -> subprocess.Popen[bytes]:
+def submit(
+    cluster: Cluster, warm: Forks, place: str, strategy: str, folder: Path, **variables: str
+) -> subprocess.Popen[bytes]:
     name = f"ray-{strategy}-{folder.name}"
     os.symlink(os.path.join(place, "tiny"), folder / "tiny")  # the model comes to the nodes in the shared folder
     bundle = compiled(text(strategy, folder), place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
-    return cluster.submit(bundle, f"{folder}/log", environment(PYTHON=warm.python))
+    return cluster.submit(bundle, f"{folder}/log", environment(PYTHON=warm.python, **variables))
 
 
 def log(folder: Path) -> str:
@@ -80,6 +82,16 @@ def test_what_is_killed_is_started_again(
     assert started.wait(900) == 0, log(tmp_path)
     same(tmp_path, alone("zero2"))
     assert log(tmp_path).count("[FailurePolicy] RETRY") == 2, log(tmp_path)
+
+
+@pytest.mark.nightly
+def test_a_rehearsed_job_trains_as_without(
+    cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path
+) -> None:
+    assert submit(cluster, warm, place, "zero2", tmp_path, XPC_REHEARSE="1").wait(900) == 0, log(tmp_path)
+    assert log(tmp_path).count("resuming from checkpoint-") == 1
+    assert log(tmp_path).count("the run begins") == 1
+    same(tmp_path, alone("zero2"))
 
 
 @pytest.fixture

@@ -60,6 +60,19 @@ def test_stopped_job_continues_where_it_was(
     same(tmp_path, alone("zero2"))
 
 
+@pytest.mark.nightly
+def test_a_rehearsed_job_trains_as_without(
+    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trains, "environment", {**trains.environment, "XPC_REHEARSE": "1"})
+    job = trains.wait(submit(trains, place, "zero2", tmp_path))
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), job_report(trains, job, tmp_path)
+    assert log(tmp_path).count("resuming from checkpoint-") == 1
+    assert log(tmp_path).count("the run begins") == 1
+    assert not (tmp_path / "out.rehearsal").exists()
+    same(tmp_path, alone("zero2"))
+
+
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:

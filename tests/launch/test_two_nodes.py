@@ -86,13 +86,19 @@ def test_two_nodes_train_as_one_does(
     pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool,
 ) -> None:  # fmt: skip
-    """Without `named` no machine's name has an address, its own neither: gloo would listen on the loopback alone."""
+    """Without `named` no machine's name has an address, its own neither: gloo would listen on the loopback alone.
+
+    The run of the warm interpreters is rehearsed on both nodes before it begins.
+    """
     pair.name(named)
     cwd, python = str(tmp_path), pair.python if warmed else interpreter(DEFAULT)
-    (status, said), (other, silent) = both(pair, two(place, name, *more), cwd, PYTHON=python)
+    rehearsed = {"XPC_REHEARSE": "1"} if warmed else {}
+    (status, said), (other, silent) = both(pair, two(place, name, *more), cwd, PYTHON=python, **rehearsed)
     assert (status, other) == (0, 0), f"{said}\n{silent}"
     assert "[run] 2 nodes meet; all-reduce over them: gloo " in said
-    assert said.count("preflight passed") == 1
+    assert said.count("preflight passed") == (3 if warmed else 1)
+    assert said.count("resuming from checkpoint-") == int(warmed)
+    assert "out.rehearsal" not in os.listdir(cwd)
     # torch numbers the machines of a c10d rendezvous by their addresses: here as they are numbered
     assert silent == "", "node 0 speaks for both"
     # To the last digit: each process computes what it would on one machine, and a sum of two does not depend on their
