@@ -1,13 +1,27 @@
-"""Values of methods and adapters: weighted names, modules of an adapter, a plain share, another model."""
+"""Values of methods and adapters: weighted names, modules of an adapter, a plain share, another model; and chat
+templates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.kinds import Template, Weighted
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.language.values import Wrong, _name, _names, _number, _share, _text, _wrong_kind, _wrong_unit
+from xpc.compiler.language.values import (
+    Wrong,
+    _choice,
+    _file,
+    _name,
+    _names,
+    _number,
+    _share,
+    _text,
+    _wrong_kind,
+    _wrong_unit,
+    plain_value,
+)
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 from xpc.grammar.tree import Setting as Written
 
@@ -43,6 +57,42 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
     return Weighted(name, weight)
 
 
+def template(row: Setting, item: Item, node: Value | None) -> object:
+    """Read `chatml`, `file("x.jinja")`, or one of them with arguments: `qwen3(enable_thinking=false)`."""
+    if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
+        name = str(_choice(row, item, node))
+        return Template(f"files/{name}.jinja", (), name)
+    if not isinstance(node, Call):
+        raise _wrong_kind(row, item, node)
+    arguments = _arguments(row, item, node)
+    files = [part for part in node.args if not isinstance(part, Written)]
+    if node.name.text == "file":
+        found = _file(row, item, evolve(node, args=tuple(files)))
+        assert isinstance(found, String)
+        return Template(found.value, arguments)
+    if files:
+        raise _wrong_kind(row, item, files[0] if isinstance(files[0], Value) else node)
+    name = str(_choice(row, evolve(item, node=node), Ref(node.name.span, node.name.text)))
+    return Template(f"files/{name}.jinja", arguments, name)
+
+
+def _arguments(row: Setting, item: Item, node: Call) -> tuple[tuple[str, bool | int | float | str], ...]:
+    """The arguments of a template, in the order of the spec."""
+    found: dict[str, bool | int | float | str] = {}
+    for part in node.args:
+        if not isinstance(part, Written):
+            continue
+        name, value = part.name.text, plain_value(part.value)
+        if name in found or not name.isidentifier() or not isinstance(value, bool | int | float | str):
+            message = (
+                f"`{name[:60]}` is written twice" if name in found else "a template takes names with one value each"
+            )
+            help = "keep one of the two" if name in found else f"write `{node.name.text[:60]}(enable_thinking=false)`"
+            raise Wrong("explained", "XP104", message, row, item, part.value, help=help)
+        found[name] = value
+    return tuple(found.items())
+
+
 def targets(row: Setting, item: Item, node: Value | None) -> object:
     """Read `all-linear`, or a list of module names."""
     if isinstance(node, List):
@@ -73,6 +123,7 @@ def model(row: Setting, item: Item, node: Value | None) -> object:
 
 READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "weighted": weighted,
+    "template": template,
     "targets": targets,
     "share": share,
     "model": model,

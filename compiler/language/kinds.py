@@ -35,7 +35,7 @@ CHOICE = Kind("choice", "one of the listed names", "")
 CHOICES = Kind("choices", "one or more of the listed names", "")
 TEXT = Kind("text", "a quoted text", '"text"')
 FILE = Kind("file", "a file, relative to the spec", 'file("template.jinja")')
-TEMPLATE = Kind("template", "a built-in template (chatml) or a file", "chatml")
+TEMPLATE = Kind("template", "a built-in template (chatml) or a file, with arguments or without", "chatml")
 TEXT_OR_FILE = Kind("text_or_file", "a quoted text or a file", '"text"')
 PATH = Kind("path", "a quoted path", '"out/run"')
 NAME = Kind("name", "a name or a quoted text", '"main"')
@@ -78,6 +78,19 @@ class Weighted:
     file: str | None = None
     function: str | None = None
     sha256: str | None = None
+
+
+@record
+class Template:
+    """A chat template: its file, which is its copy in the bundle once the spec's files are read, the arguments that the
+    spec sets, and the name of a built-in template.
+
+    `qwen3(enable_thinking=false)` is `Template("files/qwen3.jinja", (("enable_thinking", False),), "qwen3")`.
+    """
+
+    file: str
+    arguments: tuple[tuple[str, bool | int | float | str], ...] = ()
+    name: str | None = None
 
 
 NEVER = Amount("never")

@@ -79,7 +79,8 @@ TABLE: tuple[Setting, ...] = (
             choices=("flash2", "flash3", "sdpa", "eager", "flex")),
     Setting("model.compile", k.FLAG, "compile each layer by `torch.compile` (regional compilation)", default=False),
     Setting("model.chat_template", k.TEMPLATE, "chat template that replaces the tokenizer's own: a built-in one by its "
-            "name, or a Jinja file", choices=TEMPLATES, bare=False),
+            "name, or a Jinja file; arguments in parentheses hold where a row's `chat_template_kwargs` have none",
+            choices=TEMPLATES, bare=False),
     Setting("model.eos", k.TEXT, "end-of-turn token; must be in the vocabulary", args=("eos_token",)),
     Setting("model.pad", k.TEXT, "padding token; must be in the vocabulary", args=("pad_token",)),
     Setting("model.tokens", k.NAMES, "tokens to add to the vocabulary", inner=True),

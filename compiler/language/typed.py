@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.kinds import Amount, Template, Weighted
 from xpc.compiler.language.schema import TEMPLATES, Setting
 from xpc.grammar.tree import quoted
 
 
 def show(row: Setting, value: object) -> str:
     """A value as it is typed in a spec."""
-    if row.kind is k.TEMPLATE and built_in(str(value)) is not None:
-        return str(built_in(str(value)))
+    if isinstance(value, Template):
+        return _template(value)
+    if row.kind is k.TEMPLATE and value in TEMPLATES:
+        return str(value)
     if row.kind is k.FILE or row.kind is k.TEMPLATE:
         return f"file({quoted(str(value))})"
     if isinstance(value, Amount):
@@ -29,6 +31,14 @@ def show(row: Setting, value: object) -> str:
     if row.kind is k.CHOICES and isinstance(value, tuple):
         return " ".join(map(str, value)) if row.head else f"[{', '.join(map(str, value))}]"
     return plain(value)
+
+
+def _template(value: Template) -> str:
+    """A chat template as it is typed: `chatml`, `qwen3(enable_thinking=false)`, `file("x.jinja")`."""
+    arguments = [f"{name}={plain(one)}" for name, one in value.arguments]
+    if value.name is None:
+        return f"file({', '.join([quoted(value.file), *arguments])})"
+    return f"{value.name}({', '.join(arguments)})" if arguments else value.name
 
 
 def _weighted(one: Weighted) -> str:
@@ -63,9 +73,3 @@ def amount(value: Amount) -> str:
         percent = round(value.value * 100, 10)
         return f"{real(percent)}%"
     return real(float(value.value)) if isinstance(value.value, float) else str(value.value)
-
-
-def built_in(inside: str) -> str | None:
-    """The name of a built-in template from its path in a bundle; None for other files."""
-    name = inside.removeprefix("files/").removesuffix(".jinja")
-    return name if name in TEMPLATES else None

@@ -222,13 +222,6 @@ def _file(row: Setting, item: Item, node: Value | None) -> object:
     raise _wrong_kind(row, item, node)
 
 
-def _template(row: Setting, item: Item, node: Value | None) -> object:
-    """Read a template: `chatml` stays a name; `file("x")` becomes the String node."""
-    if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
-        return _choice(row, item, node)
-    return _file(row, item, node)
-
-
 def _text_or_file(row: Setting, item: Item, node: Value | None) -> object:
     if isinstance(node, String):
         return node.value
@@ -305,7 +298,6 @@ READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "choices": _choices,
     "text": _text,
     "file": _file,
-    "template": _template,
     "text_or_file": _text_or_file,
     "path": _text,
     "name": _name,

@@ -38,7 +38,7 @@ def payload(spec: Spec) -> Payload:
         "arguments": stated,
         "model": _model(spec),
         "tokenizer": {
-            "chat_template": _text(spec, "model.chat_template"),
+            "chat_template": None if spec.template is None else spec.template.file,
             "eos_token": spec.get("model.eos"),
             "pad_token": spec.get("model.pad"),
             "added": list(spec.names("model.tokens")) or None,

@@ -6,8 +6,10 @@ the loss.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
@@ -60,6 +62,22 @@ def text(name: str) -> bytes:
     """The Jinja text of a built-in template."""
     with open(os.path.join(FOLDER, name + ".jinja"), "rb") as handle:
         return handle.read()
+
+
+def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:
+    """Lines that set the arguments of a template, unless the caller passes them: a row's `chat_template_kwargs` and a
+    server's request still decide. transformers drops the newline after each line.
+    """
+    return "".join(
+        f"{{% set {name} = {name} if {name} is defined else {json.dumps(value, ensure_ascii=False)} %}}\n"
+        for name, value in arguments
+    )
+
+
+def with_arguments(data: bytes, arguments: Sequence[tuple[str, bool | int | float | str]]) -> bytes:
+    """A template that begins with the lines of its arguments."""
+    lines, body = argument_lines(arguments).encode(), data.removeprefix(b"\xef\xbb\xbf")
+    return data if body.startswith(lines) else lines + body
 
 
 def base_end(model: str) -> str | None:

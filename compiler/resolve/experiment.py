@@ -9,6 +9,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC, Row
+from xpc.compiler.language.kinds import Template
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
@@ -24,6 +25,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import nearest_version
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, field, mutable
+from xpc.grammar.source import Span
 from xpc.grammar.tree import Count, Number, Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
@@ -206,14 +208,12 @@ class _Resolver:
 
     def _files(self) -> None:
         """Read the files of `file("x")`. Templates and prompts are copied into the bundle under a plain name."""
-        for path in ("model.chat_template", *INLINE, "launch.setup"):
+        paths: tuple[Path, ...] = ("model.chat_template", *INLINE, "launch.setup")
+        for path in paths:
             value = self.values.get(path)
-            if value is not None and path == "model.chat_template" and isinstance(value.value, str):
-                from xpc.compiler.registry import chat_templates as templates
-
-                inside = f"files/{value.value}.jinja"
-                self.bundled[inside] = templates.text(value.value)
-                self.values[path] = Value(inside, value.origin)
+            if value is not None and isinstance(value.value, Template):
+                self._template(value, value.value)
+                continue
             if value is None or not isinstance(value.value, String):
                 continue
             read = self._read(path, value.value)
@@ -223,10 +223,8 @@ class _Resolver:
                 else:
                     self.values[path] = Value("", value.origin)  # the spec states it: no rule may report it as missing
                 continue
-            try:
-                text = read.data.decode("utf-8-sig")
-            except UnicodeDecodeError:
-                self.problems.report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label)
+            text = self._decoded(read, value)
+            if text is None:
                 continue
             if path in INLINE:  # the bundle's spec.xp contains it like a setting that the spec states
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -236,6 +234,30 @@ class _Resolver:
                 self.values[path] = Value(text, value.origin)
                 continue
             self.values[path] = Value(self._bundle(read), value.origin)
+
+    def _template(self, value: Value, template: Template) -> None:
+        """Copy a chat template into the bundle, with its arguments as lines at its top."""
+        from xpc.compiler.registry import chat_templates as templates
+
+        if template.name is not None:
+            data = templates.text(template.name)
+        else:
+            read = self._read("model.chat_template", String(Span(0, 0), template.file))
+            text = None if read is None else self._decoded(read, value)
+            if read is None or text is None:
+                self.values["model.chat_template"] = Value(evolve(template, file=""), value.origin)
+                return
+            data, template = read.data, evolve(template, file="files/" + bundle_name(read.name, read.digest))
+        self.bundled[template.file] = templates.with_arguments(data, template.arguments)
+        self.values["model.chat_template"] = Value(template, value.origin)
+
+    def _decoded(self, read: Read, value: Value) -> str | None:
+        """The text of a file, or None after a report."""
+        try:
+            return read.data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            self.problems.report("XP114", f"`{read.name}` is not UTF-8 text", value.origin.label)
+            return None
 
     def _bundle(self, read: Read) -> str:
         """Keep a copy of a file for the bundle, and return its name in the bundle."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler.language.items import BASE, SPEC
-from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.kinds import Amount, Template, Weighted
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
@@ -219,8 +219,14 @@ class Spec:
     @property
     def chat_template(self) -> str | None:
         """The text of the chat template, either the spec's or that of a local model; None if it is not known."""
-        name = self.get("model.chat_template")
-        return self.bundled.get(name, b"").decode("utf-8", "replace") if isinstance(name, str) else self.model.template
+        found = self.template
+        return self.model.template if found is None else self.bundled.get(found.file, b"").decode("utf-8", "replace")
+
+    @property
+    def template(self) -> Template | None:
+        """The chat template that the spec names; None if the rows are rendered by the model's own."""
+        value = self.get("model.chat_template")
+        return value if isinstance(value, Template) else None
 
     @property
     def sources(self) -> tuple[DataSource, ...]:

@@ -7,13 +7,14 @@ import os
 
 import pytest
 from case_support import PLAIN, data, spec, trained
-from compile_support import CONFIG, checked, codes, errors, only, put, shown
+from compile_support import CONFIG, checked, codes, compiled, errors, only, put, shown
 
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import TEMPLATES
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.registry import chat_templates as templates
+from xpc.compiler.review.differences.template_environment import environment
 
 TINY = {
     "tiny/config.json": json.dumps(CONFIG),
@@ -57,7 +58,8 @@ def test_a_name_puts_the_text_into_the_bundle(name, tmp_path):
     assert f"chat_template = {name}\n" in files["spec.xp"].decode()
     again = check_text(files["spec.xp"], "spec.xp", Workspace(str(tmp_path)))
     assert again.spec is not None
-    assert again.spec.get("model.chat_template") == inside
+    assert again.spec.template is not None
+    assert again.spec.template.file == inside
 
 
 def test_answers_alone_are_learned_under_a_name():
@@ -135,7 +137,7 @@ def test_new_tokens_are_reported_for_another_base_model():
 def test_a_sweep_of_templates():
     found = checked(chat("chatml") + "sweep { model.chat_template = [qwen2.5, zephyr] }\n")
     assert errors(found) == [], shown(found)
-    assert {one.spec.get("model.chat_template") for one in found.members} == {
+    assert {one.spec.template.file for one in found.members} == {
         "files/qwen2.5.jinja",
         "files/zephyr.jinja",
     }
@@ -156,3 +158,31 @@ def test_a_template_in_the_configuration_of_a_tokenizer_counts(tmp_path):
     found = checked(spec(**ON_TINY), put(tmp_path / "with", files))
     assert errors(found) == [], shown(found)
     assert found.spec.model.template == PLAIN
+
+
+def test_arguments_are_lines_of_the_copy_and_a_row_still_decides():
+    text = chat("qwen3(enable_thinking=false)", on="qwen3-4b")
+    files = compiled(text)
+    copy = files["files/qwen3.jinja"].decode()
+    asked = {"messages": [{"role": "user", "content": "2?"}], "add_generation_prompt": True}
+    render = environment().from_string(copy).render
+    assert render(asked).endswith("<think>\n\n</think>\n\n")
+    assert render(asked, enable_thinking=False) == render(asked)
+    assert render(asked, enable_thinking=True).endswith("<|im_start|>assistant\n")
+    assert "chat_template = qwen3(enable_thinking=false)" in files["spec.xp"].decode()
+
+
+def test_arguments_of_a_file_are_not_added_twice(tmp_path):
+    place = put(tmp_path, {**TINY, "own.jinja": "{{ word }}{{ pause }}{{ messages }}"})
+    text = spec('model(chat_template=file("own.jinja", word="a \\"b\\"", pause=1.5))', **ON_TINY)
+    files = compiled(text, place)
+    (name,) = [one for one in files if one.startswith("files/")]
+    copy = files[name]
+    assert copy.count(b"{% set") == 2
+    assert templates.with_arguments(copy, (("word", 'a "b"'), ("pause", 1.5))) == copy
+    assert f'file("{name}", word="a \\"b\\"", pause=1.5)' in files["spec.xp"].decode()
+
+
+@pytest.mark.parametrize("written", ["qwen3(false)", "qwen3(a.b=1)", "qwen3(a=[1])", "qwen3(a=1, a=2)", "other(a=1)"])
+def test_wrong_arguments_are_refused(written):
+    assert set(errors(checked(chat(written, on="qwen3-4b")))) in ({"XP104"}, {"XP106"})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from xpc.compiler import registry
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.text.entries import Entries, Entry, as_json, boolean, text, words
+from xpc.compiler.importing.template_arguments import template_arguments
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
@@ -132,34 +131,13 @@ def _renders(draft: Draft) -> bool:
     return not rendered.isdisjoint(corpus.formats(draft))
 
 
-def template_arguments(draft: Draft, named: Entries) -> None:
-    """Write `chat_template_kwargs` as `set` lines at the top of the template, if the import writes the template."""
+def arguments(draft: Draft, named: Entries) -> None:
+    """Write `chat_template_kwargs`, unless no template renders the rows."""
     entry = named.get("chat_template_kwargs")
-    if entry is None or entry.empty:
-        draft.note(entry, "null: no arguments")
-        return
-    if not _renders(draft):
+    if entry is not None and not entry.empty and not _renders(draft):
         draft.note(entry, "no template renders these rows")
-        return
-    name = f"{draft.stem}.chat_template.jinja"
-    body = draft.files.get(name, b"").decode()
-    for key, one in entry.mapping.items():
-        typed = {True: "true", False: "false"}.get(one.value) if isinstance(one.value, bool) else as_json(one)
-        if not body:
-            draft.error(
-                one, "the tokenizer's own template reads it, and the import cannot change that template",
-                "put it next to the source and name it by `chat_template_jinja`",
-            )  # fmt: skip
-        elif not re.search(rf"\b{re.escape(key)}\b", body):
-            draft.note(one, "the template does not use it")
-        elif key.isidentifier() and isinstance(one.value, bool | int | float | str):
-            kept = "+" if body.startswith("\n") else ""
-            body = f"{{% set {key} = {typed} {kept}%}}{body}"
-            draft.mark(one, "mapped", f"a line of {name}")
-        else:
-            draft.error(one, "a template takes names with one value each")
-    if body:
-        draft.files[name] = body.encode()
+    else:
+        template_arguments(draft, entry, "chat_template_jinja")
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:

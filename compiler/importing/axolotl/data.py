@@ -54,7 +54,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
     axolotl_evaluation.holdout(draft, named)
     axolotl_rows.long(draft, named)
     _mask(draft, named, axolotl_chat.template(draft, named, overrides, axolotl_chat.learned(draft, named)))
-    axolotl_chat.template_arguments(draft, named)
+    axolotl_chat.arguments(draft, named)
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:

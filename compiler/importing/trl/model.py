@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.template_arguments import template_arguments
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
@@ -72,6 +73,7 @@ def model(draft: Draft, named: Entries) -> None:
     if revision is not None and text(revision) == "main":
         draft.note(revision, "the default branch")
     _template(draft, named.get("chat_template"))
+    template_arguments(draft, named.get("chat_template_kwargs"), "chat_template")
     for name in ("tokenizer_name", "tokenizer_name_or_path", "config_name"):
         one = named.get(name)
         if one is not None and (one.empty or (entry is not None and one.value == entry.value)):

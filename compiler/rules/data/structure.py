@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.language.typed import built_in
 from xpc.compiler.registry import chat_templates
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -49,9 +48,8 @@ def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
 
 def _template(spec: Spec) -> str | None:
     """The built-in template that renders the rows: the one that the spec names, or that of the model's family."""
-    name = spec.get("model.chat_template")
-    if name is not None:
-        return built_in(str(name))
+    if spec.template is not None:
+        return spec.template.name
     return chat_templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
 
 

@@ -15,6 +15,12 @@ WHEN = any_of(
     gemma, local_tokenizer, base_model, written("model.eos", "model.pad", "model.chat_template", "data.system")
 )
 
+PASSED = (
+    "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "pad_token", "unk_token",
+    "raise_exception", "strftime_now",
+)  # fmt: skip
+"""Names that transformers passes to every template."""
+
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
@@ -145,13 +151,12 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `sft_config.py` (`chat_template_path`); confirmed by running it.
     """
-    name = spec.get("model.chat_template")
-    if not isinstance(name, str):
+    if spec.template is None:
         return
     from xpc.compiler.registry.chat_templates import native
     from xpc.compiler.rules.core.chat_tokens import tokens_setting, unknown_tokens
 
-    new = unknown_tokens(spec, spec.bundled.get(name, b"").decode("utf-8", "replace"))
+    new = unknown_tokens(spec, spec.chat_template or "")
     if new:
         listed = ", ".join(f"`{token[:40]}`" for token in new[:4])
         own = native(spec.model.name)
@@ -162,6 +167,42 @@ def template_token(spec: Spec) -> Iterator[Finding]:
             f"add them to the vocabulary: {tokens_setting(new[:8])}{other}",
             (spec.model.label,),
         )
+
+
+@rule("XP131", "template-argument-not-read")
+def template_argument(spec: Spec) -> Iterator[Finding]:
+    """An argument of the chat template should be a name that the template reads: `qwen3(enable_thinking=false)`. What
+    transformers passes itself, such as the messages, cannot be an argument.
+
+    Why it is bad: the rows would be written as without the argument.
+
+    Without it: silently, a name that the template does not read has no effect.
+
+    Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
+    """
+    if spec.template is None or not spec.template.arguments:
+        return
+    import re
+
+    from xpc.compiler.registry.chat_templates import argument_lines
+
+    arguments = spec.template.arguments
+    text = (spec.chat_template or "").replace(argument_lines(arguments), "", 1)
+    text = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
+    quoted = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
+    blocks = re.findall(rf"\{{[{{%](?:{quoted}|.)*?[%}}]\}}", text, flags=re.DOTALL)
+    text = re.sub(quoted, "", "\n".join(blocks))
+    given = [name for name, _ in arguments]
+    known = [name for name in re.findall(r"\b(\w+) is (?:not )?defined", text) if name not in {*PASSED, *given}]
+    for name in given:
+        if name in PASSED:
+            what = f"`{name}` of the chat template is passed by transformers, for each conversation"
+        elif re.search(rf"(?<![\w.]){name}\b", text) is None:
+            what = f"the chat template does not read `{name[:40]}`"
+        else:
+            continue
+        other = f", or write `{known[0]}`, which the template reads" if known else ""
+        yield Finding(spec.place("model.chat_template"), what, f"leave `{name[:40]}` out{other}")
 
 
 @rule("XP567", "no-place-for-a-system-prompt")
@@ -175,15 +216,13 @@ def no_system(spec: Spec) -> Iterator[Finding]:
 
     Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); confirmed by running it.
     """
-    from xpc.compiler.language.typed import built_in
     from xpc.compiler.registry import chat_templates as templates
 
-    name = spec.get("model.chat_template")
-    if name is None:
+    if spec.template is None:
         own = templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
         used, place = own if own == "gemma" else None, spec.model.label
     else:
-        used, place = built_in(str(name)), spec.place("model.chat_template")
+        used, place = spec.template.name, spec.place("model.chat_template")
     if used not in templates.NO_SYSTEM:
         return
     talks = [source for source in spec.files if rows.conversational(source)]

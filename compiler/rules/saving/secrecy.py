@@ -55,8 +55,10 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
-    named: tuple[Path, ...] = ("model.chat_template", "model.config", "launch.setup")
+    named: tuple[Path, ...] = ("model.config", "launch.setup")
     places = {str(spec.get(path)): path for path in named}
+    if spec.template is not None:
+        places[spec.template.file] = "model.chat_template"
     for name, data in spec.bundled.items():
         if name.startswith("data/") or (name not in places and name.endswith(TASK_ROWS)):
             continue

@@ -44,6 +44,18 @@ def pieces(run: Any) -> dict[str, Any]:
     return {"most": max(len(run.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}
 
 
+def unread(run: Any) -> dict[str, Any]:
+    """Whether a question is written alike with the argument of the template and without it."""
+    template = _template(run) or ""
+    bare = re.sub(r"^(\{% set .* %\}\n)+", "", template)
+    turns = [{"role": "user", "content": "2?"}]
+    texts = {
+        run.tokenizer.apply_chat_template(turns, tokenize=False, chat_template=one, add_generation_prompt=True)
+        for one in (template, bare)
+    }
+    return {"same": len(texts) == 1, "bare": bare != template}
+
+
 def instructed(run: Any) -> dict[str, Any]:
     """A system prompt under the published template that the bundle's built-in one is called after."""
     import trl

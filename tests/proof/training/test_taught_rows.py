@@ -64,6 +64,10 @@ FILES["taught-weights.jsonl"] = lines(
 )  # fmt: skip
 FILES["taught-none.jsonl"] = lines([{"messages": [*NOT[:1], {**NOT[1], "weight": 0}]}] * 4)
 FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # a template that `xpc check` does not know
+FILES["taught-thinking.jsonl"] = lines(
+    [{"prompt": ASKED, "completion": NO, "chat_template_kwargs": {"enable_thinking": True} if i < 2 else None}
+     for i in range(4)]
+)  # fmt: skip
 QWEN3 = "model(chat_template=qwen3)"
 
 
@@ -149,6 +153,19 @@ def test_a_turn_of_weight_0_bears_no_loss(warm: Warm, tmp_path: Path, target: st
             assert "Never." not in row["learned"][0]
             assert row["learned"][0].count("Yes.") == 2
     assert "row 0: no answer is to be learned" in none["error"]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target: str) -> None:
+    without = "model(chat_template=qwen3(enable_thinking=false))"
+    masked, plain = taught(
+        warm, target, "thinking",
+        small(target, data("thinking"), "method sft(completion_only)", without),
+        small(target, data("plain"), QWEN3),
+    )  # fmt: skip
+    learned = [row["learned"][0] for row in masked["rows"]]
+    assert sum("<think>" in one for one in learned) == 2, learned  # the prompt of the others ends with an empty block
+    assert all("<think>" in row["input_ids"][0] for row in (*masked["rows"], *plain["rows"]))
 
 
 def test_the_run_says_how_many_rows_it_compared(warm: Warm, tmp_path: Path) -> None:

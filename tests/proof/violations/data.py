@@ -80,6 +80,7 @@ PROOFS: tuple[Proof, ...] = (
           warns="non_blocking.*dataloader_pin_memory"),
     Proof("T16", "XP105", at="init", onto="legal", arguments={"max_length": "2k"}, raises="TypeError", match=""),
     Proof("T18", "XP560", measure="templates.pieces", expect=lambda seen: seen["most"] > 1),
+    Proof("T65", "XP131", measure="templates.unread", expect={"same": True, "bare": True}),
     Proof("T44", "XP513", measure="templates.ended", expect={"ends": False}),
     Proof("T38", "XP567", measure="templates.instructed", raises="TemplateError", match="System role not supported"),
     Proof("T24", "XP551", measure="rows.evaluated", expect={"trained_on": True}, files={

@@ -1,0 +1,49 @@
+"""Import `chat_template_kwargs`, the arguments of the chat template, for example `enable_thinking: false`."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import MAPPED, Draft
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.language.kinds import Template
+from xpc.compiler.registry import chat_templates
+
+
+def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
+    """Write the arguments next to the template; `place` says where a source names the template, for the advice."""
+    if entry is None or entry.empty:
+        draft.note(entry, "null: no arguments")
+        return
+    written = draft.settings.pop("model.chat_template", None)
+    body, template = _template(draft, None if written is None else written.text)
+    arguments: list[tuple[str, bool | int | float | str]] = []
+    for key, one in entry.mapping.items():
+        if body is None:
+            draft.error(
+                one, "the tokenizer's own template reads it, and xpc does not know that template",
+                f"put it next to the source and name it by `{place}`",
+            )  # fmt: skip
+        elif not re.search(rf"\b{re.escape(key)}\b", body):
+            draft.note(one, "the template does not use it")
+        elif key.isidentifier() and isinstance(one.value, bool | int | float | str):
+            arguments.append((key, one.value))
+            draft.mark(one, MAPPED, "model.chat_template")
+        else:
+            draft.error(one, "a template takes names with one value each")
+    if template is not None and arguments:
+        why = "" if written is None else written.why
+        draft.put("model.chat_template", Template(template.file, tuple(arguments), template.name), entry, why)
+    elif written is not None:
+        draft.settings["model.chat_template"] = written
+
+
+def _template(draft: Draft, written: str | None) -> tuple[str | None, Template | None]:
+    """The text of the template that renders the rows, with its name; None for an unknown one."""
+    file = f"{draft.stem}.chat_template.jinja"
+    if file in draft.files:
+        return draft.files[file].decode(), Template(file)
+    known = registry.find_model(draft.model)
+    name = written or (chat_templates.native(known.alias) if known is not None and known.chat else None)
+    return (None, None) if name is None else (chat_templates.text(name).decode(), Template("", (), name))
