@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """The settings that say which rows are evaluated on."""
 IN_MXFP4: Final = tuple(
-    f"{owner}/gpt-oss-{size}" for owner in ("openai", "unsloth") for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
+    f"{owner}/gpt-oss-{size}"
+    for owner in ("openai", "unsloth")
+    for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
 )
 """Hub ids whose weights are packed in MXFP4."""
 

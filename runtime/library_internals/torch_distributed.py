@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 
 def one_timeout(timeout: timedelta) -> None:
@@ -37,7 +38,7 @@ def call_before_processes_start(check: Callable[[], None]) -> None:
 
     start = LocalElasticAgent._start_workers
 
-    def checked(agent: LocalElasticAgent, group: WorkerGroup) -> dict[int, object]:
+    def checked(agent: LocalElasticAgent, group: WorkerGroup) -> Any:
         check()
         return start(agent, group)
 

@@ -6,8 +6,8 @@ import pytest
 from compile_support import checked
 
 from xpc.compiler.language import schema
-from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.expand.missing_equals import OFF
+from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.diagnostic import Diagnostic
 
 LINE = "train qwen2.5-3b on infinity-instruct"

@@ -42,6 +42,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("engines.sky.rules", chosen("launch", "sky")),
     ("engines.slurm.rules", chosen("launch", "slurm")),
     ("rules.adapters.continued", has_value("lora.from")),
+    ("rules.adapters.experts", adapters),
     ("rules.adapters.frozen", enabled("freeze")),
     ("rules.adapters.layers", adapters),
     ("rules.adapters.lora", adapters),

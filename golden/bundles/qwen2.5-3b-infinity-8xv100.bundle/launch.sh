@@ -8,6 +8,7 @@
 #
 #   ./launch.sh                          train, or resume from the newest complete checkpoint
 #   ./launch.sh --preflight              check this machine against the bundle, and stop
+#   ./launch.sh --rehearse               first train two steps, with a save and a resume, in a folder of their own
 #   ./launch.sh --dry-run                print the command, and stop
 #   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
 #   ./launch.sh --help                   print this, and stop
@@ -35,6 +36,7 @@ here=${script%/*}
 python=${PYTHON:-python3}
 dry_run=false
 only_preflight=false
+rehearse=false
 only_stage=false
 
 if [ "${1:-}" != --stage ] && [ "$#" -gt 1 ]; then
@@ -45,19 +47,23 @@ case "${1:-}" in
   "") ;;
   --dry-run) dry_run=true ;;
   --preflight) only_preflight=true ;;
+  --rehearse) rehearse=true ;;
   --stage) only_stage=true ;;
   --help | -h)
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script" # the lines above
     exit 0
     ;;
   *)
-    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --stage and --help are accepted\n' "$1" >&2
+    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --rehearse, --stage and --help are accepted\n' "$1" >&2
     exit 2
     ;;
 esac
 
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
+fi
+if [ "$rehearse" = true ] || { [ -n "${XPC_REHEARSE:-}" ] && [ "$#" -eq 0 ]; }; then
+  exec "$python" "$here/rehearse.py"
 fi
 
 # The launcher below gives the ranks; those of the shell that starts this script belong to something else. With

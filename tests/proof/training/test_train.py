@@ -177,7 +177,7 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], plac
 
 
 @pytest.mark.parametrize(
-    "strategy, packed",
+    ("strategy", "packed"),
     [
         ("zero1(", ""),
         ("zero2(", " packing(strategy=wrapped)"),

@@ -30,7 +30,7 @@ KINDS = {"one": "NO", "ddp": "MULTI_CPU"}
 every, resumed, sharing = (
     pytest.mark.parametrize(
         "small",
-        # Two processes on the other stacks: tests/faults/test_other_stacks.py trains them in each run of the slow tests.
+        # tests/faults/test_other_stacks.py trains on two processes of the other stacks each time.
         [pytest.param(run, id=run.name, marks=pytest.mark.nightly if run.nightly else ()) for run in chosen],
     )
     for chosen in (
