@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from xpc.compiler import stacks
@@ -12,19 +12,17 @@ from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.streams import standard_input
 from xpc.compiler.files.workspace import MAX_DATA, read_file
-from xpc.compiler.importing import report
+from xpc.compiler.importing import report, tables
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import Unwritable, emit
 from xpc.compiler.importing.nearby import reader
-from xpc.compiler.importing.overrides import Machines, Overrides, load, machine, machines
-from xpc.compiler.importing.text import json as jsontext
-from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import MAX_SIZE, Entry, Unreadable
-from xpc.compiler.importing.trl.reader import given, trl
+from xpc.compiler.importing.overrides import Overrides, machine
+from xpc.compiler.importing.source_file import SourceFile, kind_of
+from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_exact, show_json, show_rendered
 from xpc.grammar.diagnostic import Diagnostic
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,19 +31,8 @@ if TYPE_CHECKING:
     Check = Callable[[str, str], list[Diagnostic]]
     """From a spec's text and path to the errors that `xpc check` finds."""
 
-AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
 MOST_FOLDERS, MOST_SCRIPTS = 6, 300
 """How many folders above a source, and how many Python files, are looked through for a key."""
-LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
-
-
-@record
-class Read:
-    """A source: its name, its text, and the folder in which to look for the files that it names."""
-
-    name: str
-    text: str
-    folder: str
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
@@ -55,20 +42,22 @@ def run(options: argparse.Namespace, check: Check) -> int:
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
     if options.file is not None and os.path.isdir(options.file):
-        source = Read(os.path.normpath(options.file), "", os.path.abspath(options.file))
+        source = SourceFile(os.path.normpath(options.file), "", os.path.abspath(options.file))
     else:
-        source = Read("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
+        source = (
+            SourceFile("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
+        )
     overrides = overrides_of(options, source)
     if options.pick == "all":
         return _each(source, options, overrides, check)
     return _one(source, options, overrides, check)
 
 
-def _each(source: Read, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
+def _each(source: SourceFile, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
     """Write a spec for each training command of a script: `x-1.xp`, `x-2.xp`. Raises UsageError."""
     from xpc.compiler.importing.command import search
 
-    if options.output in (None, "-") or kind_of(source, options) != "command":
+    if options.output in (None, "-") or kind_of(source, options.file is not None) != "command":
         raise UsageError("--pick all takes a script and -o FILE, which becomes FILE-1, FILE-2 ...")
     stem, dot, ending = options.output.rpartition(".")
     try:
@@ -83,7 +72,7 @@ def _each(source: Read, options: argparse.Namespace, overrides: Overrides, check
     return worst
 
 
-def _one(source: Read, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
+def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
     """Write the spec of a source, or the reasons why there is none. Returns the exit status. Raises UsageError."""
     from xpc.compiler.importing import partial
 
@@ -125,8 +114,8 @@ def _one(source: Read, options: argparse.Namespace, overrides: Overrides, check:
     return int(draft.wrong or bool(errors))
 
 
-def read(path: str) -> Read:
-    """Read a file, or standard input for `-`, as text. Raises UsageError."""
+def read(path: str) -> SourceFile:
+    """SourceFile a file, or standard input for `-`, as text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
@@ -141,10 +130,10 @@ def read(path: str) -> Read:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(text) > MAX_SIZE and not path.endswith(".ipynb"):
         raise UsageError(f"{path} is larger than {MAX_SIZE} characters")
-    return Read(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
+    return SourceFile(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
 
 
-def overrides_of(options: argparse.Namespace, source: Read) -> Overrides:
+def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
     """The values on the command line that override the source. Raises UsageError."""
     try:
         hardware = None if options.hardware is None else machine(options.hardware)
@@ -237,15 +226,15 @@ def _reference(name: str | None) -> str | None:
     return quoted(name) if problems else name
 
 
-def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> Draft:
+def convert(source: SourceFile, options: argparse.Namespace, overrides: Overrides) -> Draft:
     """Convert a source of any kind to a draft. Raises Unreadable and UsageError."""
     if options.file is not None and os.path.isdir(options.file):
         from xpc.compiler.importing.bundle import bundle
 
         return bundle(source.name, lambda name: _inside(source.folder, name), overrides)
-    launch = None if options.accelerate is None else _table(read(options.accelerate))
-    zero = None if options.deepspeed is None else _table(read(options.deepspeed))
-    kind = options.kind or kind_of(source, options)
+    launch = None if options.accelerate is None else read(options.accelerate).table()
+    zero = None if options.deepspeed is None else read(options.deepspeed).table()
+    kind = options.kind or kind_of(source, options.file is not None)
     if kind == "python":
         from xpc.compiler.importing.python.reader import python
 
@@ -254,40 +243,11 @@ def convert(source: Read, options: argparse.Namespace, overrides: Overrides) -> 
         from xpc.compiler.importing.command.reader import command
 
         return command(source.text, source.name, overrides, launch, zero)
-    table = _table(source)
-    draft = _draft(kind, table, source, overrides, launch, zero)
-    for one in (table, launch or {}, zero or {}, *draft.read):
-        _repeated(draft, one)
-    return draft
-
-
-def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn for each key that a file contains twice with different values, of which YAML readers take the last."""
-    for one in table.values():
-        if one.earlier:
-            draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
-        for part in (one, *(one.value if isinstance(one.value, list) else [])):
-            _repeated(draft, part.mapping)
-
-
-def _draft(kind: str, table: dict[str, Entry], source: Read, overrides: Overrides, launch: dict[str, Entry] | None,
-           zero: dict[str, Entry] | None) -> Draft:  # fmt: skip
-    """Convert a file of this kind to a draft."""
-    if kind == "trl":
-        return trl(table, source.name, overrides, launch, zero)
-    if kind in ("llamafactory", "axolotl", "torchtune"):
-        if kind == "llamafactory":
-            from xpc.compiler.importing.llamafactory.reader import llamafactory as other
-        elif kind == "torchtune":
-            from xpc.compiler.importing.torchtune.reader import torchtune as other
-        else:
-            from xpc.compiler.importing.axolotl.reader import axolotl as other
-        return other(table, source.name, overrides, launch, zero)
-    return fragment(table, kind, overrides)
+    return tables.converted(source, kind, overrides, launch, zero)
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """Read a file of a bundle; None for a file outside the bundle."""
+    """SourceFile a file of a bundle; None for a file outside the bundle."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
@@ -297,100 +257,6 @@ def _inside(folder: str, name: str) -> bytes | None:
         return read_file(path, MAX_DATA)
     except OSError:
         return None
-
-
-def fragment(table: dict[str, Entry], kind: str, overrides: Overrides) -> Draft:
-    """Import only a file of accelerate or DeepSpeed: the result is a base for `extends`, or a spec if options name the
-    model and data.
-    """
-    from xpc.compiler.importing.accelerate import config as sharding
-    from xpc.compiler.importing.accelerate import deepspeed as zero
-
-    draft = Draft(load(overrides.target or stacks.DEFAULT), overrides.method or "sft", overrides.stem)
-    given(draft, overrides)
-    found = Machines()
-    if kind == "deepspeed":
-        zero.zero(draft, table)
-    else:
-        sharding.accelerate(draft, table, overrides, found)
-    if found.entries or overrides.hardware or overrides.nodes:
-        machines(draft, found, overrides)
-    if overrides.target is not None:
-        draft.put("target", overrides.target)
-    if overrides.method is not None:
-        draft.put("method", overrides.method)
-    draft.settle(table)
-    for one in draft.read:
-        draft.settle(one)
-    return draft
-
-
-def kind_of(source: Read, options: argparse.Namespace) -> str:
-    """Determine the kind of a source by its keys. Raises Unreadable."""
-    if options.file is not None and source.name.endswith((".py", ".ipynb")):
-        return "python"
-    if options.file is None or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
-        return "command"
-    try:
-        table = _table(source)
-    except Unreadable:
-        words = ("torchrun", "accelerate launch", "deepspeed ", "python ", "trl ", "llamafactory-cli", "axolotl ")
-        if any(word in source.text for word in words):
-            return "command"
-        raise
-    keys = set(table)
-    reason = trains_nothing(keys, table)
-    if reason:
-        raise Unreadable(reason)
-    if any("_component_" in part.mapping for one in table.values() for part in one.items):
-        return "torchtune"
-    if "base_model" in keys and "datasets" in keys:
-        return "axolotl"
-    if "zero_optimization" in keys or {"train_batch_size", "train_micro_batch_size_per_gpu"} & keys:
-        return "deepspeed"
-    if "distributed_type" in keys or "compute_environment" in keys:
-        return "accelerate"
-    if "base_model" in keys or len(keys & set(AXOLOTL)) > 1:
-        return "axolotl"
-    if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys:
-        return "llamafactory"
-    if "dataset_dir" in keys and not keys & {"dataset_mixer", "dataset_mixture", "dataset_name", "dataset_splits"}:
-        return "llamafactory"
-    return "trl"
-
-
-TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per_device_train_batch_size", "dataset",
-            "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
-            "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
-            "stage", "epochs", "beta")  # fmt: skip
-"""Keys of which a file has at least one if it trains something."""
-INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
-             "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
-
-
-def trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """Why a file is no training configuration: it merges models, exports one, evaluates or answers; "" if it trains."""
-    trains = keys & set(TRAINING)
-    if "merge_method" in keys or ("slices" in keys and not trains):
-        return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"
-    if "export_dir" in keys and not keys & {"dataset", "train_dataset", "do_train", "learning_rate"}:
-        return "it exports a trained model (`llamafactory-cli export`), and trains nothing"
-    off = "do_train" not in keys or table["do_train"].off
-    factory = keys & {"stage", "finetuning_type", "template"}
-    if factory and off and "do_predict" in keys and not table["do_predict"].off and "learning_rate" not in keys:
-        return "it evaluates or predicts (`do_predict`), and trains nothing"
-    if {"task", "n_shot"} <= keys:
-        return "it evaluates a model (`llamafactory-cli eval`), and trains nothing"
-    if keys & set(INFERENCE) and keys & {"infer_backend", "max_new_tokens", "do_sample", "prompts", "max_model_len"}:
-        return "" if trains else "it is for inference, and trains nothing"
-    chat = {"model_name_or_path", "template"} <= keys and not trains
-    return "it is for inference (`llamafactory-cli chat`), and trains nothing" if chat else ""
-
-
-def _table(source: Read) -> dict[str, Entry]:
-    if source.text.lstrip().startswith("{"):
-        return jsontext.read(source.text, source.name)
-    return yamltext.read(source.text, source.name)
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
@@ -420,6 +286,6 @@ def _holds(path: str, data: bytes) -> bool:
         return handle.read(len(data) + 1) == data
 
 
-def _origin(source: Read, options: argparse.Namespace) -> str:
+def _origin(source: SourceFile, options: argparse.Namespace) -> str:
     named = [os.path.basename(one) for one in (source.name, options.accelerate, options.deepspeed) if one]
     return ", ".join("a command line" if one == "--command" else one for one in named) + ", by `xpc import`."

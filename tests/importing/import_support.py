@@ -14,6 +14,7 @@ from xpc.compiler.importing import cli as edge
 from xpc.compiler.importing import options
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import emit
+from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.pipeline import compile_text
 from xpc.grammar.diagnostic import ERROR
@@ -67,7 +68,7 @@ class Imported:
 def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str = REPOSITORY) -> tuple[Draft, str]:
     """The draft of a text, and its spec."""
     chosen = options.parse([*arguments] if "--command" in arguments else [name, *arguments])
-    source = edge.Read(name, text, folder)
+    source = SourceFile(name, text, folder)
     draft = edge.convert(source, chosen, edge.overrides_of(chosen, source))
     spec = draft.text or emit(draft, "a test.")
     tree, problems = parse(Source("again.xp", spec))

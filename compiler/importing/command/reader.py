@@ -12,8 +12,7 @@ from xpc.compiler.importing.command.search import chosen, training_commands
 from xpc.compiler.importing.draft import Draft, Written
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, native
-from xpc.compiler.importing.text import json as jsontext
-from xpc.compiler.importing.text import yaml as yamltext
+from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, shown, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -21,12 +20,8 @@ from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve
 
 ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
-
-
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
 """Settings that only name a run: the members of a sweep have names of their own."""
-
-
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
 """Arguments that only name a run or a place."""
 
@@ -88,9 +83,9 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     overridden: list[Entry] = []
     lost = config is not None and overrides.read(text(config) or "") is None
     if config is not None and not lost:
-        table = _file(config, overrides)
-        overridden += [one for key, one in table.items() if key in entries]
-        entries = {**table, **entries}
+        inside = _file(config, overrides)
+        overridden += [one for key, one in inside.items() if key in entries]
+        entries = {**inside, **entries}
     unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
     entries = {key: one for key, one in entries.items() if key not in unset}
     method = overrides.method or _method(line.program)
@@ -179,8 +174,7 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
     data = overrides.read(name)
     if data is None:
         raise Unreadable(f"`{name[:80]}` does not exist{option and f'; `{option} FILE` names it'}", entry.line)
-    body = data.decode("utf-8-sig", "replace")
-    return jsontext.read(body, name) if body.lstrip().startswith("{") else yamltext.read(body, name)
+    return table.read(data.decode("utf-8-sig", "replace"), name)
 
 
 def _method(program: str) -> str | None:

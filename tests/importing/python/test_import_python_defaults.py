@@ -126,7 +126,8 @@ def test_the_duration_stays_in_a_spec_without_data():
     from xpc.compiler.importing import cli as edge
     from xpc.compiler.importing import options, partial
     from xpc.compiler.importing.emit import emit
+    from xpc.compiler.importing.source_file import SourceFile
 
     chosen = options.parse(["train.py", "--partial"])
-    partial.apply(found.draft, edge.overrides_of(chosen, edge.Read("train.py", "", ".")))
+    partial.apply(found.draft, edge.overrides_of(chosen, SourceFile("train.py", "", ".")))
     assert "# train Qwen/Qwen2.5-0.5B on DATA for 70 steps" in emit(found.draft, "a test.")

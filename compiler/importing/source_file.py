@@ -1,0 +1,85 @@
+"""The source of an import: its text and its keys, and which tool it is written for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.importing.text import table
+from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.grammar.record import record
+
+AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
+LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
+TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per_device_train_batch_size", "dataset",
+            "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
+            "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
+            "stage", "epochs", "beta")  # fmt: skip
+"""Keys of which a file has at least one if it trains something."""
+INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
+             "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
+
+
+@record
+class SourceFile:
+    """The source: its name, its text, and the folder in which to look for the files that it names."""
+
+    name: str
+    text: str
+    folder: str
+
+    def table(self) -> dict[str, Entry]:
+        """The keys of the text, which is YAML or JSON. Raises Unreadable."""
+        return table.read(self.text, self.name)
+
+
+def kind_of(source: SourceFile, is_file: bool) -> str:
+    """Determine the kind of a source by its keys. Raises Unreadable."""
+    if is_file and source.name.endswith((".py", ".ipynb")):
+        return "python"
+    if not is_file or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
+        return "command"
+    try:
+        table = source.table()
+    except Unreadable:
+        words = ("torchrun", "accelerate launch", "deepspeed ", "python ", "trl ", "llamafactory-cli", "axolotl ")
+        if any(word in source.text for word in words):
+            return "command"
+        raise
+    keys = set(table)
+    reason = _trains_nothing(keys, table)
+    if reason:
+        raise Unreadable(reason)
+    if any("_component_" in part.mapping for one in table.values() for part in one.items):
+        return "torchtune"
+    if "base_model" in keys and "datasets" in keys:
+        return "axolotl"
+    if "zero_optimization" in keys or {"train_batch_size", "train_micro_batch_size_per_gpu"} & keys:
+        return "deepspeed"
+    if "distributed_type" in keys or "compute_environment" in keys:
+        return "accelerate"
+    if "base_model" in keys or len(keys & set(AXOLOTL)) > 1:
+        return "axolotl"
+    if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys:
+        return "llamafactory"
+    if "dataset_dir" in keys and not keys & {"dataset_mixer", "dataset_mixture", "dataset_name", "dataset_splits"}:
+        return "llamafactory"
+    return "trl"
+
+
+def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
+    """Why a file does not configure a training: it merges models, exports one, evaluates or answers; "" if it does."""
+    trains = keys & set(TRAINING)
+    if "merge_method" in keys or ("slices" in keys and not trains):
+        return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"
+    if "export_dir" in keys and not keys & {"dataset", "train_dataset", "do_train", "learning_rate"}:
+        return "it exports a trained model (`llamafactory-cli export`), and trains nothing"
+    off = "do_train" not in keys or table["do_train"].off
+    factory = keys & {"stage", "finetuning_type", "template"}
+    if factory and off and "do_predict" in keys and not table["do_predict"].off and "learning_rate" not in keys:
+        return "it evaluates or predicts (`do_predict`), and trains nothing"
+    if {"task", "n_shot"} <= keys:
+        return "it evaluates a model (`llamafactory-cli eval`), and trains nothing"
+    if keys & set(INFERENCE) and keys & {"infer_backend", "max_new_tokens", "do_sample", "prompts", "max_model_len"}:
+        return "" if trains else "it is for inference, and trains nothing"
+    chat = {"model_name_or_path", "template"} <= keys and not trains
+    return "it is for inference (`llamafactory-cli chat`), and trains nothing" if chat else ""
