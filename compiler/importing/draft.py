@@ -376,7 +376,7 @@ class Draft:
 
 def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
     """The known key of which a name is a typo, such as `lerning_rate`; None for another word."""
-    from xpc.compiler.suggest.meaning import typo_of  # imported only for an unknown key
+    from xpc.compiler.suggest.likeness import typo_of  # imported only for an unknown key
 
     return typo_of(name, known)
 

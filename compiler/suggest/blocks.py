@@ -13,7 +13,8 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.flag_values import NAMED
-from xpc.compiler.suggest.meaning import choice, meaning, typo_of
+from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.meaning import choice, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, as_value, rewrite_options, rewritten

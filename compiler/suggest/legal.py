@@ -193,7 +193,7 @@ def _of_another_setting(row: Setting, name: str) -> str:
     why = no_such_choice(row.name, name)
     if why:
         return f"{why}write one of {', '.join(row.choices)}"
-    from xpc.compiler.suggest.meaning import known_choice
+    from xpc.compiler.suggest.known_names import known_choice
 
     if known_choice(row, name) is not None:
         return ""

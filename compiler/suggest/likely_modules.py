@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from xpc.compiler.suggest.meaning import typo_of
+from xpc.compiler.suggest.likeness import typo_of
 
 
 def likely(target: str, legal: Iterable[str]) -> tuple[str, ...]:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import re
-
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
-from xpc.compiler.language.convert import convert
 from xpc.compiler.language.extras import ONLY_FSDP1
-from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.language.schema import Setting
-from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.components import GENERAL, by_last_part
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
-from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.extra_form import passed_on
-from xpc.compiler.suggest.flag_values import head_choice
-from xpc.compiler.suggest.flag_values import setting_of_choice as setting_of_choice
-from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, leave_out, unset_advice
-from xpc.compiler.suggest.meaning import NEVER_LEGAL, SAME, Meaning, choice, meaning, nearest_other_name, typo_of
+from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
+from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested, wrong_value
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.legal import ALREADY
+from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside, sentence
-from xpc.compiler.suggest.typed_form import decided_value, intended_value, typed, value_of, written
+from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
+from xpc.compiler.suggest.typed_form import intended_value, value_of, written
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Call, Number, Ref, String
+from xpc.grammar.tree import Call
 
 MAX_SUGGESTED = 50
 """Unknown names of a file that get suggestions; the rest are only reported."""
 REFERENCE = "`xpc list settings` prints them all"
-NAMED_THERE = "the first line names the model and the data"
-FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
@@ -56,11 +49,11 @@ def _outside(unknown: UnknownName) -> Suggestion:
     head = misspelt_clause(unknown)
     if head is not None:
         message = f"`{name[:60]}` is not a setting of the language"
-        return evolve(_suggested(unknown, message, head, head, replaces_value=False), intended=(head,))
+        return evolve(suggested(unknown, message, head, head, replaces_value=False), intended=(head,))
     if name in schema.SOURCE_SETTINGS and f"data.{name}" not in schema.BY_PATH:
         return _source_setting(unknown)
     if (share := holdout_share(unknown)) is not None:
-        return _suggested(unknown, f"`{name[:60]}` is not a setting of the language", share, share)
+        return suggested(unknown, f"`{name[:60]}` is not a setting of the language", share, share)
     rows = sorted((row for row in schema.TABLE if row.name == name), key=lambda row: row.path.count("."))
     exact = meaning(name, exact=True)
     special = bool(rows) and all(row.methods for row in rows)
@@ -70,7 +63,7 @@ def _outside(unknown: UnknownName) -> Suggestion:
             if (rows[0].path, value) in ALREADY:
                 return Suggestion("XP102", f"`{name}` belongs inside a clause", help=ALREADY[rows[0].path, value or ""])
             if value is None:
-                return evolve(_wrong_value(rows[0], unknown, f"`{name[:60]}` belongs inside a clause"), code="XP102")
+                return evolve(wrong_value(rows[0], unknown, f"`{name[:60]}` belongs inside a clause"), code="XP102")
         ways = [written(row, unknown) for row in rows]
         alone = ways[0] if len(ways) == 1 else None
         return Suggestion(
@@ -113,36 +106,36 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return Suggestion("XP102", message, help=f"write `{clause} {chosen}`")
     alone = setting_of_choice(clause, name) if unknown.node is None else None
     if alone is not None:
-        return _suggested(unknown, message, alone, alone, inside=True)
+        return suggested(unknown, message, alone, alone, inside=True)
     advised = advice(f"{clause} {name}", unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
     joined = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
     together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not that of a source
-    if together is not None and _is_in(together.path, clause) and name not in schema.CLAUSES:
-        return _suggest_guess(unknown, clause, message, together)
+    if together is not None and is_in(together.path, clause) and name not in schema.CLAUSES:
+        return of_guess(unknown, clause, message, together)
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
-        if together is None or not _is_in(together.path, clause):
+        if together is None or not is_in(together.path, clause):
             return _source_setting(unknown)
-        return _suggest_guess(unknown, clause, message, together)
+        return of_guess(unknown, clause, message, together)
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER_LEGAL]
     no_equivalent = _without_equivalent(message, f"{clause} {name}")
     if no_equivalent is not None and (clause == "save" or not rows):  # in other clauses `format` means the form of rows
         return no_equivalent
     if unknown.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
-        return _suggest_guess(unknown, clause, message, Meaning(f"{clause}.{name}s", own=True))
+        return of_guess(unknown, clause, message, Meaning(f"{clause}.{name}s", own=True))
     path = schema.bare_choices().get(name)
     if not (rows or path or name in schema.CLAUSES):
         return _unknown(unknown, clause)
     guess = meaning(name, clause)
     plural = guess is not None and guess.path == f"{clause}.{name}s"  # `beta` in `optimizer`
-    if guess is not None and _is_in(guess.path, clause) and (plural or guess.likeness >= SAME):
+    if guess is not None and is_in(guess.path, clause) and (plural or guess.likeness >= SAME):
         return _unknown(unknown, clause)  # other tools' name for one of its settings: `block_size` in `batch`
     exact = meaning(name, exact=True)
     deep = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
     if deep and exact is not None and exact.path not in [row.path for row in rows]:
         # `max_length` is vLLM's, and an argument of the trainers
-        return _suggest_guess(unknown, clause, message, exact)
+        return of_guess(unknown, clause, message, exact)
     if name in schema.CLAUSES:
         row = schema.BY_PATH.get(name)
         form = (
@@ -156,7 +149,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return Suggestion("XP102", message, help=f"write `for {value_of(rows[0], unknown)} {name}` in the first line")
     home, forms = rows[0].path.partition(".")[0], [written(row, unknown) for row in rows]
     if home == clause and len(rows) == 1:  # a setting of a nested block
-        return _suggested(unknown, message, written(rows[0], unknown), inside=True)
+        return suggested(unknown, message, written(rows[0], unknown), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     intended = (rows[0].path,) if len(rows) == 1 else ()
     return Suggestion("XP102", message, help=f"{where}write {either(forms)} outside of `{clause}`", intended=intended)
@@ -167,10 +160,6 @@ def _source_setting(unknown: UnknownName) -> Suggestion:
     where = " for each source" if unknown.clause == "data" else " in the `data` block, for each source"
     help = f"write `SOURCE({unknown.name}={unknown.typed or '...'})`{where}"
     return Suggestion("XP102", f"`{unknown.name}` belongs to a source", help=help)
-
-
-def _is_in(path: str, clause: str) -> bool:
-    return path.rpartition(".")[0] == clause
 
 
 def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
@@ -207,7 +196,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             return found
     tracker, dot, _ = name.partition(".")
     if dot and tracker in schema.BY_PATH["track"].choices:
-        return _suggested(unknown, message, f"track={tracker}")  # `wandb.enabled` of deepspeed.json
+        return suggested(unknown, message, f"track={tracker}")  # `wandb.enabled` of deepspeed.json
     if dot and not exact:
         part = by_last_part(unknown) or _by_last_word(unknown, clause)
         if part is not None:
@@ -229,7 +218,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         listed = ", ".join(names[:12])
         help = f"`{clause}` has {listed}" if names else REFERENCE
         return Suggestion("XP101", message, help=help)
-    return _suggest_guess(unknown, clause, message, guess)
+    return of_guess(unknown, clause, message, guess)
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
@@ -296,124 +285,3 @@ def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestio
 def _bare() -> list[str]:
     """Names that are legal in the body and after `with`."""
     return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
-
-
-def _suggest_guess(unknown: UnknownName, clause: str | None, message: str, guess: Meaning) -> Suggestion:
-    return evolve(_for_guess(unknown, clause, message, guess), intended=(guess.path,))
-
-
-def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Meaning) -> Suggestion:
-    row = schema.BY_PATH.get(guess.path)
-    if guess.path == "train":
-        return _suggested(unknown, message, sentence(unknown, guess, None))
-    if row is None and guess.path.startswith("data."):
-        where = " for each source" if clause == "data" else " in the `data` block, for each source"
-        form = sentence(unknown, guess, None)
-        return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{where}")
-    if row is not None and row.kind is FLAG and "/" in (unknown.typed or "") and f"{row.path}.name" in schema.BY_PATH:
-        guess = Meaning(f"{row.path}.name", own=True)  # `push_to_hub = "me/model"`
-        row = schema.BY_PATH[guess.path]
-    if row is None and guess.path in schema.CLAUSES:
-        return _suggested(unknown, message, guess.path, guess.path, replaces_value=False)
-    text = (unknown.typed or "").strip('"').lower()
-    outer = schema.BY_PATH.get(guess.path.rpartition(".")[0])
-    if text in ("true", "false") and guess.path == "save.hub.name" and outer is not None:
-        guess, row = Meaning(outer.path, text, own=True), outer  # `push = true` is `hub`, not the name of a repository
-    if row is not None and row.path == "lora.bits" and FOUR_BITS.search(text):
-        guess = Meaning("qlora", "true")  # `quantize = bnb.nf4`
-        row = schema.BY_PATH["qlora"]
-    if row is not None and row.path == "method.loss":
-        methods = methods_with(text)
-        if methods and "sft" not in methods:
-            form = f"write `loss={text}`, which `method` {', '.join(methods[:3])} reads"
-            return Suggestion("XP101", message, f"did you mean `loss={text}`?", form)
-    if row is None or row.path.startswith("train."):
-        return _suggested(unknown, message, sentence(unknown, guess, row))
-    if row.path in schema.ADAPTERS and isinstance(unknown.node, String) and "/" in unknown.node.value:
-        guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
-    node = unknown.node
-    if row.path == "hardware" and (node is None or isinstance(node, Number)) and guess.value != "cpu":
-        count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
-        form = f"hardware{'=' if unknown.header else ' '}{count} x GPU"
-        help = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints them"
-        return Suggestion("XP101", message, help=help)
-    if isinstance(node, Call) and row.head and row.choices and clause is None:  # `optim adam(lr=1e-5)`
-        called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
-        form = f"{row.name} {called or row.choices[0]}{(unknown.typed or '')[len(node.name.text) :]}"
-        return _suggested(unknown, message, form, None if called is None else form)
-    if isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH:
-        return _suggested(unknown, message, row.name, row.name, bool(clause), replaces_value=False)  # `hubb(private)`
-    value = decided_value(row, unknown, guess)
-    if (row.path, value) in ALREADY and unknown.node is not None:
-        return Suggestion("XP101", message, help=ALREADY[row.path, value or ""])
-    if (
-        row.path == "method.completion_only"
-        and (value or "true") == "true"
-        and unknown.name not in (row.name, *row.args)
-    ):
-        help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
-        return Suggestion("XP101", message, help=help)  # the rows are read in a later step
-    if value is None and unknown.node is not None and row.kind is not BLOCK and not row.pending:
-        named = named_by_value(unknown)
-        if named is not None:
-            return Suggestion("XP101", message, help=f"write `{named}`: {NAMED_THERE}")
-        return _wrong_value(row, unknown, message)
-    if "/" in text and row.kind.name == "name" and (named := named_by_value(unknown)) is not None:
-        return Suggestion(
-            "XP101", message, help=f"write `{named}`: {NAMED_THERE}"
-        )  # `prompt_data org/name` is not a column
-    if row.path in schema.ADAPTERS and value == "true" and (unknown.typed or "").strip('"') in schema.ADAPTERS:
-        return _suggested(unknown, message, (unknown.typed or "").strip('"'), (unknown.typed or "").strip('"'))
-    if guess.path == clause:  # the value is on the clause's line
-        return _suggested(unknown, message, f"{row.name} {value or example(row)}", inside=True)
-    if clause is None and row.methods and "sft" not in row.methods and not row.path.startswith("method.rewards"):
-        form, readers = typed(row, value), ", ".join(row.methods[:3])
-        return Suggestion(
-            "XP101", message, f"did you mean `{form}`?", f"write `{form}`, which `method` {readers} reads"
-        )
-    kept = value is None or value == unknown.typed
-    if clause is not None and _is_in(guess.path, clause):
-        return _suggested(unknown, message, row.name if kept else f"{row.name} = {value}", row.name, True, not kept)
-    if clause is None and not row.inner and not guess.value:
-        alone = row.head or row.kind in (FLAG, BLOCK) or bool(row.alone)
-        if alone if unknown.node is None else (kept and row.kind is not FLAG):
-            return _suggested(unknown, message, row.name, row.name, replaces_value=False)
-    alone = bool(value) and value == guess.value and row.bare and value in row.choices
-    form = value if alone and value else typed(row, value)
-    inside = clause is not None and row.path.startswith(f"{clause}.")  # a setting of a nested block
-    invented = unknown.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
-    return _suggested(unknown, message, form, None if row.pending or invented else form, inside)
-
-
-def _suggested(
-    unknown: UnknownName,
-    message: str,
-    form: str,
-    edit: str | None = None,
-    inside: bool = False,
-    replaces_value: bool = True,
-) -> Suggestion:
-    """The finding that suggests a form, with an edit if the form can be written at the name's place."""
-    outside = f" outside of `{unknown.clause}`" if unknown.clause and not inside else ""
-    edit = None if edit is None or outside else form
-    return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, replaces_value)
-
-
-def _wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
-    """The finding for a known setting with an impossible value: what the setting takes, without an edit."""
-    from xpc.compiler.suggest.converted_values import expected, plain
-
-    assert unknown.node is not None
-    text = plain(unknown.node, unknown.typed)
-    unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
-    if unset:
-        return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
-    found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
-    help = (answer(found).help or "") if isinstance(found, Wrong) else ""
-    what = help if help.startswith("write ") else expected(row, unknown.name, plain(unknown.node, unknown.typed))
-    such = (
-        ""
-        if row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
-        else f", such as `{typed(row, None)}`"
-    )
-    return Suggestion("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")

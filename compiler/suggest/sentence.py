@@ -9,7 +9,8 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.meaning import Meaning, words
+from xpc.compiler.suggest.likeness import words
+from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited, put, shown
 
-from xpc.compiler.suggest.meaning import typo_of
+from xpc.compiler.suggest.likeness import typo_of
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.nearest import misspelt_file
 

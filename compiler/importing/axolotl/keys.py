@@ -28,7 +28,7 @@ def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
     all_names = names(of)
     for key, entry in entries.items():
         if key not in all_names:
-            from xpc.compiler.suggest.meaning import typo_of  # imported only for an unknown key
+            from xpc.compiler.suggest.likeness import typo_of  # imported only for an unknown key
 
             near = typo_of(key, all_names)
             draft.note(entry, f"axolotl {VERSION} knows no such key")

@@ -1,0 +1,113 @@
+"""All names of settings: xpc's own, the trainer arguments that settings decide, and other tools' names.
+
+A setting is known by its own name, by the trainer arguments that it decides and their names in other versions
+(`renames` of the stacks), by the keys of accelerate and DeepSpeed that it decides, and by the names that other tools
+use (other_names.toml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from xpc.compiler import stacks
+from xpc.compiler.language import schema
+from xpc.compiler.suggest import tables
+from xpc.compiler.suggest.likeness import Known, alphabet_of, parts, words
+from xpc.grammar.nearest import letters
+
+NEVER_LEGAL = ("strategy.activation_checkpointing",)
+"""Settings that exist only to be refused."""
+
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Every name of every setting, xpc's own names first."""
+    from xpc.compiler.suggest import extra_form as passing
+
+    out: dict[tuple[str, str, str], Known] = {}
+
+    def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
+        row = schema.BY_PATH.get(path)
+        penalty = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
+        typed = letters(name)
+        one = Known(typed, alphabet_of(typed), words(name), path, value, own, penalty, argument, parts(name))
+        out.setdefault((typed, path, value), one)
+
+    for row in schema.TABLE:
+        if row.path not in NEVER_LEGAL and not row.path.startswith("train."):
+            add(row.name, row.path, own=not row.inner)
+            if row.path.replace(".", "_") not in passing.names():  # `data_seed` is the trainer's, not `data.seed`
+                add(row.path, row.path, argument=True)
+    for clause in schema.CLAUSES:
+        if clause not in schema.BY_PATH and clause != "train":
+            add(clause, clause, own=True)
+    for name, path in schema.bare_choices().items():
+        add(name, path, name, own=True)
+    for row in schema.TABLE:
+        for argument in row.args if row.path not in NEVER_LEGAL else ():
+            add(argument, row.path, argument=True)
+    for typed, phrases in tables.other_names().items():
+        path, _, value = typed.partition("=")
+        for phrase in phrases if path in (*schema.BY_PATH, "train", "data.take", "data.share", "data.columns") else ():
+            add(phrase, path, value)
+    for name, path in _target_names():
+        add(name, path)
+    for path, choices in tables.choices().items():
+        if schema.BY_PATH[path].bare and path != "track":
+            for choice, phrases in choices.items():
+                for phrase in phrases:
+                    if len(letters(phrase)) > 3 and phrase not in ("auto", "none", "full", "default", "true", "false"):
+                        add(phrase, path, choice)
+    return tuple(out.values())
+
+
+def _target_names() -> Iterator[tuple[str, str]]:
+    """Names in other versions, and keys of accelerate and DeepSpeed, each with the setting that decides it."""
+    from xpc.compiler.language.extras import OWNED, owner
+
+    for stack in stacks.every():
+        for old in stack.renamed:
+            path = owner("trl", stack.rename(old) or "")
+            if path is not None:
+                yield old, path
+    for escape in ("accelerate", "deepspeed"):
+        for name, path in OWNED[escape].items():
+            yield name.rpartition(".")[2], path
+
+
+@cache
+def vocabulary() -> tuple[Known, ...]:
+    """Every word of a name of a setting or of a choice."""
+    phrases = {phrase for row in schema.TABLE for _, phrase in spellings(row)}
+    found = {word for one in known() for word in one.words} | {word for phrase in phrases for word in words(phrase)}
+    return tuple(Known(word, alphabet_of(word), (), "", "", False, 0.0) for word in found)
+
+
+@cache
+def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
+    """The known names, and their indices by word and by length."""
+    with_word: dict[str, list[int]] = {}
+    of_length: dict[int, list[int]] = {}
+    for number, one in enumerate(known()):
+        of_length.setdefault(len(one.letters), []).append(number)
+        for word in one.words:
+            with_word.setdefault(word, []).append(number)
+    return known(), with_word, of_length
+
+
+@cache
+def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
+    """All spellings of all choices of a setting."""
+    out = [(name, name) for name in row.choices]
+    for name, phrases in tables.choices().get(row.path, {}).items():
+        out += [(name, phrase) for phrase in phrases]
+    if row.path == "optimizer":
+        out += [name_words for stack in stacks.every() for name_words in stack.optimizers.items()]
+    return tuple((name, phrase) for name, phrase in out if name in row.choices)
+
+
+def known_choice(row: schema.Setting, text: str) -> str | None:
+    """The choice that `text` is a known other spelling of, or None."""
+    typed = letters(text[:80])
+    return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)
