@@ -12,7 +12,8 @@ import pytest
 from tests.golden_bundles import GOLDEN, ROOT, SMALL, SPECS, compiled, decisions, kept
 from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.strategies import OLD_STRATEGIES
 from xpc.compiler.lower.trainer_files import readme
 from xpc.compiler.pipeline import check_text
 from xpc.runtime.core.conditions import enabled

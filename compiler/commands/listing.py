@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from xpc.compiler import registry, stacks
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.language.kinds import BLOCK
-from xpc.compiler.language.schema import BY_PATH, REWARDS, TEMPLATES
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import BY_PATH, TEMPLATES
 from xpc.compiler.registry import chat_templates as templates
 
 Row = dict[str, object]

@@ -11,7 +11,9 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import EVERY
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import BY_PATH, OLD_STRATEGIES, REWARDS, SPREADS, Setting, bare_choices, owner_of
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices, owner_of
+from xpc.compiler.language.strategies import OLD_STRATEGIES, SPREADS
 
 WORDS = {
     "train": "the sentence that begins a spec: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",

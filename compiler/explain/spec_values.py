@@ -15,7 +15,7 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.review.sources import described
 from xpc.compiler.review.trace import Trace, shown
-from xpc.compiler.spec import Origin
+from xpc.compiler.spec.values import Origin
 
 MOST = 8
 """The most emitted keys of a setting when all settings are explained."""

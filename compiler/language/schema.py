@@ -17,6 +17,7 @@ from xpc.compiler.language.methods import DEFAULT, METHODS, readers
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import ROLE_SETTINGS, Path
 from xpc.compiler.language.setting import Setting as Setting
+from xpc.compiler.language.strategies import OLD_STRATEGIES, SPREADS
 from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
@@ -27,21 +28,6 @@ ADAPTERS: Final = ("lora", "qlora", "oft")
 """Clauses of adapters; their settings are all under `lora`."""
 OF_ONE_KIND = ("rank", "alpha", "block_size", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 """Settings that differ between low-rank matrices and rotations."""
-REWARDS: Mapping[str, str] = {
-    "accuracy": "1 if the answer equals the row's `solution` (by math-verify), else 0",
-    "format": "1 for <think> lines followed by <answer> lines and nothing else, else 0",
-    "tag_count": "a quarter for each of the four think and answer tags that occurs exactly once",
-    "reasoning_steps": "a third for each phrase that begins a step (Step 1:, First, ...), at most 1",
-    "length": "0.5 for the shortest completion down to -0.5 for the longest; a wrong one gets at most 0",
-    "len": "the same as `length`",
-    "cosine": "1 for a short correct answer, down to 0.5 at 1,000 characters; a wrong one gets -0.5, up to 0 there",
-    "repetition_penalty": "minus the share of groups of three words that are repeated",
-    "code_format": "as `format`, for answers with a code block",
-    "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
-}
-"""Reward functions of the runtime, those of Open-R1 that execute no code, with what they reward."""
-MATH = ("accuracy", "cosine", "len", "length")
-"""Reward functions that compare with a solution by math-verify."""
 TEMPLATES = (
     "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
     "zephyr", "vicuna",
@@ -50,19 +36,6 @@ TEMPLATES = (
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Maximum number of nodes, and of processes of a node."""
-
-SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
-"""The strategies, by what they shard: 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
-FSDP = ("fsdp", "fsdp1", "hsdp")
-"""Strategies of PyTorch's FSDP."""
-OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
-    "full_shard": ("fsdp", {"strategy.reshard": True}),
-    "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
-    "no_shard": ("ddp", {}),
-    "hybrid_shard": ("hsdp", {"strategy.reshard": True}),
-    "hybrid_shard_zero2": ("hsdp", {"strategy.reshard": False}),
-}
-"""FSDP1's sharding strategies, with the equivalent strategy and settings."""
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:

@@ -8,7 +8,8 @@ from xpc.compiler import __version__
 from xpc.compiler.files.digest import sha256, shared_digest
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.optimizers import package
-from xpc.compiler.language.schema import BY_PATH, MATH
+from xpc.compiler.language.rewards import MATH
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower import toml_text
 from xpc.compiler.plan import DOES_NOT_FIT

@@ -14,8 +14,9 @@ from xpc.compiler.language.items import SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting
 from xpc.compiler.language.typed import amount, plain, real, show
-from xpc.compiler.spec import CheckedSpec, Spec, Value
+from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.compiler.spec.resources import DataSource, EvalSet
+from xpc.compiler.spec.values import Value
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.tree import quoted as quoted
 

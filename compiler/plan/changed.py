@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan.from_spec import WEIGHTLESS
-from xpc.compiler.spec import Origin, Spec, Value
+from xpc.compiler.spec import Spec
 from xpc.compiler.spec.recomputation import REENTRANT, why_reentrant
+from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
+from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
 from xpc.compiler.plan.changed import Judge, Settings, changed, legality, weighing
 from xpc.compiler.plan.choice import rechosen, silent

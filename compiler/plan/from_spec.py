@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods.definition import none as no_reference
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
-from xpc.compiler.language.schema import SPREADS
+from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load

@@ -10,8 +10,8 @@ from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import Path
 from xpc.compiler.registry.adapter_config import SHAPES, stated
-from xpc.compiler.spec import Origin, Value
 from xpc.compiler.spec.resources import AdapterFolder
+from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.diagnostic import Label
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

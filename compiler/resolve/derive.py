@@ -9,13 +9,14 @@ from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import EPOCH
 from xpc.compiler.language.methods import DEFAULT as USUAL
 from xpc.compiler.language.methods import METHODS, Method
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP, OLD_STRATEGIES, SPREADS, TABLE, path_of
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, path_of
 from xpc.compiler.language.setting import Path
+from xpc.compiler.language.strategies import FSDP, OLD_STRATEGIES, SPREADS
 from xpc.compiler.plan import CHOSEN
 from xpc.compiler.resolve.open_spec import OpenSpec
-from xpc.compiler.spec import Origin, Value
 from xpc.compiler.spec.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
 from xpc.compiler.spec.resources import DataSource, known_rows
+from xpc.compiler.spec.values import Origin, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.sources import Reading, find_source, roles_of
-from xpc.compiler.spec import Value, text_of
 from xpc.compiler.spec.resources import DataSource, EvalSet
+from xpc.compiler.spec.values import Value, text_of
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import List, Ref, String

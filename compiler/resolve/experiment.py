@@ -17,8 +17,9 @@ from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.model import find_model, vocabulary
 from xpc.compiler.resolve.sources import Reading, find_source, roles_of
-from xpc.compiler.spec import Origin, Spec, Value, text_of
+from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource, EvalSet, Hardware, Model
+from xpc.compiler.spec.values import Origin, Value, text_of
 from xpc.compiler.stacks import Stack
 from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label

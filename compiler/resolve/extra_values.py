@@ -9,7 +9,7 @@ from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.values import plain_text, plain_value
 from xpc.compiler.registry.types import Gpu
-from xpc.compiler.spec import Origin, Value
+from xpc.compiler.spec.values import Origin, Value
 from xpc.compiler.stacks import Stack
 
 

@@ -15,9 +15,10 @@ from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.methods import DEFAULT, METHODS
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, REWARDS
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.language.setting import Path
-from xpc.compiler.spec import Origin, Value
+from xpc.compiler.spec.values import Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Edit, Label
 from xpc.grammar.nearest import nearest

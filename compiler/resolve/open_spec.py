@@ -5,8 +5,8 @@ from __future__ import annotations
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import Path
-from xpc.compiler.spec import Origin, Value, of_path
 from xpc.compiler.spec.resources import Hardware, Model
+from xpc.compiler.spec.values import Origin, Value, of_path
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import field, mutable

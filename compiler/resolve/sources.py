@@ -17,8 +17,8 @@ from xpc.compiler.language.schema import SOURCE_SETTINGS, path_of
 from xpc.compiler.language.setting import ROLES, Path
 from xpc.compiler.language.values import Wrong, plain_text
 from xpc.compiler.resolve.names import is_hub_id, unquoted
-from xpc.compiler.spec import Value
 from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.values import Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref, String

@@ -15,7 +15,7 @@ from xpc.compiler.files.workspace import MAX_DATA, TASK_ROWS, Read, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.setting import Path
-from xpc.compiler.spec import Value
+from xpc.compiler.spec.values import Value
 from xpc.compiler.stacks import harness
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve

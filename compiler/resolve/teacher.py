@@ -6,8 +6,8 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.model import find_model
-from xpc.compiler.spec import Value
 from xpc.compiler.spec.resources import Model
+from xpc.compiler.spec.values import Value
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String

@@ -14,7 +14,7 @@ from xpc.compiler.language.kinds import Amount, Template, Weighted
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, FSDP
+from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.language.setting import (
     AmountPath,
     FlagPath,
@@ -26,7 +26,9 @@ from xpc.compiler.language.setting import (
     TextPath,
     WeightedPath,
 )
+from xpc.compiler.language.strategies import FSDP
 from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model, kinds
+from xpc.compiler.spec.values import Value, of_path
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve, field, record
@@ -47,55 +49,6 @@ IN_MXFP4: Final = tuple(
     for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
 )
 """Hub ids whose weights are packed in MXFP4."""
-
-
-@record
-class Origin:
-    """Where a value came from. `kind` tells whether it was written or derived; a written value has its place, a derived
-    one the calculation or the reason.
-    """
-
-    kind: str
-    label: Label | None = None
-    why: str = ""
-
-    def describe(self) -> str:
-        """A phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
-        if self.label is not None:
-            line, _ = self.label.source.position(self.label.span.start)
-            return f"{self.label.source.name}:{line}"
-        return self.name
-
-    @property
-    def name(self) -> str:
-        """A phrase for a bundle: the file without the line number, so that a comment above a setting changes
-        nothing.
-        """
-        if self.label is not None:
-            return self.label.source.name
-        return f"{self.kind}: {self.why}" if self.why else self.kind
-
-
-@record
-class Value:
-    """A setting's value and its origin."""
-
-    value: object
-    origin: Origin
-
-
-def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
-    """The value of a setting with its origin, or None. Raises KeyError if `path` is not a setting."""
-    found = values.get(path)
-    if found is None:
-        BY_PATH[path]  # raises KeyError for a misspelt path
-    return found
-
-
-def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
-    """The value of a setting as a text, or None if it has no value."""
-    found = values.get(path)
-    return None if found is None else str(found.value)
 
 
 @record

@@ -9,7 +9,8 @@ import re
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import ADAPTERS, REWARDS, Setting
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import ADAPTERS, Setting
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")

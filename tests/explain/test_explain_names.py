@@ -11,6 +11,7 @@ from xpc.compiler.explain.texts import explain
 from xpc.compiler.language import extras, schema
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.rewards import REWARDS
 
 
 def library_names() -> list[str]:
@@ -37,7 +38,7 @@ def library_names() -> list[str]:
         pytest.param(list(registry.model_names()), id="models"),
         pytest.param(list(registry.gpu_names()), id="gpus"),
         pytest.param(list(registry.dataset_names()), id="datasets"),
-        pytest.param(list(schema.REWARDS), id="rewards"),
+        pytest.param(list(REWARDS), id="rewards"),
         pytest.param(library_names(), id="library names"),
         pytest.param(["master_port", "tokenizer_name", "sample_packing", "t4-16gb"], id="names of other tools"),
     ],

@@ -14,7 +14,7 @@ from interpreters import stack_of
 from method_support import ON, PAIRS, PROMPTS, REWARDS, arguments, of, plan, some
 
 from xpc.compiler import stacks
-from xpc.compiler.language import schema
+from xpc.compiler.language import rewards, schema
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.method import method_facts
 
@@ -204,10 +204,10 @@ def test_the_rewards_of_the_language_are_those_of_the_runtime() -> None:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
     names = {ast.literal_eval(key) for table in ("PLAIN", "CONFIGURABLE") for key in tables[table].keys}
-    assert names == set(schema.REWARDS)
+    assert names == set(rewards.REWARDS)
     body = ast.parse(read("runtime", "features", "launch", "packages.py")).body
     math = next(n.value for n in body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "MATH")
-    assert set(ast.literal_eval(math)) == set(schema.MATH)
+    assert set(ast.literal_eval(math)) == set(rewards.MATH)
 
 
 def test_readme_and_requirements_name_vllm_where_a_run_uses_it() -> None:

@@ -16,7 +16,7 @@ from runtime_bundles import LORA, plan, source, write
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.optimizers import PACKAGES
-from xpc.compiler.language.schema import REWARDS
+from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.lower.method import method_facts
 from xpc.compiler.stacks import STACKS, load
 from xpc.runtime.core import arguments

@@ -10,7 +10,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
 from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import BY_PATH, REWARDS, TABLE
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"

@@ -16,8 +16,9 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.plan import CHOSEN
 from xpc.compiler.rules.numerics.batch import total_steps
-from xpc.compiler.spec import CheckedSpec, Origin, Spec, Value
+from xpc.compiler.spec import CheckedSpec, Spec
 from xpc.compiler.spec.resources import Model
+from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from xpc.compiler.language.kinds import NEVER
-from xpc.compiler.language.schema import MATH
+from xpc.compiler.language.rewards import MATH
 from xpc.compiler.rules.core.conditions import extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xpc.compiler.language.schema import SPREADS
 from xpc.compiler.language.setting import Path
+from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import FITS, GIB, HIGH, NO, verdict
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.rules.core.rule import Finding, rule, with_number

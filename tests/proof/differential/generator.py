@@ -20,6 +20,7 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
 from xpc.compiler.language.optimizers import LOW_RANK, TORCH
+from xpc.compiler.language.strategies import OLD_STRATEGIES
 from xpc.compiler.registry import Gpu
 from xpc.compiler.stacks import DEFAULT, Stack
 
@@ -268,7 +269,7 @@ class Draft:
 
     def _fits(self, row: schema.Setting) -> bool:
         head = self.heads.get(row.path.partition(".")[0], "")
-        for old, (now, _) in schema.OLD_STRATEGIES.items():
+        for old, (now, _) in OLD_STRATEGIES.items():
             head = now if head == old else head
         fitting = row.path not in FITTING or head in FITTING[row.path]
         of_method = not row.methods or self.method in row.methods

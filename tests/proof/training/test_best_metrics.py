@@ -10,7 +10,7 @@ import pytest
 from case_support import spec, trained
 
 from xpc.compiler import stacks
-from xpc.compiler.language.schema import REWARDS
+from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.rules.optimizer.best_model import FUNCTIONS, SPEED
 from xpc.runtime.features.method.rewards import CONFIGURABLE, PLAIN
 

@@ -18,7 +18,7 @@ from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained
 from stacks import Run, payload
 
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import REWARDS as REGISTERED
+from xpc.compiler.language.rewards import REWARDS as REGISTERED
 from xpc.compiler.review.finished_run import verify_run
 from xpc.compiler.stacks import DEFAULT, STACKS
 

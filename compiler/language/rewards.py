@@ -1,0 +1,21 @@
+"""The reward functions that the runtime has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+REWARDS: Mapping[str, str] = {
+    "accuracy": "1 if the answer equals the row's `solution` (by math-verify), else 0",
+    "format": "1 for <think> lines followed by <answer> lines and nothing else, else 0",
+    "tag_count": "a quarter for each of the four think and answer tags that occurs exactly once",
+    "reasoning_steps": "a third for each phrase that begins a step (Step 1:, First, ...), at most 1",
+    "length": "0.5 for the shortest completion down to -0.5 for the longest; a wrong one gets at most 0",
+    "len": "the same as `length`",
+    "cosine": "1 for a short correct answer, down to 0.5 at 1,000 characters; a wrong one gets -0.5, up to 0 there",
+    "repetition_penalty": "minus the share of groups of three words that are repeated",
+    "code_format": "as `format`, for answers with a code block",
+    "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
+}
+"""Reward functions of the runtime, those of Open-R1 that execute no code, with what they reward."""
+MATH = ("accuracy", "cosine", "len", "length")
+"""Reward functions that compare with a solution by math-verify."""

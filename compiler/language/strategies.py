@@ -1,0 +1,20 @@
+"""The strategies, and what they shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.language.setting import Path
+
+SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
+"""The strategies, by what they shard: 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
+FSDP = ("fsdp", "fsdp1", "hsdp")
+"""Strategies of PyTorch's FSDP."""
+OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
+    "full_shard": ("fsdp", {"strategy.reshard": True}),
+    "shard_grad_op": ("fsdp", {"strategy.reshard": False}),
+    "no_shard": ("ddp", {}),
+    "hybrid_shard": ("hsdp", {"strategy.reshard": True}),
+    "hybrid_shard_zero2": ("hsdp", {"strategy.reshard": False}),
+}
+"""FSDP1's sharding strategies, with the equivalent strategy and settings."""

@@ -1,0 +1,59 @@
+"""The value of a setting with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.setting import Path
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import record
+
+
+@record
+class Origin:
+    """Where a value came from. `kind` tells whether it was written or derived; a written value has its place, a derived
+    one the calculation or the reason.
+    """
+
+    kind: str
+    label: Label | None = None
+    why: str = ""
+
+    def describe(self) -> str:
+        """A phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
+        if self.label is not None:
+            line, _ = self.label.source.position(self.label.span.start)
+            return f"{self.label.source.name}:{line}"
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """A phrase for a bundle: the file without the line number, so that a comment above a setting changes
+        nothing.
+        """
+        if self.label is not None:
+            return self.label.source.name
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
+@record
+class Value:
+    """A setting's value and its origin."""
+
+    value: object
+    origin: Origin
+
+
+def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
+    """The value of a setting with its origin, or None. Raises KeyError if `path` is not a setting."""
+    found = values.get(path)
+    if found is None:
+        BY_PATH[path]  # raises KeyError for a misspelt path
+    return found
+
+
+def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
+    """The value of a setting as a text, or None if it has no value."""
+    found = values.get(path)
+    return None if found is None else str(found.value)
