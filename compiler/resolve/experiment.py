@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from xpc.compiler import registry, stacks
+from xpc.compiler import stacks
 from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
-from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC, Row
+from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.kinds import Template
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
+from xpc.compiler.resolve.hardware import find_hardware
 from xpc.compiler.resolve.model import find_model, vocabulary
-from xpc.compiler.resolve.sources import Reading, find_source, roles_of
+from xpc.compiler.resolve.training_data import find_data
 from xpc.compiler.spec import Spec
-from xpc.compiler.spec.resources import DataSource, EvalSet, Hardware, Model
+from xpc.compiler.spec.resources import EvalSet, Model
 from xpc.compiler.spec.values import Origin, Value, text_of
 from xpc.compiler.stacks import Stack
-from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import nearest_version
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Count, Number, Ref, String
+from xpc.grammar.tree import Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
 """Texts that a spec may keep in a file; the bundle's own spec contains them."""
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from xpc.compiler.plan.changed import Judge
     from xpc.compiler.plan.choice import Choice
-
-DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
 def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
@@ -90,8 +88,11 @@ class _Resolver:
 
             continued = read_adapter(self.values, self.workspace, self.problems)
         model = self._model()
-        hardware = self._hardware(model)
-        data = self._data()
+        hardware = find_hardware(loaded, self.values, model, self.problems)
+        data = find_data(loaded, self.values, self.workspace, self.problems)
+        for one in (each for source in data for each in (source, *source.parts)):
+            if one.bundled and one.content is not None:
+                self.bundled[one.bundled] = one.content
         lock = self.workspace.pins
         if lock is not None:
             from xpc.compiler.resolve.locked import copies  # few specs are compiled with a lock
@@ -298,127 +299,3 @@ class _Resolver:
         if any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template")):
             model = evolve(model, vocabulary=vocabulary(model, self.workspace))
         return model
-
-    def _hardware(self, model: Model) -> Hardware:
-        nodes_value = self.values.get("nodes")
-        nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
-        value = self.values.pop("hardware", None)
-        if value is None:
-            if "hardware" not in self.loaded.items:
-                self.problems.report(
-                    "XP190",
-                    f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
-                    model.label,
-                    help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
-                )
-            self.values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
-            return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
-        node, label = value.value, value.origin.label
-        count, name = 1, node
-        if isinstance(node, Count):
-            count, name = self._count(node.n, label), node.what
-        if not (isinstance(name, Ref) and name.is_name):
-            help = "write `8 x h100-80gb` or `2 x cpu`"
-            self.problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
-            return Hardware(None, 1, nodes)
-        if name.name == "cpu":
-            self.values["hardware"] = Value(f"{count} x cpu", value.origin)
-            return Hardware(None, count, nodes)
-        gpu = registry.find_gpu(name.name)
-        if gpu is None:
-            from xpc.compiler.suggest.registry_names import unknown_gpu  # needed only for a wrong spec
-
-            self.problems.append(unknown_gpu(name, label))
-            gpu = registry.find_gpu(DEFAULT_GPU)
-        assert gpu is not None
-        self.values["hardware"] = Value(f"{count} x {gpu.name}", value.origin)
-        return Hardware(gpu, count, nodes)
-
-    def _count(self, node: Number, label: Label | None) -> int:
-        if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= schema.MAX_PROCESSES:
-            place = None if label is None else Label(label.source, node.span)
-            self.problems.report(
-                "XP107",
-                "the number of processes is out of range",
-                place,
-                help=f"write a whole number from 1 to {schema.MAX_PROCESSES}",
-            )
-            return 1
-        return node.value
-
-    def _data(self) -> tuple[DataSource, ...]:
-        loaded = self.loaded
-        assert loaded.train is not None
-        assert loaded.train_source is not None
-        node = loaded.train.data
-        label = Label(loaded.train_source, node.span)
-        rows = [Row(node, label)]
-        explained = False  # whether another finding explains why the header's data is unknown
-        if loaded.data_name is not None:
-            title = loaded.data_name.typed
-            named = isinstance(node, Ref) and node.name == title
-            replaced = loaded.train_source is loaded.file.source and loaded.data_name.source is not loaded.train_source
-            if title != "data" and not named and replaced:
-                pass  # a spec that extends another may name other data in its header
-            elif title != "data" and not named:
-                written = loaded.train_source.slice(node.span)
-                self.problems.report(
-                    "XP119",
-                    f"nothing reads the data block `{title[:60]}`",
-                    loaded.data_name,
-                    related=(label,),
-                    help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
-                )
-                explained = True
-            elif loaded.rows:
-                rows = loaded.rows
-            elif self._is_unknown(node) and not loaded.broken:
-                explained = True
-                self.problems.report(
-                    "XP110",
-                    f"the data block `{title[:60]}` names no source",
-                    loaded.data_name,
-                    help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
-                )
-        explained = explained or (loaded.broken and self._begins_block(node))
-        shape, column, method, context = (
-            text_of(self.values, path) for path in ("data.format", "data.prompt", "method", "data.context")
-        )
-        listed = self.values.get("data.columns")
-        columns = None if listed is None or not isinstance(listed.value, tuple) else listed.value
-        block = Reading(
-            self.workspace, method or "sft", shape, column, context, columns, roles_of(self.values),
-            self._flag("data.chat"), len(rows) > 1, text_of(self.values, "data.documents"),
-        )  # fmt: skip
-        sources: list[DataSource] = []
-        for row in rows:
-            source, problems = find_source(row, block)
-            if "data.prompt_template" in self.values and context is None and source.wording is None:
-                source = evolve(source, context=None)  # the prompt template already places the context
-            sources.append(source)
-            if rows is not loaded.rows and explained:
-                problems = [one for one in problems if one.code != "XP110"]
-            reported = any(one.code == "XP111" for one in self.problems)  # once is enough
-            self.problems += [one for one in problems if not (reported and one.code == "XP111")]
-            for one in (source, *source.parts):
-                if one.bundled and one.content is not None:
-                    self.bundled[one.bundled] = one.content
-        prompt = self.values.get("data.system")
-        if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
-            empty = "the system prompt is empty"
-            self.problems.report("XP107", empty, prompt.origin.label, help="leave `system` out")
-        return tuple(sources)
-
-    def _flag(self, path: Path) -> bool:
-        value = self.values.get(path)
-        return value is not None and value.value is True
-
-    def _is_unknown(self, data: Ref | String) -> bool:
-        return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
-
-    def _begins_block(self, data: Ref | String) -> bool:
-        """Whether a syntax error concerns the header's data: its name, its block or its rows."""
-        if not isinstance(data, Ref):
-            return False
-        lines = self.loaded.file.source.text.split("\n")
-        return data.name in WORDS or any(line.replace("{", " ").split()[:2] == ["data", data.name] for line in lines)

@@ -1,0 +1,66 @@
+"""Find the hardware of a spec: a count of a registered GPU, or of CPU processes."""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.items import DEFAULT
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.schema import MAX_PROCESSES
+from xpc.compiler.language.setting import Path
+from xpc.compiler.spec.resources import Hardware, Model
+from xpc.compiler.spec.values import Origin, Value
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.tree import Count, Number, Ref
+
+DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
+
+
+def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, problems: Problems) -> Hardware:
+    """The GPUs or CPU processes of a run; the default is reported."""
+    nodes_value = values.get("nodes")
+    nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
+    value = values.pop("hardware", None)
+    if value is None:
+        if "hardware" not in loaded.items:
+            problems.report(
+                "XP190",
+                f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
+                model.label,
+                help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
+            )
+        values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
+        return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
+    node, label = value.value, value.origin.label
+    count, name = 1, node
+    if isinstance(node, Count):
+        count, name = _count(node.n, label, problems), node.what
+    if not (isinstance(name, Ref) and name.is_name):
+        help = "write `8 x h100-80gb` or `2 x cpu`"
+        problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
+        return Hardware(None, 1, nodes)
+    if name.name == "cpu":
+        values["hardware"] = Value(f"{count} x cpu", value.origin)
+        return Hardware(None, count, nodes)
+    gpu = registry.find_gpu(name.name)
+    if gpu is None:
+        from xpc.compiler.suggest.registry_names import unknown_gpu  # needed only for a wrong spec
+
+        problems.append(unknown_gpu(name, label))
+        gpu = registry.find_gpu(DEFAULT_GPU)
+    assert gpu is not None
+    values["hardware"] = Value(f"{count} x {gpu.name}", value.origin)
+    return Hardware(gpu, count, nodes)
+
+
+def _count(node: Number, label: Label | None, problems: Problems) -> int:
+    if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= MAX_PROCESSES:
+        place = None if label is None else Label(label.source, node.span)
+        problems.report(
+            "XP107",
+            "the number of processes is out of range",
+            place,
+            help=f"write a whole number from 1 to {MAX_PROCESSES}",
+        )
+        return 1
+    return node.value

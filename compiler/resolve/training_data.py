@@ -1,0 +1,107 @@
+"""Find the sources of the data to train on: the header's, or the rows of the `data` block that it names."""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.codes import Problems
+from xpc.compiler.language.items import Row
+from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.setting import Path
+from xpc.compiler.resolve.sources import Reading, find_source, roles_of
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.values import Value, text_of
+from xpc.grammar.checks import WORDS
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import evolve
+from xpc.grammar.tree import Ref, String
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def find_data(
+    loaded: Loaded, values: Mapping[Path, Value], workspace: Workspace, problems: Problems
+) -> tuple[DataSource, ...]:
+    """Every source of the data to train on. A source that is not known is reported."""
+    assert loaded.train is not None
+    assert loaded.train_source is not None
+    node = loaded.train.data
+    rows, explained = _rows(loaded, node, Label(loaded.train_source, node.span), problems)
+    context = text_of(values, "data.context")
+    reading = _reading(values, workspace, len(rows) > 1)
+    sources: list[DataSource] = []
+    for row in rows:
+        source, found = find_source(row, reading)
+        if "data.prompt_template" in values and context is None and source.wording is None:
+            source = evolve(source, context=None)  # the prompt template already places the context
+        sources.append(source)
+        if rows is not loaded.rows and explained:
+            found = [one for one in found if one.code != "XP110"]
+        reported = any(one.code == "XP111" for one in problems)  # once is enough
+        problems += [one for one in found if not (reported and one.code == "XP111")]
+    prompt = values.get("data.system")
+    if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
+        problems.report("XP107", "the system prompt is empty", prompt.origin.label, help="leave `system` out")
+    return tuple(sources)
+
+
+def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
+    """The rows of the block that the header names, or the header's data; and whether another finding explains why the
+    header's data is unknown.
+    """
+    rows, explained = [Row(data, label)], False
+    block, header = loaded.data_name, label.source
+    if block is not None:
+        title = block.typed
+        named = isinstance(data, Ref) and data.name == title
+        replaced = header is loaded.file.source and block.source is not header
+        if title != "data" and not named and replaced:
+            pass  # a spec that extends another may name other data in its header
+        elif title != "data" and not named:
+            written = header.slice(data.span)
+            problems.report(
+                "XP119",
+                f"nothing reads the data block `{title[:60]}`",
+                block,
+                related=(label,),
+                help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
+            )
+            explained = True
+        elif loaded.rows:
+            rows = loaded.rows
+        elif _is_unknown(data) and not loaded.broken:
+            explained = True
+            problems.report(
+                "XP110",
+                f"the data block `{title[:60]}` names no source",
+                block,
+                help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
+            )
+    return rows, explained or (loaded.broken and _begins_block(data, loaded))
+
+
+def _reading(values: Mapping[Path, Value], workspace: Workspace, several: bool) -> Reading:
+    """How the rows of the sources are read."""
+    shape, column, method, context = (
+        text_of(values, path) for path in ("data.format", "data.prompt", "method", "data.context")
+    )
+    listed, chat = values.get("data.columns"), values.get("data.chat")
+    columns = None if listed is None or not isinstance(listed.value, tuple) else listed.value
+    return Reading(
+        workspace, method or "sft", shape, column, context, columns, roles_of(values),
+        chat is not None and chat.value is True, several, text_of(values, "data.documents"),
+    )  # fmt: skip
+
+
+def _is_unknown(data: Ref | String) -> bool:
+    return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
+
+
+def _begins_block(data: Ref | String, loaded: Loaded) -> bool:
+    """Whether a syntax error concerns the header's data: its name, its block or its rows."""
+    if not isinstance(data, Ref):
+        return False
+    lines = loaded.file.source.text.split("\n")
+    return data.name in WORDS or any(line.replace("{", " ").split()[:2] == ["data", data.name] for line in lines)
