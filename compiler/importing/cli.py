@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 
 from xpc.compiler import stacks
 from xpc.compiler.files.atomic import replace_files
@@ -15,7 +14,7 @@ from xpc.compiler.files.workspace import MAX_DATA, read_file
 from xpc.compiler.importing import report, tables
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import Unwritable, emit
-from xpc.compiler.importing.nearby import reader
+from xpc.compiler.importing.nearby import reader, scripts_near
 from xpc.compiler.importing.overrides import Overrides, machine
 from xpc.compiler.importing.source_file import SourceFile, kind_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 
     Check = Callable[[str, str], list[Diagnostic]]
     """From a spec's text and path to the errors that `xpc check` finds."""
-
-MOST_FOLDERS, MOST_SCRIPTS = 6, 300
-"""How many folders above a source, and how many Python files, are looked through for a key."""
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
@@ -176,42 +172,6 @@ def _pick(options: argparse.Namespace) -> int | None:
     if not options.pick.isdecimal() or not 0 < int(options.pick) < 1000:
         raise UsageError("--pick takes the number of a training command, or `all`")
     return int(options.pick)
-
-
-def scripts_near(folder: str) -> Iterator[tuple[str, str]]:
-    """The Python files in a source's folder, in its `src` and `scripts`, and in the same of the folders above, up to
-    the root of the repository.
-    """
-    count, here = 0, os.path.abspath(folder)
-    inside = os.path.isdir(os.path.join(here, ".git"))
-    for _ in range(MOST_FOLDERS):
-        for part in ("", "src", "scripts"):
-            place = os.path.join(here, part)
-            try:
-                names = sorted(one for one in os.listdir(place) if one.endswith(".py"))
-            except OSError:
-                continue
-            for name in names:
-                count += 1
-                if count > MOST_SCRIPTS:
-                    return
-                with suppress(OSError, ValueError):
-                    path = os.path.join(place, name)
-                    yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8", "replace")
-        above = os.path.dirname(here)
-        if inside or not _in_repository(above):
-            return
-        here, inside = above, os.path.isdir(os.path.join(above, ".git"))
-
-
-def _in_repository(folder: str) -> bool:
-    """Whether a folder is in a git repository: only then the folders above a source belong to the same project."""
-    while not os.path.isdir(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return False
-        folder = above
-    return True
 
 
 def _reference(name: str | None) -> str | None:

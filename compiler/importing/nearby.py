@@ -13,6 +13,8 @@ from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
 """Most folders above a source in which a file is looked for."""
+MOST_SCRIPTS = 300
+"""Most Python files that are looked through for a key."""
 
 
 def reader(folder: str) -> Callable[[str], bytes | None]:
@@ -36,6 +38,27 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
         return None
 
     return read
+
+
+def scripts_near(folder: str) -> Iterator[tuple[str, str]]:
+    """The names and texts of the Python files in a source's folder, in its `src` and `scripts`, and in the same of the
+    folders above, up to the root of the repository.
+    """
+    count = 0
+    for here in _upwards(os.path.abspath(folder)):
+        for part in ("", "src", "scripts"):
+            place = os.path.join(here, part)
+            try:
+                names = sorted(one for one in os.listdir(place) if one.endswith(".py"))
+            except OSError:
+                continue
+            for name in names:
+                count += 1
+                if count > MOST_SCRIPTS:
+                    return
+                with suppress(OSError, ValueError):
+                    path = os.path.join(place, name)
+                    yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8", "replace")
 
 
 def _inside(root: str, path: str) -> bool:

@@ -12,7 +12,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.locking.environments import requirements
 from xpc.compiler.pipeline import Checked
 from xpc.compiler.resolve.lockfile import bundle_digest
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource
 
 UPDATE = "`xpc lock --update` pins it"

@@ -17,7 +17,7 @@ from xpc.compiler.lower.payload import payload
 from xpc.compiler.lower.readme import readme
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.lower.trainer_files import trainer_files
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 
 YAML_COMMENT = """\
 Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops if the processes do not."""

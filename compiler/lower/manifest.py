@@ -13,7 +13,8 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower import toml_text
 from xpc.compiler.plan import DOES_NOT_FIT
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.record import field, record, stated
 

@@ -18,7 +18,8 @@ from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import batch_readers
 from xpc.compiler.plan import DOES_NOT_FIT
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value
 from xpc.compiler.stacks import Json

@@ -14,7 +14,8 @@ from xpc.compiler.language.items import SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting
 from xpc.compiler.language.typed import amount, plain, real, show
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.compiler.spec.values import Value
 from xpc.grammar.diagnostic import Label

@@ -20,7 +20,8 @@ from xpc.compiler.lower.readme import cell, finding
 from xpc.compiler.lower.sweep_launch import launch
 from xpc.compiler.lower.toml_text import value as quoted
 from xpc.compiler.resolve.sweep_member import Member, plain_name
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve
 
 FORMAT = 1

@@ -6,7 +6,8 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules import FIRST_RULE, check
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.read import decode
 from xpc.grammar.record import evolve, record

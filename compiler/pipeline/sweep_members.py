@@ -20,7 +20,7 @@ from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
 from xpc.compiler.rules import check
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import Checked
-    from xpc.compiler.spec import CheckedSpec, Spec
+    from xpc.compiler.spec import Spec
+    from xpc.compiler.spec.checked import CheckedSpec
 
 FEW = 4 * 2**20
 """Bytes of a data file that is copied for a preview of a few rows. Reading every row of a larger file takes seconds."""

@@ -12,7 +12,7 @@ from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, decisive_digest, read_json
 from xpc.compiler.review.operands import open_operand
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.setting import Path
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
 

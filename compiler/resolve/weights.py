@@ -9,7 +9,7 @@ from __future__ import annotations
 from xpc.compiler.files.file_digests import file_digest
 from xpc.compiler.files.file_memory import FileMemory
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve
 
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")

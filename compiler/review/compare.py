@@ -23,7 +23,8 @@ from xpc.compiler.review.operands import Run
 from xpc.compiler.review.resuming import resumes
 from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import FACTS, is_table, tables
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve, record
 

@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.review.differences.files import is_prose
 from xpc.compiler.review.revision import at_revision, is_revision
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import record
 

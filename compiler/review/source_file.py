@@ -14,7 +14,8 @@ from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import BY_PATH, path_of
 from xpc.compiler.language.typed import show
 from xpc.compiler.render.visible import visible
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 
 ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
 """Endings of the files that `xpc import` reads."""

@@ -13,7 +13,7 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import emitted
 from xpc.compiler.review.tables import PROSE, tables
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve
 

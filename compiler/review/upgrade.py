@@ -22,7 +22,7 @@ from xpc.compiler.review.fmt import formatted
 from xpc.compiler.review.operands import Run
 from xpc.compiler.review.sources import UNSET
 from xpc.compiler.rules.core.advisory_table import mended
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.record import mutable, record
 

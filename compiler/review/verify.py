@@ -14,7 +14,7 @@ from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.verifying.file_differences import differences
 from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
 
 LOOKED = "XPC_DATA_ROOT names the folder that has the models, if it is not next to the bundle"

@@ -7,7 +7,7 @@ promises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.kinds import Amount, Template, Weighted
@@ -30,16 +30,13 @@ from xpc.compiler.language.strategies import FSDP
 from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model, kinds
 from xpc.compiler.spec.values import Value, of_path
 from xpc.compiler.stacks import Field, Stack
-from xpc.grammar.diagnostic import ERROR, Label
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, field, record
 from xpc.grammar.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, overload
-
-    from xpc.grammar.diagnostic import Diagnostic
-    from xpc.grammar.silenced import Silenced
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """The settings that say which rows are evaluated on."""
@@ -377,30 +374,3 @@ class Spec:
     def weights_sharded(self) -> bool:
         """Whether no single process has all weights, as under FSDP and ZeRO-3."""
         return self.sharded_by_fsdp or self.zero_stage == 3
-
-
-ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
-"""Findings about a spec's edition line, and about the comments that silence findings."""
-
-
-class CheckedSpec(Spec):
-    """An experiment without errors after all rules: the input of `lower`.
-
-    `problems` are its warnings and notes, `silenced` those that comments silence. Findings about the spec's text are
-    not among them: they say nothing about the run, and the bundle's own spec has another text.
-    """
-
-    problems: tuple[Diagnostic, ...]
-    silenced: tuple[Silenced, ...]
-
-    @classmethod
-    def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
-        """The checked form of a spec. Raises ValueError if there is an error among its problems."""
-        if any(one.severity == ERROR for one in problems):
-            raise ValueError(f"{spec.name} has errors")
-        checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})
-        vars(checked).update(
-            problems=tuple(one for one in problems if one.code not in ABOUT_THE_TEXT),
-            silenced=tuple(one for one in silenced if one.finding.code not in ABOUT_THE_TEXT),
-        )
-        return checked

@@ -21,7 +21,8 @@ from xpc.compiler.plan.changes import Change, alike, micro_settings, micros, pla
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.rules import check
 from xpc.compiler.rules.core.legality import error_codes
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve

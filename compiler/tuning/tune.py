@@ -24,7 +24,7 @@ from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.edit import with_value
 from xpc.compiler.review.finished_run import SUMMARY
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.tuning import calibration_file, probes
 from xpc.compiler.tuning.finished import events, reading
 from xpc.grammar.package_data import read_text

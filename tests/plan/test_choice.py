@@ -15,7 +15,7 @@ from xpc.compiler.plan import FITS, choice
 from xpc.compiler.plan.changed import Settings, changed
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import plan
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SPEC = "xpc 1\ntrain {model} on infinity-instruct:0625 for 1 epochs\nhardware {hardware}\n{more}\nbatch {batch}\n"

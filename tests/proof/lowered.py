@@ -16,7 +16,8 @@ from xpc.compiler.lower.deepspeed import deepspeed
 from xpc.compiler.lower.payload import payload
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules.core.legality import error_codes
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.read import decode
 from xpc.runtime.core.conditions import trainer
 

@@ -22,7 +22,7 @@ from tiny_runs import lines, spec
 
 from xpc.compiler.files.bundle import write
 from xpc.compiler.lower import lower
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,8 @@ from xpc.compiler.language import build
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH, TABLE
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 
 TYPES = {"Flag": bool, "Integer": int, "Real": float, "Text": str, "Amount": Amount}
 KINDS = {kind: getter for getter, kinds in build.GETTERS.items() for kind in kinds}
@@ -79,8 +80,13 @@ def test_a_spec_with_an_error_is_no_checked_spec(spec):
 @pytest.mark.slow
 def test_strict_mypy_refuses_each_mistake(tmp_path):
     """One file with a line a mistake: mypy finds an error in each, and none in the line without one."""
-    lines = ["from xpc.compiler.lower import lower", "from xpc.compiler.spec import CheckedSpec, Spec", "", ""]
-    lines += ["def read(spec: Spec, checked: CheckedSpec) -> None:"]
+    lines = ["from xpc.compiler.lower import lower", "from xpc.compiler.spec import Spec"]
+    lines += [
+        "from xpc.compiler.spec.checked import CheckedSpec",
+        "",
+        "",
+        "def read(spec: Spec, checked: CheckedSpec) -> None:",
+    ]
     lines += [f"    {one}" for one in (*MISTAKES, 'spec.flag("memory.checkpointing")', "lower(checked)")]
     (tmp_path / "mistakes.py").write_text("\n".join(lines) + "\n")
     packages = tmp_path / "root" / "xpc"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xpc.compiler.preview.rehearsal.forks import Forks
-    from xpc.compiler.spec import CheckedSpec
+    from xpc.compiler.spec.checked import CheckedSpec
 
 KIND = "rehearsals"
 """The folder of the results, `~/.cache/xpc/rehearsals`."""

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpc.compiler.spec import CheckedSpec
+    from xpc.compiler.spec.checked import CheckedSpec
     from xpc.compiler.spec.resources import DataSource, Model
 
 EPILOG = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xpc.compiler.preview.rehearsal.local_hub import Hub
     from xpc.compiler.preview.rehearsal.twin import Twin
-    from xpc.compiler.spec import CheckedSpec
+    from xpc.compiler.spec.checked import CheckedSpec
 
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")

@@ -16,7 +16,8 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.plan import CHOSEN
 from xpc.compiler.rules.numerics.batch import total_steps
-from xpc.compiler.spec import CheckedSpec, Spec
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import Model
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record

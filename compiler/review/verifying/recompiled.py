@@ -26,7 +26,7 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.resolve.sweep import PLAIN
 from xpc.compiler.resolve.sweep_member import Member, own_folder
 from xpc.compiler.resolve.weights import with_weights
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.diagnostic import ERROR, Label
 from xpc.grammar.record import evolve

@@ -1,0 +1,39 @@
+"""An experiment that no rule refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import ERROR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.grammar.diagnostic import Diagnostic
+    from xpc.grammar.silenced import Silenced
+
+ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
+"""Findings about a spec's edition line, and about the comments that silence findings."""
+
+
+class CheckedSpec(Spec):
+    """An experiment without errors after all rules: the input of `lower`.
+
+    `problems` are its warnings and notes, `silenced` those that comments silence. Findings about the spec's text are
+    not among them: they say nothing about the run, and the bundle's own spec has another text.
+    """
+
+    problems: tuple[Diagnostic, ...]
+    silenced: tuple[Silenced, ...]
+
+    @classmethod
+    def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
+        """The checked form of a spec. Raises ValueError if there is an error among its problems."""
+        if any(one.severity == ERROR for one in problems):
+            raise ValueError(f"{spec.name} has errors")
+        checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})
+        vars(checked).update(
+            problems=tuple(one for one in problems if one.code not in ABOUT_THE_TEXT),
+            silenced=tuple(one for one in silenced if one.finding.code not in ABOUT_THE_TEXT),
+        )
+        return checked
