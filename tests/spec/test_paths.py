@@ -80,13 +80,10 @@ def test_a_spec_with_an_error_is_no_checked_spec(spec):
 @pytest.mark.slow
 def test_strict_mypy_refuses_each_mistake(tmp_path):
     """One file with a line a mistake: mypy finds an error in each, and none in the line without one."""
-    lines = ["from xpc.compiler.lower import lower", "from xpc.compiler.spec import Spec"]
-    lines += [
-        "from xpc.compiler.spec.checked import CheckedSpec",
-        "",
-        "",
-        "def read(spec: Spec, checked: CheckedSpec) -> None:",
-    ]
+    imports = (("lower", "lower"), ("spec", "Spec"), ("spec.checked", "CheckedSpec"))
+    lines = [*(f"from xpc.compiler.{module} import {name}" for module, name in imports), "", ""]
+    lines += ["def read(spec: Spec, checked: CheckedSpec) -> None:"]
+    first = len(lines) + 1
     lines += [f"    {one}" for one in (*MISTAKES, 'spec.flag("memory.checkpointing")', "lower(checked)")]
     (tmp_path / "mistakes.py").write_text("\n".join(lines) + "\n")
     packages = tmp_path / "root" / "xpc"
@@ -99,4 +96,4 @@ def test_strict_mypy_refuses_each_mistake(tmp_path):
         cwd=tmp_path, env={**os.environ, "MYPYPATH": str(packages.parent)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     found = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
-    assert found == {6 + n for n in range(len(MISTAKES))}, done.stdout
+    assert found == {first + n for n in range(len(MISTAKES))}, done.stdout
