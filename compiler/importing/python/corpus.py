@@ -175,6 +175,7 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
         train.loaded is not None
         and chain.loaded is not None
         and _path(train) == _path(chain)
+        and not isinstance(_files(chain), dict)
         and other.limit is None
         and other.take is None
     ):
@@ -206,12 +207,15 @@ def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None
             draft.note(one, "nothing is evaluated")
 
 
+def _files(chain: Chain) -> object:
+    files = chain.loaded.keywords.get("data_files") if chain.loaded is not None else None
+    return files.value if files is not None else None
+
+
 def _path(chain: Chain) -> object:
-    call = chain.loaded
-    first = None if call is None else call.argument("path", 0)
-    files = None if call is None else call.keywords.get("data_files")
-    value = files.value if files is not None and isinstance(files.value, str) else None
-    return (first.value if first is not None else None, value)
+    first = None if chain.loaded is None else chain.loaded.argument("path", 0)
+    value = _files(chain)
+    return (first.value if first is not None else None, value if isinstance(value, str) else None)
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> bool:

@@ -118,7 +118,7 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
     draft.put("lora", True, found)
     continued(draft, found)
     if isinstance(found.value, str) and read(f"{found.value}/adapter_config.json") is None:
-        draft.error(
+        draft.warn(
             found,
             "the adapter is not here, and `xpc check` reads its rank and its modules",
             "copy its folder next to the spec",

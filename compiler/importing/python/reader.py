@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xpc.compiler import registry
+from xpc.compiler import registry, stacks
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides
+from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides, load
 from xpc.compiler.importing.python import corpus, model_changes, models, program, rewards, tokenizers, trackers
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter import functions, script
@@ -47,7 +47,6 @@ DATA = (
     "model_init_kwargs",
     "dataset_text_field",
     "max_seq_length",
-    "dataset_kwargs",
 )
 """Arguments of trainers that have readers of their own."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
@@ -109,6 +108,9 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     model_changes.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
     corpus.write(draft, machine, trainer, entries, overrides.prompt)
+    masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
+    if draft.has("method.assistant_only") and not masks and overrides.target is None:
+        draft.stack = load(stacks.DEFAULT)  # its loss can be on the assistant's turns alone
     rewards.write(draft, machine, trainer, entries, overrides)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None else Machines()
@@ -118,6 +120,13 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     models.compute_dtype(draft, entries, computes)
     models.loaded_dtype(draft, entries, model)
     _command_line(draft, machine, entries)
+    visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and overrides.hardware is None and "," in str(visible.value):
+        draft.warn(
+            entry("CUDA_VISIBLE_DEVICES", visible),
+            "the script names several GPUs, and the spec is for one, with one process's batch",
+            "`--hardware '4 x h100-80gb'` names them",
+        )
     for place in machine.assumed[:3]:
         draft.warn(
             Entry("try", None, place.file, place.line),

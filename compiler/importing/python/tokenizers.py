@@ -131,13 +131,14 @@ def _padding(draft: Draft, trainer: Object) -> None:
     if draft.method != "sft" or not isinstance(value, Object | Name) or not value.last.startswith("eos_token"):
         return
     order = versions.numbers()
-    old = not collator and trainer.last == "SFTTrainer" and order.index(draft.trl) < order.index("0.16")
+    first = draft.fitting[0] if draft.fitting else draft.trl
+    old = not collator and trainer.last == "SFTTrainer" and order.index(first) < order.index("0.16")
     if collator in ("DataCollatorForLanguageModeling", "DataCollatorForCompletionOnlyLM") or old:
         place = trainer.place if found is None else found.places.get("pad_token", trainer.place)
         draft.differs(
             "pad_token",
-            "the script pads with the end token, and its collator leaves all of these tokens out of the loss; the spec "
-            "learns the end of each row",
+            f"the script pads with the end token, and {'the collator of trl before 0.16' if old else 'its collator'} "
+            "leaves all of these tokens out of the loss; the spec learns the end of each row",
             Entry("tokenizer.pad_token", value.last, place.file, place.line),
         )
 

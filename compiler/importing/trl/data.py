@@ -295,13 +295,13 @@ def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
         draft.note(split, "nothing is evaluated" if not evaluates else "the mixture decides")
     elif split is not None and not split.empty:
         draft.setting("eval.split", split)
-    elif evaluates and plain and not draft.has("data.holdout"):
+    elif evaluates and plain and not (draft.has("data.holdout") or draft.has("eval.data")):
         draft.put("eval.split", "test", None, "not set: TRL's `dataset_test_split`")
     if other is not None and (other.empty or not evaluates):
         draft.note(other, "nothing is evaluated")
     elif other is not None:
         draft.error(other, "a spec evaluates on a split or a holdout of its data", "write `data { holdout = 5% }`")
-    if evaluates and not any(map(draft.has, ("eval.split", "data.holdout"))):
+    if evaluates and not any(map(draft.has, ("eval.split", "eval.data", "data.holdout"))):
         draft.warn(every.entry if every else None, "no rows are held out: the source has no evaluation data, so "
                    "nothing is evaluated", "`data(holdout=5%)` holds rows out")  # fmt: skip
         del draft.settings["eval.every"]

@@ -118,8 +118,10 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
             draft.note(one, "it is off")
     for (name, path), usual in zip(LORA.items(), native):
         draft.setting(path, named.get(name))
-        draft.default(path, usual, "not set: TRL's ModelConfig")
-    targets(draft, named.get("lora_target_modules"))
+        if not draft.has("lora.from"):  # a continued adapter has its own shape
+            draft.default(path, usual, "not set: TRL's ModelConfig")
+    if not draft.has("lora.from"):
+        targets(draft, named.get("lora_target_modules"))
     adapter_options(draft, named, ADAPTER_OPTIONS)
     task = named.get("lora_task_type")
     if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
