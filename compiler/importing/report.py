@@ -46,8 +46,14 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 def _defaults(draft: Draft) -> list[Fate]:
     """The defaults that the spec has, once each: a key that was read later may have replaced one."""
-    written = {f"{path} = {one.text}" for path, one in draft.settings.items() if one.entry is None}
-    return [one for one in dict.fromkeys(draft.defaults) if one.to in written or one.to.startswith("extra ")]
+    written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
+    stated = {path for path, one in draft.settings.items() if one.entry is not None}
+    found: list[Fate] = []
+    for one in dict.fromkeys(draft.defaults):
+        path, _, text = one.to.partition(" = ")
+        if path not in stated and written.get(path, text) == text:
+            found.append(one)
+    return found
 
 
 def _line(one: Diagnostic) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.importing.draft import EXTRA, Draft, Fate
+from xpc.compiler.importing.draft import EXTRA, MAPPED, Draft, Fate
 from xpc.compiler.importing.overrides import number
 from xpc.compiler.importing.text.values import RENAMES, optimizers
 from xpc.compiler.importing.trl import versions
@@ -116,6 +116,9 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     on = draft.settings.get("memory.checkpointing")
     if native.facts.reentrant_by_default and on is not None and on.text == "true":
         draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")
+    if not draft.has("track"):
+        reports = "not set: transformers 4 reports to every tracker that is installed, transformers 5 to none"
+        draft.defaults.append(Fate("", "", "", 0, MAPPED, "track = none", reports))
     optimizer = optimizers().get(str(usual("optim")))
     if optimizer is not None:
         draft.default("optimizer", optimizer, why)

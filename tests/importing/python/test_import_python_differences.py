@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from import_support import Imported, imported
 
+from xpc.compiler.importing.report import as_text
+
 HEAD = """
 from datasets import load_dataset
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -145,3 +147,103 @@ GRPOTrainer(model="Qwen/Qwen2.5-0.5B", reward_funcs=right, args=GRPOConfig("out"
 """, "--rewards", "r.py", name="train.py")  # fmt: skip
     assert not found.draft.wrong, found.messages
     assert warned(found, "reward functions get completions as texts")
+
+
+def test_default_of_trackers_is_in_the_report() -> None:
+    lines = as_text(script("").draft, every=True)
+    assert "default: track = none (not set: transformers 4 reports to every tracker that is installed" in lines
+
+
+def test_report_lists_only_defaults_that_the_spec_has() -> None:
+    found = script("", arguments=", num_train_epochs=1, learning_rate=1e-5")
+    stated = {path for path, one in found.draft.settings.items() if one.entry is not None}
+    listed = [
+        one.split(" ", 2)[1] for one in as_text(found.draft, every=True).split("\n") if one.startswith("default: ")
+    ]
+    assert listed
+    assert not stated & set(listed)
+    assert len(listed) == len(set(listed))
+
+
+FILES = """
+files = load_dataset("json", data_files={"train": "a.jsonl", "validation": "b.jsonl"})
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out", max_length=64, eval_strategy="steps", eval_steps=7),
+           train_dataset=files["train"], eval_dataset=files["validation"]).train()
+"""
+
+
+def test_evaluation_file_of_a_dict() -> None:
+    text = imported(HEAD + FILES, name="train.py").text
+    assert 'train Qwen/Qwen2.5-0.5B on "a.jsonl"' in text
+    assert 'data = ["b.jsonl"]' in text
+    assert "every = 7" in text
+    assert "split" not in text
+
+
+@pytest.mark.parametrize(("arguments", "wrong"), [("", False), (", load_best_model_at_end=True", True)])
+def test_evaluation_that_is_not_known_is_left_out_unless_it_chooses_weights(arguments: str, wrong: bool) -> None:
+    found = script(
+        "import other\nrows = other.rows()",
+        arguments=f", max_length=64, eval_strategy='steps', eval_steps=7, save_strategy='steps'{arguments}",
+        more=", eval_dataset=rows",
+    )
+    assert found.draft.wrong is wrong
+    assert any("the rows of the evaluation are not known" in one.text for one in found.draft.messages)
+
+
+def test_script_that_trains_on_answers_gets_a_stack_that_masks() -> None:
+    found = imported("""
+from unsloth import FastLanguageModel
+from unsloth.chat_templates import get_chat_template, train_on_responses_only, standardize_sharegpt
+from trl import SFTTrainer
+from transformers import TrainingArguments
+from datasets import load_dataset
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Llama-3.2-1B-Instruct", max_seq_length=64)
+model = FastLanguageModel.get_peft_model(model, r=16)
+tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")
+data = standardize_sharegpt(load_dataset("org/rows", split="train"))
+data = data.map(lambda x: {"text": [tokenizer.apply_chat_template(one, tokenize=False) for one in x["conversations"]]},
+                batched=True)
+trainer = SFTTrainer(model=model, tokenizer=tokenizer, train_dataset=data, dataset_text_field="text",
+                     max_seq_length=64, args=TrainingArguments("out", evaluation_strategy="no"))
+trainer = train_on_responses_only(trainer, instruction_part="user", response_part="assistant")
+trainer.train()
+""", name="train.py")  # fmt: skip
+    assert "assistant_only" in found.text
+    assert not found.errors, (found.errors, found.text)
+
+
+def test_answers_in_a_text_are_an_error() -> None:
+    found = script(
+        "from trl import DataCollatorForCompletionOnlyLM\ndata = data.rename_column('body', 'text')",
+        more=", data_collator=DataCollatorForCompletionOnlyLM('### Answer:', tokenizer=tokenizer)",
+    )
+    assert any("does not find the answer in a text" in one for one in found.messages)
+
+
+def test_rows_that_a_script_prepares_itself_are_an_error() -> None:
+    found = script("", more=", dataset_kwargs={'skip_prepare_dataset': True}")
+    assert found.draft.wrong
+
+
+def test_several_visible_gpus_are_reported() -> None:
+    found = script("os.environ['CUDA_VISIBLE_DEVICES'] = '0,1,2,3'")
+    assert warned(found, "the script names several GPUs")
+
+
+def test_a_try_is_taken_to_succeed_with_a_warning() -> None:
+    found = script(
+        "try:\n    data = load_dataset('org/first', split='train')\nexcept Exception:\n"
+        "    data = load_dataset('org/second', split='train')"
+    )
+    assert "org/first" in found.text
+    assert warned(found, "taken to succeed")
+
+
+def test_a_script_that_asks_for_the_names_of_its_library() -> None:
+    found = script(
+        "import inspect\nnames = inspect.signature(SFTConfig.__init__).parameters\n"
+        "key = 'max_length' if 'max_length' in names else 'max_seq_length'",
+        arguments=", **{key: 77}",
+    )
+    assert found.arguments["max_length"] == 77
