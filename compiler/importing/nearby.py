@@ -20,8 +20,8 @@ MOST_SCRIPTS = 300
 def reader(folder: str) -> Callable[[str], bytes | None]:
     """A function from a name in a source in `folder` to the file's bytes; None if there is no such file.
 
-    A published configuration is untrusted and may name any path: a file outside the repository is not read, nor,
-    without a repository, one outside the folder.
+    A published source is untrusted and may name any path: outside the repository (the folder, if there is none), only
+    the texts that a spec may name are read.
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -31,7 +31,7 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            if not _inside(root, path) and Workspace(one).outside_fault(name):
+            if not _inside(root, path) and (name.endswith(".py") or Workspace(one).outside_fault(name)):
                 continue
             with suppress(OSError, ValueError):  # a file that is missing, too large or endless is skipped
                 return read_file(path, 4 * MAX_SIZE)
