@@ -39,16 +39,31 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     parts = chain.parts or [chain]
     field = program.argument(trainer, "dataset_text_field") or _configured(entries, "dataset_text_field")
     data = Data()
+    problems: list[tuple[Object, str, str]] = []
     for one in parts:
         data = understood(machine, _joined(one, chain) if chain.parts else one)
+        problems += [each for each in data.problems if each not in problems]
         if prompt is not None and METHODS[draft.method].grouped:
             data.columns["prompt"] = Column(prompt)
         _source(draft, machine, trainer, one, data, field, masked)
+    if chain.parts:
+        problems += _of_a_mixture(understood(machine, Chain(steps=chain.steps)), chain)
+        chain.unknown += [each for one in parts for each in one.unknown]
+    data.problems = problems
     _problems(draft, machine, trainer, chain, data, given)
     if trainer.last == "Trainer" and draft.method == "sft":
         _length(draft, data, trainer)
     _holdout(draft, data)
     _evaluation(draft, machine, trainer, chain, data, entries)
+
+
+def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
+    """The steps after several data sets are put together that a spec has for one source only."""
+    if data.take is None and data.limit is None:
+        return []
+    step = next(one for one in chain.steps if one.last in ("select", "take"))
+    why = "the script takes a part of several data sets together, and a spec takes a part of each"
+    return [(step, why, "write `take` or `limit` at the sources")]
 
 
 def _configured(entries: Entries, name: str) -> Argument | None:
@@ -57,7 +72,9 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 def _joined(part: Chain, whole: Chain) -> Chain:
     """A part of a mixture with the steps after it."""
-    return Chain(part.loaded, part.file, [*part.steps, *whole.steps], [*part.unknown, *whole.unknown])
+    out = Chain(part.loaded, part.file, part.rows, part.place)
+    out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
+    return out
 
 
 def _source(
@@ -165,10 +182,12 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
     if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
         draft.note(found, "the rows that are held out")
         return
-    if chain.unknown or (chain.loaded is None and chain.file is None) or chain.parts or other.problems:
+    found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)
+    problems = [one for one in other.problems if rows.PADDED not in one[1]]
+    if chain.unknown or not found_at or chain.parts or problems:
         why = "they are made in the script"
-        if chain.unknown or other.problems:
-            why = chain.unknown[0].why if chain.unknown else other.problems[0][1]
+        if chain.unknown or problems:
+            why = chain.unknown[0].why if chain.unknown else problems[0][1]
         _unevaluated(draft, entries, found, f"the rows of the evaluation are not known: {why}")
         return
     if (

@@ -11,6 +11,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Object,
     Place,
     Row,
+    Scalar,
     Text,
     Unknown,
 )
@@ -67,6 +68,9 @@ class Chain:
 
     loaded: Object | None = None
     file: Argument | None = None
+    rows: list[dict[str, object]] = field(factory=list)
+    """The rows that the script writes out."""
+    place: Place = field(default=Place("", 0))
     steps: list[Object] = field(factory=list)
     unknown: list[Unknown] = field(factory=list)
     parts: list[Chain] = field(factory=list)
@@ -126,6 +130,10 @@ def chain_of(value: object, depth: int = 0) -> Chain:
         if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str | Unknown):
             out.file = value.positional[0]
             break
+        literal = literal_rows(value)
+        if literal:
+            out.rows, out.place = literal, value.place
+            break
         if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
             value = value.positional[0].value
             continue
@@ -140,6 +148,30 @@ def chain_of(value: object, depth: int = 0) -> Chain:
         value = below
     out.steps.reverse()
     return out
+
+
+MOST_ROWS = 5_000
+
+
+def literal_rows(value: Object) -> list[dict[str, object]]:
+    """The rows of `Dataset.from_list` or `from_dict` with values that are all known; empty for other data."""
+    given = value.positional[0].value if value.positional else None
+    if value.last == "from_dict" and isinstance(given, dict):
+        lists = [one for one in given.values() if isinstance(one, list)]
+        same = len(lists) == len(given) and len({len(one) for one in lists}) == 1
+        given = [dict(zip(given, row)) for row in zip(*lists)] if same else None
+    if value.last not in ("from_list", "from_dict") or not isinstance(given, list) or len(given) > MOST_ROWS:
+        return []
+    if not all(isinstance(one, dict) and _is_literal(one) for one in given):
+        return []
+    return [{str(key): one for key, one in row.items()} for row in given]
+
+
+def _is_literal(value: object, depth: int = 0) -> bool:
+    if isinstance(value, dict | list | tuple) and depth < 6:
+        inside = value.values() if isinstance(value, dict) else value
+        return all(_is_literal(one, depth + 1) for one in inside)
+    return isinstance(value, Scalar)
 
 
 def _made_of(value: object, depth: int = 0) -> object:

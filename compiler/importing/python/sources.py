@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.python.data import Chain, Data
@@ -41,6 +43,17 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
         limit = _part_of_file(draft, chain, data, found, limit)
         return Source(ref, columns, take, limit)
     return Source(_with_parts(draft, chain, data, ref, place), columns, take, limit)
+
+
+def _written(draft: Draft, chain: Chain) -> Entry:
+    """The file next to the spec with the rows that the script writes out."""
+    data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in chain.rows).encode()
+    number, name = 1, f"{draft.stem}.rows.jsonl"
+    while draft.files.get(name, data) != data:
+        number += 1
+        name = f"{draft.stem}.rows-{number}.jsonl"
+    draft.files[name] = data
+    return Entry("rows", name, chain.place.file, chain.place.line)
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
@@ -84,6 +97,8 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
             Entry("data", None, place.file, place.line), f"the file of the rows: {why}", "`--data NAME` names it"
         )
         return None, place
+    if chain.rows:
+        return _written(draft, chain), chain.place
     if chain.loaded is None:
         return None, None
     call = chain.loaded

@@ -247,3 +247,23 @@ def test_a_script_that_asks_for_the_names_of_its_library() -> None:
         arguments=", **{key: 77}",
     )
     assert found.arguments["max_length"] == 77
+
+
+def test_rows_that_a_script_writes_out() -> None:
+    found = script(
+        "from datasets import Dataset\n"
+        "data = Dataset.from_list([{'prompt': 'a', 'completion': str(n)} for n in range(3)])",
+        arguments=", max_length=64",
+    )
+    assert not found.draft.wrong, found.messages
+    assert 'on "train.rows.jsonl"' in found.text
+    assert found.draft.files["train.rows.jsonl"].count(b"\n") == 3
+
+
+@pytest.mark.parametrize(("body", "why"), [
+    ("data = concatenate_datasets([data.filter(len), load_dataset('org/more', split='train')])", "keeps"),
+    ("data = concatenate_datasets([data, load_dataset('org/more', split='train')]).select(range(9))", "together"),
+])  # fmt: skip
+def test_steps_of_several_data_sets(body: str, why: str) -> None:
+    found = script("from datasets import concatenate_datasets\n" + body, arguments=", max_length=64")
+    assert any(why in one for one in found.messages if one.startswith("error")), found.messages
