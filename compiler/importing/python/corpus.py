@@ -25,16 +25,18 @@ COLLATORS = (
 ONCE = "map the rows once, and name the file that has them"
 
 
-def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> None:
-    """Write the sources and how their rows are read; `prompt` is the column that `--prompt` names."""
+def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> Data | None:
+    """Write the sources and how their rows are read, and return what the last source's steps mean; `prompt` is the
+    column that `--prompt` names.
+    """
     masked = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
     if given is None:
         draft.warn(None, "the trainer has no data", "`--data` names it")
-        return
+        return None
     if draft.sources:
         draft.note(Entry("train_dataset", None, given.place.file, given.place.line), "`--data` names another")
-        return
+        return None
     chain = chain_of(given.value)
     parts = chain.parts or [chain]
     field = program.argument(trainer, "dataset_text_field") or _configured(entries, "dataset_text_field")
@@ -55,6 +57,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         _length(draft, data, trainer)
     _holdout(draft, data)
     _evaluation(draft, machine, trainer, chain, data, entries)
+    return data
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:

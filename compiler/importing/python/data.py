@@ -8,6 +8,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
     Column,
+    Function,
     Object,
     Place,
     Row,
@@ -96,6 +97,10 @@ class Data:
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Place] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
+    functions: dict[str, Function] = field(factory=dict)
+    """The functions over single rows that make the columns."""
+    for_rewards: dict[str, tuple[object, Place]] = field(factory=dict)
+    """Columns for reward functions that are not in the data."""
 
 
 def chain_of(value: object, depth: int = 0) -> Chain:
@@ -279,6 +284,8 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     for key, value in made.columns.items():
         out.columns[key] = value
         out.made[key] = step.place
+        if function is not None and isinstance(function.value, Function) and (batched is None or not batched.value):
+            out.functions[key] = function.value
 
 
 def _renamed(out: Data, step: Object) -> None:

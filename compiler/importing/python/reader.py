@@ -107,11 +107,11 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
     tokenizers.write(draft, model, trainer)
     model_changes.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
-    corpus.write(draft, machine, trainer, entries, overrides.prompt)
+    data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
         draft.stack = load(stacks.DEFAULT)  # its loss can be on the assistant's turns alone
-    rewards.write(draft, machine, trainer, entries, overrides)
+    rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None else Machines()
     _settle(draft, entries)

@@ -6,7 +6,8 @@ import ast
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.python import program
+from xpc.compiler.importing.python import program, reward_columns
+from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Function, Name, Object, Unknown
@@ -17,8 +18,12 @@ from xpc.compiler.language.methods import METHODS
 IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spec"
 
 
-def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, overrides: Overrides) -> None:
-    """Write `method { rewards }` with the functions' names and weights."""
+def write(
+    draft: Draft, machine: Machine, trainer: Object, entries: Entries, overrides: Overrides, data: Data | None = None
+) -> None:
+    """Write `method { rewards }` with the functions' names and weights. `data` has the columns that the script makes
+    for them.
+    """
     if not METHODS[draft.method].grouped:
         return
     given = program.argument(trainer, "reward_funcs")
@@ -50,6 +55,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, ove
     if weights is not None:
         draft.mark(weights, "mapped", "method.rewards")
     if not found:
+        reward_columns.write(draft, data, [], {})
         return
     named = Entry(
         "reward_funcs",
@@ -66,8 +72,11 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, ove
             IN_THE_SCRIPT,
         )
         draft.files[file] = stub(own).encode()
+        reward_columns.write(draft, data, [], {})
     elif own:
-        _copy(draft, machine, own, file)
+        _copy(draft, machine, own, file, data)
+    else:
+        reward_columns.write(draft, data, [], {})
 
 
 def _name(value: object) -> str:
@@ -115,25 +124,50 @@ def stub(functions: list[Function]) -> str:
     return "\n".join(out)
 
 
-def _copy(draft: Draft, machine: Machine, functions: list[Function], file: str) -> None:
+def _copy(draft: Draft, machine: Machine, functions: list[Function], file: str, data: Data | None) -> None:
     """Write the functions' source text to a file, with the imports, constants and functions that they use."""
-    made: list[str] = []
-    for label in dict.fromkeys(one.label for one in functions):
-        made.append(_needed(draft, machine, label, [one for one in functions if one.label == label]))
-    draft.files[file] = ("\n".join(made).strip() + "\n").encode()
+    labels = list(dict.fromkeys(one.label for one in functions))
+    by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}
+    parts = {
+        name: label
+        for label in dict.fromkeys([*labels, *by.values()])
+        for _, node in _statements(machine, label)
+        for name in _defines(node)
+    }
+    wrapper, used = reward_columns.write(draft, data, functions, parts)
+    for name in sorted(used):
+        labels += [parts[name]] if parts[name] not in labels else []
+    made = [
+        _needed(
+            draft,
+            machine,
+            label,
+            [one.name for one in functions if one.label == label] + sorted(one for one in used if parts[one] == label),
+        )
+        for label in labels
+    ]
+    head = "import functools\n" if wrapper else ""
+    draft.files[file] = (head + "\n".join(made).strip() + "\n" + wrapper).encode()
 
 
-def _needed(draft: Draft, machine: Machine, label: str, functions: list[Function]) -> str:
+def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
+    """The statements at the top of a file, with the label of each; those of all cells of a notebook."""
     first = label.partition(" cell ")[0]
-    statements: list[tuple[str, ast.stmt]] = []
-    for name, text in machine.texts.items():
-        if name == label or name.partition(" cell ")[0] == first:
-            statements += [(name, node) for node in ast.parse(text).body]
+    return [
+        (name, node)
+        for name, text in machine.texts.items()
+        if name == label or name.partition(" cell ")[0] == first
+        for node in ast.parse(text).body
+    ]
+
+
+def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str:
+    statements = _statements(machine, label)
     defines: dict[str, list[int]] = {}
     for n, (_, node) in enumerate(statements):
         for name in _defines(node):
             defines.setdefault(name, []).append(n)
-    wanted, chosen = [one.name for one in functions], set()
+    wanted, chosen = list(names), set()
     while wanted:
         name = wanted.pop()
         for n in defines.get(name, []):
@@ -144,7 +178,14 @@ def _needed(draft: Draft, machine: Machine, label: str, functions: list[Function
     out: list[str] = []
     for n in sorted(chosen):
         where, node = statements[n]
-        _heavy(draft, where, node, {one.name for one in functions})
+        _heavy(draft, where, node, set(names))
+        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        if module.replace(".", "/") in machine.modules or (isinstance(node, ast.ImportFrom) and node.level):
+            draft.warn(
+                Entry("reward_funcs", module, where, node.lineno),
+                f"the rewards import `{'.' * getattr(node, 'level', 0)}{module}`, a module of the script's repository",
+                "copy what they use into the file of the rewards",
+            )
         start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
         out.append("\n".join(lines))

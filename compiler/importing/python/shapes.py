@@ -312,15 +312,8 @@ def _prompts(shape: Shape) -> None:
     else:
         draft.differs("prompt", f"if the prompts are texts: {TEXTS}")
     for key, one in made.items():
-        if isinstance(one, Column) and one.name == key:
-            continue
-        if isinstance(one, Column):
-            why = f"reward functions get it as `{one.name}`, the name in the data"
-        elif isinstance(one, str | int | float):
-            why = f"all rows have the same value, {str(one)[:40]!r}, and reward functions do not get it"
-        else:
-            why = "the script computes it, and reward functions get the columns as they are in the data"
-        shape.draft.error(shape.entry(key), f"the column `{key}`: {why}", "compute it in the reward function")
+        if not (isinstance(one, Column) and one.name == key):
+            shape.data.for_rewards[key] = (one, shape.data.made.get(key, shape.place))
 
 
 def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> None:

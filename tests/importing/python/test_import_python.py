@@ -295,13 +295,6 @@ def test_rewards_are_written_only_on_request() -> None:
     assert "raise NotImplementedError" in refused.draft.files["rewards.py"].decode()
 
 
-def test_computed_column_for_rewards_is_an_error() -> None:
-    found = script(
-        GRPO.replace('x["question"]}]}', 'x["question"]}], "answer": x["answer"].split("#")[1]}'), "--rewards", "r.py"
-    )
-    assert any("the column `answer`" in one for one in found.messages)
-
-
 @pytest.mark.parametrize(("body", "sentence"), [
     ("from transformers import AutoModelForSequenceClassification as A\n"
      "m = A.from_pretrained('x')\nTrainer(model=m, args=TrainingArguments('o')).train()", "another head"),

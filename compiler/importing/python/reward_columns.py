@@ -1,0 +1,106 @@
+"""Columns that a script makes for its reward functions, which a run hands them as they are in the data.
+
+With `--rewards FILE`, the functions in FILE get these columns from a wrapper, which makes them of the data's columns.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python.data import Data
+from xpc.compiler.importing.python.interpreter.functions import BUILTINS
+from xpc.compiler.importing.python.interpreter.values import Column, Function
+from xpc.compiler.importing.text.entries import Entry
+
+WRAPPER = '''
+
+def _with_columns(reward):
+    """The reward function with the columns that the script made of the data's."""
+
+    @functools.wraps(reward)
+    def wrapped(prompts, completions, **columns):
+        listed = {{name: one for name, one in columns.items() if isinstance(one, list) and len(one) == len(prompts)}}
+        rows = [{{name: one[n] for name, one in listed.items()}} for n in range(len(prompts))]
+        return reward(prompts=prompts, completions=completions, **{{**columns, {made}}})
+
+    return wrapped
+'''
+
+
+def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
+    """The wrapper of the copied reward functions, and the names that it uses of the script; reports each column that
+    it cannot make. `parts` are the top-level names of the script.
+    """
+    made: list[str] = []
+    names: set[str] = set()
+    for key, (value, place) in ({} if data is None else data.for_rewards).items():
+        found = _expression(key, value, data, draft, parts) if functions else None
+        if found is None:
+            refuse(draft, key, value, Entry(f"rows.{key}", None, place.file, place.line))
+            continue
+        text, used = found
+        made.append(f'"{key}": [{text} for row in rows]')
+        names |= used
+        draft.note(Entry(f"rows.{key}", None, place.file, place.line), "the reward functions' file makes the column")
+    if not made:
+        return "", set()
+    wrapped = "".join(f"\n{one.name} = _with_columns({one.name})" for one in functions)
+    return WRAPPER.format(made=", ".join(made)) + "\n" + wrapped + "\n", names
+
+
+def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
+    """Report a column that reward functions do not get."""
+    if isinstance(value, Column):
+        why = f"reward functions get it as `{value.name}`, the name in the data"
+    elif isinstance(value, str | int | float):
+        why = f"all rows have the same value, {str(value)[:40]!r}, and reward functions do not get it"
+    else:
+        why = "the script computes it, and reward functions get the columns as they are in the data"
+    draft.error(place, f"the column `{key}`: {why}", "compute it in the reward function")
+
+
+def _expression(
+    key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
+) -> tuple[str, set[str]] | None:
+    """The column as an expression over `row`, with the names of the script in it; None if it is not one."""
+    asked = draft.settings.get("data.prompt")
+    prompt = asked.text.strip('"') if asked is not None else "prompt"
+    if isinstance(value, Column):
+        return (f'row["{value.name}"]', set()) if value.name != prompt else None
+    if isinstance(value, str | int | float):
+        return repr(value), set()
+    function = data.functions.get(key) if data is not None else None
+    node = None if function is None else _value(function.node, key)
+    if function is None or node is None or not function.node.args.args:
+        return None
+    row = function.node.args.args[0].arg
+    used: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and one.id != row:
+            if one.id not in BUILTINS and one.id not in parts:
+                return None
+            used.add(one.id)
+    columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    if prompt in columns or key == prompt:
+        return None  # a run hands reward functions the prompt, and not the column that it was made of
+    return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
+
+
+def _value(node: ast.AST, key: str) -> ast.expr | None:
+    """The value of a key in the dict that a function returns, or that it sets in the row."""
+    if isinstance(node, ast.Lambda):
+        tables: list[ast.expr | None] = [node.body]
+    else:
+        tables = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+        for one in ast.walk(node):
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Subscript):
+                name = one.targets[0].slice
+                if isinstance(name, ast.Constant) and name.value == key:
+                    return one.value
+    for table in tables if len(tables) == 1 else []:
+        if isinstance(table, ast.Dict):
+            for name, value in zip(table.keys, table.values):
+                if isinstance(name, ast.Constant) and name.value == key:
+                    return value
+    return None
