@@ -50,8 +50,10 @@ check: $(VENV)/ready ## linter, formatters and strict types
 	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
 	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime
 
-.PHONY: oracles
-oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready ## ask axolotl, LLaMA-Factory and torchtune anew what they do with ../shared/published, their own files and rows of every format
+TRL_PARSERS = 0.12 0.14 0.22
+
+.PHONY: oracles oracles-trl
+oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## ask axolotl, LLaMA-Factory, torchtune and older parsers of TRL anew what they do with ../shared/published, their own files and rows of every format
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_names.py compiler/importing/axolotl/names.txt
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
@@ -65,6 +67,16 @@ oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/read
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_irrelevant.py llamafactory \
 		tests/importing/oracles/llamafactory_irrelevant.jsonl
 	$(VENV)-torchtune/bin/python tests/importing/oracles/ask_torchtune.py tests/importing/oracles/torchtune.jsonl
+
+oracles-trl: $(VENV)-0.18/ready $(TRL_PARSERS:%=$(VENV)-trl-%/ready)
+	for version in $(TRL_PARSERS); do \
+		PYTHONPATH=$(VENV)-trl-$$version $(VENV)-0.18/bin/python tests/importing/oracles/ask_trl_versions.py $$version || exit 1; \
+	done > tests/importing/oracles/trl_versions.jsonl
+
+# The configuration classes of a release with the transformers of its time, over the torch of the oldest stack.
+$(VENV)-trl-%/ready: tests/importing/oracles/trl-%.txt
+	$(PYTHON) -m pip install --quiet --no-deps --target $(@D) -r $<
+	touch $@
 
 $(VENV)-torchtune/ready: tests/importing/oracles/torchtune.txt
 	$(PYTHON) -m venv $(@D)

@@ -68,7 +68,10 @@ class Model:
 
 def trainer_of(machine: Machine, pick: int | None = None) -> Object:
     """The trainer of the script. Raises Unreadable if it has none, or several, or another kind of training."""
-    made = [one for one in machine.calls if functions.is_trainer(one.path)]
+    made: list[Object] = []
+    for one in machine.calls:  # a function that is followed twice makes the same trainer twice
+        if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
+            made.append(one)
     trained: list[Object] = []
     for one in machine.trained:
         base = one

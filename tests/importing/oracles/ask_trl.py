@@ -30,8 +30,8 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def ask(method: str, path: str) -> dict[str, Any]:
-    """The arguments of a file."""
+def ask(method: str, path: str, *words: str) -> dict[str, Any]:
+    """The arguments of a file, and of the words after it on the command line."""
     import transformers.training_args as training_args
     import trl
     import yaml
@@ -45,13 +45,14 @@ def ask(method: str, path: str) -> dict[str, Any]:
         config = os.path.join(folder, "config.yaml")
         with open(config, "w", encoding="utf-8") as handle:
             yaml.safe_dump({**{key: one for key, one in table.items() if key in names}, "use_cpu": True}, handle)
-        (made,) = trl.TrlParser((kind,)).parse_args_and_config(["--config", config])
+        sys.argv = [sys.argv[0], "--config", config, *words]
+        (made,) = trl.TrlParser((kind,)).parse_args_and_config()
     return {one.name: plain(getattr(made, one.name)) for one in dataclasses.fields(made)}
 
 
 def main() -> None:
     """Every file, and why it is refused where it is."""
-    for one in sys.argv[1:]:
+    for one in list(sys.argv[1:]):
         method, _, path = one.partition("=")
         try:
             found: dict[str, Any] = {"arguments": ask(method, path)}

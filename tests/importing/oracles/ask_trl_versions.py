@@ -1,0 +1,40 @@
+"""What the parser of one version of TRL makes of that version's files in trl_cases.py, a line of JSON a file.
+
+    PYTHONPATH=FOLDER python ask_trl_versions.py VERSION
+
+FOLDER has that TRL and the transformers that was current at its release, over another environment's torch. Only the
+configuration classes are used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+
+from ask_trl import ask
+from trl_cases import CASES
+
+
+def main() -> None:
+    """Every file of the version."""
+    version = sys.argv[1]
+    import trl
+
+    assert trl.__version__.startswith(f"{version}."), trl.__version__
+    for name, (of, method, text) in CASES.items():
+        if of != version:
+            continue
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as handle:
+            handle.write(text)
+            handle.flush()
+            arguments = ask(method, handle.name, "--output_dir", "out")
+            found = {key: one for key, one in arguments.items() if not key.startswith("_")}
+            print(json.dumps({"case": name, "arguments": found}, sort_keys=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Small TRL files of several versions: each has names that its version reads, and relies on its defaults otherwise."""
+
+from __future__ import annotations
+
+HEAD = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: org/rows\n"
+BARE = "output_dir: out\nreport_to: none\n"
+COMMON = BARE + "gradient_accumulation_steps: 4\nnum_train_epochs: 2\n"
+TWO, FOUR, EIGHT = (f"per_device_train_batch_size: {size}\n" for size in (2, 4, 8))
+
+CASES: dict[str, tuple[str, str, str]] = {
+    "sft-0.12": ("0.12", "sft", COMMON + TWO + "max_seq_length: 512\nlearning_rate: 2.0e-5\nbf16: true\n"),
+    "sft-defaults-0.12": ("0.12", "sft", BARE + "max_seq_length: 256\n"),
+    "dpo-0.12": ("0.12", "dpo", COMMON + TWO + "beta: 0.2\nmax_length: 512\nmax_prompt_length: 200\nrpo_alpha: 0.5\n"),
+    "kto-0.12": ("0.12", "kto", COMMON + TWO + "desirable_weight: 1.5\nmax_length: 400\nmax_prompt_length: 100\n"),
+    "sft-0.14": ("0.14", "sft", COMMON + TWO + "max_seq_length: 512\npacking: false\nlr_scheduler_type: cosine\n"),
+    "dpo-0.14": ("0.14", "dpo", COMMON + TWO + "loss_type: ipo\nlearning_rate: 1.0e-6\nwarmup_ratio: 0.1\n"),
+    "dpo-defaults-0.14": ("0.14", "dpo", BARE + "reference_free: false\n"),
+    "grpo-0.14": ("0.14", "grpo", COMMON + FOUR + "num_generations: 4\nbeta: 0.1\n"),
+    "grpo-defaults-0.14": ("0.14", "grpo", BARE + EIGHT + "num_generations: 8\n"),
+    "sft-0.22": ("0.22", "sft", COMMON + TWO + "max_length: 512\nassistant_only_loss: false\n"),
+    "sft-defaults-0.22": ("0.22", "sft", BARE + "max_length: 1024\n"),
+    "dpo-0.22": ("0.22", "dpo", COMMON + TWO + "beta: 0.05\nmax_prompt_length: 300\nprecompute_ref_log_probs: true\n"),
+    "grpo-0.22": ("0.22", "grpo", COMMON + EIGHT + "num_generations: 8\nepsilon_high: 0.28\nscale_rewards: none\n"),
+    "grpo-defaults-0.22": ("0.22", "grpo", BARE + EIGHT + "num_generations: 8\n"),
+    "kto-0.22": ("0.22", "kto", COMMON + TWO + "beta: 0.3\nundesirable_weight: 2.0\n"),
+    "rloo-0.22": ("0.22", "rloo", COMMON + EIGHT + "num_generations: 4\nbeta: 0.02\n"),
+}
+"""The version, the method, and the lines of the file, by name."""

@@ -1,0 +1,77 @@
+"""Files for TRL 0.12, 0.14 and 0.22: the bundle has the arguments that the parser of that version makes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import oracle_support
+import pytest
+from import_support import imported
+
+sys.path.append(oracle_support.FOLDER)
+
+from trl_cases import CASES, HEAD
+
+MACHINE = ("accelerator_config", "dataloader_pin_memory", "use_cpu", "output_dir", "run_name", "logging_dir")
+"""Arguments that follow the machine, or name the run."""
+UNUSED = {
+    "ref_model_mixup_alpha": "`sync_ref_model` is off",
+    "ref_model_sync_steps": "`sync_ref_model` is off",
+    "per_device_eval_batch_size": "nothing is evaluated",
+    "hub_private_repo": "nothing is pushed",
+    "logging_nan_inf_filter": "a bundle reports a loss that is not a number",
+    "ddp_find_unused_parameters": "a run has one process",
+    "vllm_gpu_memory_utilization": "`use_vllm` is off",
+}
+"""Arguments that change nothing that is learned in these files."""
+UNSET = {
+    "tf32": False,
+    "eval_packing": False,
+    "completion_only_loss": False,
+    "gradient_checkpointing_kwargs": {"use_reentrant": True},
+}
+"""What None does."""
+SPELLED: dict[str, dict[str, Any]] = {
+    "include_num_input_tokens_seen": {"no": False},
+    "lr_scheduler_kwargs": {"{}": None},
+    "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
+}
+"""The same value in another version's spelling."""
+KNOWN = {("kto", "remove_unused_columns"): "KTO's trainer turns it off itself"}
+REWARDS = "reward_funcs:\n- accuracy\n"
+
+
+def answers() -> dict[str, dict[str, Any]]:
+    """What each version's parser makes of its files."""
+    with open(os.path.join(oracle_support.FOLDER, "trl_versions.jsonl"), encoding="utf-8") as handle:
+        return {one["case"]: one["arguments"] for one in map(json.loads, handle)}
+
+
+def test_every_case_has_an_answer() -> None:
+    assert set(answers()) == set(CASES)
+
+
+def plain(key: str, value: Any) -> Any:
+    """A value in one spelling."""
+    value = SPELLED.get(key, {}).get(str(value), value)
+    return UNSET.get(key) if value is None else value
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_arguments_of_the_version(case: str) -> None:
+    version, method, text = CASES[case]
+    theirs = answers()[case]
+    rewards = REWARDS if method in ("grpo", "rloo") else ""
+    found = imported(HEAD + text + rewards, "--trl", version, "--method", method, "--hardware", "1 x h100-80gb")
+    assert not found.errors, found.errors
+    ignored = {*MACHINE, *UNUSED, *([] if theirs["gradient_checkpointing"] else ["gradient_checkpointing_kwargs"])}
+    differing = {
+        key: (theirs[key], ours)
+        for key, ours in found.arguments.items()
+        if key in theirs and key not in ignored and (method, key) not in KNOWN
+        if plain(key, theirs[key]) != plain(key, ours)
+    }
+    assert differing == {}
