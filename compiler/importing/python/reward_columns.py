@@ -95,8 +95,8 @@ def _value(node: ast.AST, key: str) -> ast.expr | None:
         tables = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
         for one in ast.walk(node):
             if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Subscript):
-                name = one.targets[0].slice
-                if isinstance(name, ast.Constant) and name.value == key:
+                at = one.targets[0].slice
+                if isinstance(at, ast.Constant) and at.value == key:
                     return one.value
     for table in tables if len(tables) == 1 else []:
         if isinstance(table, ast.Dict):
