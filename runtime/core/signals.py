@@ -35,6 +35,8 @@ class StopRequest:
 
     name: str | None = None
     training = False
+    main_forks = False
+    """Whether the main thread has started the last process."""
 
 
 def listen() -> None:
@@ -53,7 +55,7 @@ def listen() -> None:
     threading.Thread(target=_read, args=(out,), name="signals", daemon=True).start()
     # A new child inherits the handlers and the pipe: signals are blocked until the child has reset its handlers.
     os.register_at_fork(
-        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS),
+        before=_before_fork,
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS),
         after_in_child=_reset_handlers,
     )
@@ -64,14 +66,20 @@ def end_with_launcher() -> None:
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+    _end_with_parent()
     if os.getppid() != int(launcher):
         try:
             os.kill(int(launcher), 0)
         except ProcessLookupError:  # it died before the line above
             os._exit(1)
+
+
+def _end_with_parent() -> None:
+    """Make the kernel kill this process when the thread that started it ends (Linux only)."""
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
 
 
 def ignore_end_signal() -> None:
@@ -98,7 +106,14 @@ def _record(name: str) -> None:
     os._exit(REQUEUE)
 
 
+def _before_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    StopRequest.main_forks = threading.current_thread() is threading.main_thread()
+
+
 def _reset_handlers() -> None:
+    if StopRequest.main_forks:  # the processes of `datasets.map` would otherwise wait forever for one that has ended
+        _end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)

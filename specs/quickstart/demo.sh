@@ -4,6 +4,7 @@
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+specs=${here%/*}
 bin=$1
 out=$2
 
@@ -16,13 +17,13 @@ say "a tiny model, built on the spot"
 "$bin/python" "$here/build_model.py"
 
 say "the spec"
-sed '/^#/d;/^$/d' "$here/../quickstart.xp"
+sed '/^#/d;/^$/d' "$specs/quickstart.xp"
 
 say "xpc compile specs/quickstart.xp"
-"$bin/xpc" compile "$here/../quickstart.xp" -o "$out/quickstart.bundle"
+"$bin/xpc" compile "$specs/quickstart.xp" -o "$out/quickstart.bundle"
 
 say "quickstart.bundle/launch.sh"
-(cd "$out" && PYTHON="$bin/python" XPC_DATA_ROOT="$here/.." ./quickstart.bundle/launch.sh)
+(cd "$out" && PYTHON="$bin/python" XPC_DATA_ROOT="$specs" ./quickstart.bundle/launch.sh)
 
 say "what it learned"
 "$bin/python" "$here/show.py" "$out/out/quickstart"
@@ -32,7 +33,8 @@ cat <<EOF
   look at the picture    $out/out/quickstart/picture.svg
   break the spec         write \`hardware 2 x v100-32gb\` and \`precision bf16\` into a copy of specs/quickstart.xp, and
                          see what \`xpc check\` prints
-  stop and go on         rm -r $out/out, start $out/quickstart.bundle/launch.sh in $out, press Ctrl-C,
-                         and start it again
+  stop and go on         type this, press Ctrl-C after some steps, and type the second line again:
+                         cd $out && rm -r out; export PYTHON=$bin/python XPC_DATA_ROOT=$specs
+                         quickstart.bundle/launch.sh
   your own rows          docs/tutorial.md
 EOF

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import shlex
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +14,12 @@ from pathlib import Path
 import pytest
 from fault_runs import HANGS, Runs, alive, checkpoints, children, events, text
 from interpreters import interpreter
-from stacks import environment
+from terminal import CTRL_C, Terminal
 
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 LONG = {"steps": 2000, "every": 1, "save": "every=never"}
-CTRL_C = b"\x03"
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -31,69 +27,6 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-class Terminal:
-    """A program in a terminal of its own; ``output`` is what it shows."""
-
-    def __init__(self, command: list[str], cwd: str, **environ: str) -> None:
-        os.makedirs(cwd, exist_ok=True)
-        self.out, self.output = os.path.join(cwd, "out"), ""
-        pid, self.terminal = pty.fork()
-        if pid == 0:
-            for number in (signal.SIGINT, signal.SIGHUP):  # a job in the background ignores them
-                signal.signal(number, signal.SIG_DFL)
-            os.chdir(cwd)
-            os.execvpe(command[0], command, environment(**environ))
-        self.pid = pid
-        self.status: int | None = None
-        self.closing = False
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self) -> None:
-        while not self.closing:
-            if not select.select([self.terminal], [], [], 0.1)[0]:
-                continue
-            try:
-                data = os.read(self.terminal, 4096)
-            except OSError:  # the last process with the terminal open has ended
-                return
-            if not data:
-                return
-            self.output += data.decode(errors="replace").replace("\r\n", "\n")
-
-    def until(self, true: Callable[[], bool]) -> None:
-        end = time.monotonic() + HANGS
-        while not true():
-            assert time.monotonic() < end, self.output
-            assert self.poll() is None, self.output
-            time.sleep(0.02)
-
-    def type(self, data: bytes) -> None:
-        os.write(self.terminal, data)
-
-    def close(self) -> None:
-        """Close the window: the kernel sends SIGHUP, and what is printed from now on fails."""
-        self.closing = True
-        self.reader.join()
-        os.close(self.terminal)
-
-    def poll(self) -> int | None:
-        if self.status is None:
-            done, status = os.waitpid(self.pid, os.WNOHANG)
-            self.status = os.waitstatus_to_exitcode(status) if done else None
-        return self.status
-
-    def wait(self) -> int:
-        end = time.monotonic() + HANGS
-        while self.poll() is None:
-            assert time.monotonic() < end, f"it does not end: {self.output}"
-            time.sleep(0.02)
-        self.reader.join(5)
-        assert "Traceback" not in self.output, self.output
-        assert self.status is not None
-        return self.status
 
 
 LAUNCHES = {
@@ -225,7 +158,7 @@ import time
 import safetensors.torch as one
 save_file = one.save_file
 def slow(*args, **kwargs):
-    time.sleep(45)
+    time.sleep(95)
     save_file(*args, **kwargs)
 one.save_file = slow
 """

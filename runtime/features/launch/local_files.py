@@ -35,4 +35,5 @@ def find(folder: str, path: str) -> str:
             if not (os.path.isfile(place) or os.path.isdir(place)):  # a pipe may have no end
                 raise RunError(f"{place} is neither a file nor a folder")
             return os.path.abspath(place)
-    raise RunError(f"{path!r} was not found; tried " + ", ".join(dict.fromkeys(places)))
+    tried = ", ".join(dict.fromkeys(places))
+    raise RunError(f"{path!r} was not found; tried {tried}; XPC_DATA_ROOT may name the folder that contains it")

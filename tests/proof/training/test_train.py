@@ -145,6 +145,7 @@ def test_the_seed_recipe_scaled_trains(scaled: Run, place: str) -> None:
     assert rates == sorted(rates)  # 40 steps of warm-up, and the run is shorter
     assert scaled.summary["steps"] == 12
     assert scaled.losses[-1] < scaled.losses[0] - 0.5
+    assert len(scaled.summary["measured"]["peaks"]["resident"]) == 2
 
 
 def test_torchrun_trains_prompts_with_completions(train: Callable[..., Run], place: str) -> None:
