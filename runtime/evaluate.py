@@ -17,13 +17,13 @@ if not __package__:
     __import__(__package__)
     sys.pycache_prefix = _kept
 
-from .core import arguments, output_folder
+from .core import arguments, output_folder, progress
 from .core import bundle as bundles
 from .core.errors import RunError, rank, say, stop
 from .core.feature import Bundle
 from .enabled import FEATURES
 from .features.launch.verified_files import verified
-from .library_internals import lm_eval_harness
+from .library_internals import lm_eval_harness, progress_bars
 
 FORMAT = 1
 RESULTS = os.path.join("eval", "results.json")
@@ -34,6 +34,8 @@ def main(folder: str, words: Sequence[str]) -> int:
     if words:
         print(f"error: unknown argument {words[0]!r}; none is accepted", file=sys.stderr)
         return 2
+    progress.watch()
+    progress.now("importing the harness")
     try:
         bundle = bundles.read(folder, FEATURES)
         plan = _plan(bundle)
@@ -164,10 +166,13 @@ def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
     from lm_eval.tasks import TaskManager
     from lm_eval.utils import handle_non_serializable, make_table
 
+    progress_bars.capture(rank() == 0)
     tasks = _tasks(bundle, plan)
+    progress.now("loading the model")
     model = _model(bundle, plan)
     chat = getattr(model.tokenizer, "chat_template", None) is not None
     manager = TaskManager(include_defaults=any(isinstance(task, str) for task in tasks))
+    progress.now("evaluating")
     found = simple_evaluate(
         model=model,
         tasks=tasks,

@@ -9,6 +9,7 @@ import os
 import re
 import runpy
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from math import isnan
 from typing import Any
@@ -20,6 +21,8 @@ HIGHER = ("reward", "rewards/margins", "rewards/accuracies")
 PICTURE = "picture.svg"
 LARGEST_CARD = 2**16
 """Characters of a card that are read."""
+CARD_SECONDS = 5
+"""Seconds that the hub may take to answer for a card."""
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
 Result = dict[str, float]
 
@@ -138,10 +141,14 @@ def complete_cards(
     """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
     of the ``sources`` (model and data of trainer_args.json), and the lines of ``use``. Raises OSError.
     """
-    known = {one["id"] or one["path"]: licence(card) for one in sources if (card := _card_of(one, bundle))}
-    licences = [f"| `{name}` | {words} |" for name, words in known.items() if words]
-    if licences:
-        licences = ["", "## Licences", "", "| source | licence on its card |", "|---|---|", *licences]
+    cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
+    licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
+    for name, card in cards.items():
+        licences.append(
+            f"| `{name}` | {licence(card) or 'its card names none'} |"
+            if card
+            else f"| `{name}` | unknown: its card is not here |"
+        )
     verify = f"`xpc verify {os.path.basename(bundle)} --run DIR` compares this folder, DIR, with its bundle."
     for place, up in (("README.md", ""), ("merged/README.md", "../")):
         if os.path.isfile(path := os.path.join(folder, place)):
@@ -182,19 +189,22 @@ def _rows(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
-    """The README.md of a model or data set: in its local folder, or in the hub's cache; None if it is not here."""
+    """The README.md of a model or data set: in its local folder, in the hub's cache, or fetched; None without one."""
     if source["id"] is None:
         roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(bundle), os.getcwd()]
         places = [os.path.join(root, source["path"]) for root in roots if root]
         folders = [
             place if os.path.isdir(place) else os.path.dirname(place) for place in places if os.path.exists(place)
         ]
-        return os.path.join(folders[0], "README.md") if folders else None
-    from huggingface_hub import try_to_load_from_cache
+        card = os.path.join(folders[0], "README.md") if folders else ""
+        return card if os.path.isfile(card) else None
+    from huggingface_hub import hf_hub_download
 
     kind = "dataset" if "split" in source else "model"
-    found = try_to_load_from_cache(source["id"], "README.md", revision=source["revision"], repo_type=kind)
-    return found if isinstance(found, str) else None
+    with suppress(Exception):  # offline, or there is no card: no licence is worth a run
+        return str(hf_hub_download(source["id"], "README.md", repo_type=kind, revision=source["revision"],
+                                   etag_timeout=CARD_SECONDS))  # fmt: skip
+    return None
 
 
 def licence(card: str) -> str | None:

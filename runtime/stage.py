@@ -26,7 +26,7 @@ if not __package__:
     __import__(__package__)
     sys.pycache_prefix = _kept
 
-from .core import arguments, data_sources
+from .core import arguments, data_sources, progress
 from .core import bundle as bundles
 from .core.errors import RunError, findings, first_line, say, stop
 from .core.feature import Bundle
@@ -63,12 +63,14 @@ def main(folder: str, words: Sequence[str]) -> int:
         if options.check:
             return _check(bundle, place)
         os.environ.pop("XPC_STAGED", None)  # here rows must be read from the hub
+        progress.watch()
         _stage(bundle, place, options.wheels)
     except RunError as error:
         return stop(error)
     except KeyboardInterrupt:
         say("stopped; the same command continues")
         return 130
+    progress.now("")
     # Another process reads the stage offline, as the run will: the libraries read these variables at their import.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
@@ -79,6 +81,8 @@ def _check(bundle: Bundle, place: str) -> int:
     from .core.first_rows import rows_and_tokens
 
     arguments.prepare_environment(bundle)
+    progress.watch()
+    progress.now("reading what was fetched")
     found = rows_and_tokens(bundle)
     if found:
         raise findings(found)
@@ -159,7 +163,12 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
 def _fetch(bundle: Bundle, place: str) -> None:
     """Fetch everything and list it in staged.json; what an earlier call has fetched is reused."""
     fetched: dict[str, Any] = {}
+    with suppress(ImportError):  # the hub's libraries are missing, too, and the first fetch says so
+        from .library_internals import progress_bars
+
+        progress_bars.capture(True)
     for name, need in _needs(bundle).items():
+        progress.now(f"fetching {name}")
         try:
             done = _model(place, bundle, need["model"]) if "model" in need else _rows(place, bundle, name, **need)
         except RunError:
@@ -208,7 +217,7 @@ def _texts(found: Any) -> list[str]:
 
 def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dict[str, Any]:
     """Fetch the rows of a source as the run would read them from the hub; the folder is renamed when complete."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, hf_hub_download
 
     commit = str(HfApi().dataset_info(source["id"], revision=source["revision"]).sha)
     which = sha256(name.encode()).hexdigest()[:8]
@@ -218,6 +227,9 @@ def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dic
         os.makedirs(folder + ".part")
         data_sources.load(bundle, source, split).to_parquet(os.path.join(folder + ".part", "rows.parquet"))
         os.rename(folder + ".part", folder)
+    with suppress(Exception):  # a data set may have no card; the run reads its licence there
+        hf_hub_download(source["id"], "README.md", repo_type="dataset", revision=source["revision"],
+                        cache_dir=os.path.join(place, "hub"))  # fmt: skip
     return {"commit": commit, "files": _files(place, folder)}
 
 
@@ -227,6 +239,7 @@ def _wheels(bundle: Bundle, place: str) -> None:
         if os.path.exists(path := bundle.inside(name)):
             words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", *more]
             locked = bundle.inside("constraints.txt")
+            progress.now(f"fetching the packages of {name}")
             words += ["--wheel-dir", place, "-r", path, *(["-c", locked] if os.path.exists(locked) else [])]
             if subprocess.run(words, check=False).returncode != 0:
                 raise RunError(f"pip built no wheels for {name}; its message is above")

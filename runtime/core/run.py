@@ -73,7 +73,6 @@ def train(bundle: Bundle) -> int:
     for feature in bundle.features:
         feature.libraries_imported(bundle)
     progress_bars.capture(rank() == 0)
-    progress.Phase.bar = progress_bars.current
     progress.Phase.ended = measurements.ended
     progress.now("reading the output folder")
     shared = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
@@ -172,7 +171,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     set_seed(args.seed)  # for the new weights of reward models and adapters
     progress.now("loading the model")
     model = load_model(bundle, tokenizer)
-    progress.now("preparing the rows")
+    progress.now("preparing the rows and vLLM" if bundle.arguments.get("use_vllm") else "preparing the rows")
     reporter = Reporter(bundle)
     try:
         with truncation.watching(bundle) as losses:

@@ -6,6 +6,8 @@ from weakref import WeakSet
 
 from tqdm import std  # type: ignore[import-untyped, unused-ignore]  # a requirement of datasets and transformers
 
+from ..core import progress
+
 _bars: WeakSet[Any] = WeakSet()
 
 
@@ -20,7 +22,9 @@ class Unseen:
 
 
 def capture(shown: bool) -> None:
-    """Let new bars count. If ``shown``, a terminal shows them while they run; elsewhere they write nothing."""
+    """Let new bars count, for the lines of a phase that lasts. If ``shown``, a terminal shows them while they run;
+    elsewhere they write nothing.
+    """
     made = std.tqdm.__init__
     seen = shown and sys.stderr.isatty()
 
@@ -32,6 +36,7 @@ def capture(shown: bool) -> None:
         _bars.add(bar)
 
     std.tqdm.__init__ = init
+    progress.Phase.bar = current
 
 
 def current() -> tuple[str, int, int, float] | None:

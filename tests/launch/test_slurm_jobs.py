@@ -308,11 +308,12 @@ def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Pat
 def test_a_server_that_never_answers_is_not_waited_for_in_vain(
     cluster: Cluster, tmp_path: Path, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(cluster.environment, "XPC_SERVER_WAIT", "2")
+    monkeypatch.setitem(cluster.environment, "XPC_SERVER_WAIT", "12")
     (tmp_path / "vllm").write_text("#!/bin/sh\nexec sleep 600\n")
     job = cluster.wait(cluster.submit(stand_in(str(tmp_path), served, "0"), cwd=str(tmp_path)))
     assert (job["JobState"], job["ExitCode"]) == ("FAILED", "1:0"), log(str(tmp_path))
-    assert "the vLLM server on node3 did not answer within 2 seconds" in log(str(tmp_path))
+    assert "the vLLM server on node3 did not answer within 12 seconds" in log(str(tmp_path))
+    assert "waiting for the vLLM server on node3, 1" in log(str(tmp_path))
 
 
 def test_a_server_that_ends_takes_the_training_with_it(cluster: Cluster, tmp_path: Path, served: str) -> None:

@@ -15,7 +15,9 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
 from hub_index import Served
 
 from xpc.runtime import stage
+from xpc.runtime.core import progress
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.library_internals import progress_bars
 
 
 def bundle(folder: Path) -> str:
@@ -70,6 +72,22 @@ def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "staged.json").write_text(text)
     (line,) = missing(tmp_path, tmp_path, capsys)
     assert line.startswith(f"cannot read {tmp_path}/staged.json: ")
+
+
+def test_fetching_is_a_phase_with_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a fetch of more than ten seconds prints a line."""
+    names: list[str] = []
+
+    def fetched(*_: object, **__: object) -> dict[str, object]:
+        names.append(progress.Phase.name)
+        return {"commit": "0" * 40, "files": {}}
+
+    monkeypatch.setattr(stage, "_model", fetched)
+    monkeypatch.setattr(stage, "_rows", fetched)
+    monkeypatch.setattr(progress_bars, "capture", lambda shown: None)
+    stage._fetch(read(bundle(tmp_path)), str(tmp_path))
+    progress.now("")
+    assert names == [f"fetching {name}" for name in NAMES]
 
 
 @pytest.mark.slow

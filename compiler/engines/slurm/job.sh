@@ -170,11 +170,15 @@ export XPC_VLLM_HOST
 serve() {{
   srun --nodes=1 --ntasks=1 --relative={train} --cpu-bind=none --export=ALL {srun}bash "$script" server &
   server=$!
-  local last=$((SECONDS + ${{XPC_SERVER_WAIT:-1800}}))
+  local last=$((SECONDS + ${{XPC_SERVER_WAIT:-1800}})) began=$SECONDS due=10
   until [ -n "$stop_signal" ] || "${{PYTHON:-python3}}" "$here/trainer/vllm_server.py" --answers "$XPC_VLLM_HOST"; do
     if ! kill -0 "$server" 2>/dev/null; then
       say "the vLLM server on ${{hosts[{train}]}} ended; its message is above" >&2
       exit 1
+    fi
+    if ((SECONDS - began >= due)); then
+      say "waiting for the vLLM server on ${{hosts[{train}]}}, $((SECONDS - began)) s so far"
+      due=$((due + (due < 60 ? due : 60)))
     fi
     if ((SECONDS > last)); then
       say "the vLLM server on ${{hosts[{train}]}} did not answer within ${{XPC_SERVER_WAIT:-1800}} seconds" >&2

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...core import signals
+from ...core import progress, signals
 from ...core.errors import RunError, put, say
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
@@ -319,6 +319,7 @@ class Publisher:
 
     def finish(self) -> None:
         """Wait for running pushes, and push the output folder. Raises RunError with everything that was not pushed."""
+        progress.now(f"pushing to {self.repository}")
         for job in self.jobs:
             job.result()
         self.thread.shutdown()
