@@ -244,6 +244,9 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
     if place.met == "EQUAL":
         remedy = f"a {what} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
+    if place.before and (place.last, place.met) == ("STRING", "LPAR"):  # "rewards.py:short"(weight=2)
+        fix = Edit(Span(place.before.start, place.span.end), f"file({place.word}, ")
+        return place.error(codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,))
     edits: tuple[Edit, ...] = ()
     if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
         edits = (Edit(Span(place.before.end, place.before.end), ","),)

@@ -48,6 +48,10 @@ CASES = [
     ("a = [1,,2]", ("XP024", 1, 8, "expected a value before `,`", "one comma between two values")),
     ("a = [b=1]", ("XP024", 1, 7, "unexpected `=`", "a list contains values only")),
     ("f(a b)", ("XP024", 1, 5, "expected `,` or `)`, found `b`", "write `a, b`")),
+    (
+        'f(["a.py:b"(c=1)])',
+        ("XP024", 1, 12, "text in quotes takes no arguments", 'write `file("a.py:b", ...)`'),
+    ),
     ("betas [0.9]", ("XP025", 1, 7, "a list can only be the value of a setting", "write `name = [...]`")),
     ('a "b"(c=1)', ("XP025", 1, 6, "only a plain name takes arguments", 'write `"b" { c=1 }`')),
     ("train a on me/b(take=5%)", ("XP020", 1, 16, "settings of one source go into a `data` block", "write `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`")),
