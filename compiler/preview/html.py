@@ -5,10 +5,10 @@ The page can be opened from disk, loads no other file and contains no script.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from xpc.compiler.preview.show import NAMES, common_tokens, counted, stretches, summary, title
+from xpc.compiler.preview.show import NAMES, common_tokens, counted, counts, group, order, stretches, summary, title
 from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.render.visible import visible
@@ -29,7 +29,16 @@ def page(found: Mapping[str, Any], spec: str) -> str:
     parts = [f"<h1>{text(spec)}</h1>", f"<p class=verdict>{text(summary(found))}</p>", LEGEND]
     for row in found["rows"]:
         parts += _row(found, row)
+    if found.get("order"):
+        steps, explained = order(found)
+        parts += ["<section><h2>order</h2>", *_lines(steps), f"<p class=soft>{text(explained)}</p></section>"]
+    if found.get("counts"):
+        parts += ["<section><h2>counts</h2>", *_lines(counts(found["counts"])), "</section>"]
     return frame(f"{spec}: xpc preview", parts, read_text(__file__, "page.css"))
+
+
+def _lines(lines: Sequence[str]) -> Iterator[str]:
+    return (f"<p>{text(one)}</p>" for one in lines if one)
 
 
 def _prose(content: str) -> str:
@@ -46,7 +55,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
         yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {text(one['message'])}{help}</p>"
     for one in row["sequences"]:
         name = NAMES.get(one["name"], one["name"])
-        yield f"<h3>{text(f'{name}: ' if name else '')}{text(counted(one, found['bears_loss']))}</h3>"
+        yield f"<h3>{text(f'{name}: ' if name else '')}{text(counted(one, found['bears_loss']) + group(found))}</h3>"
         yield from _sequence(one)
     if common := common_tokens(row["sequences"]):
         yield f"<p class=soft>chosen and rejected share their first {common:,} tokens</p>"

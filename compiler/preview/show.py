@@ -52,12 +52,25 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
     lines: list[str] = []
     for row in found["rows"]:
         lines += [*_row(found, row, paint, tokens, complete), ""]
-    for at, step in enumerate(found.get("order") or (), 1):
-        lines += [f"step {at}: {visible(' | '.join(', '.join(batch) for batch in step))}"]
     if found.get("order"):
-        lines += ["", "Steps have their micro-batches of all processes, divided by `|`, and rows by their number.", ""]
+        steps, explained = order(found)
+        lines += [*steps, "", explained, ""]
     lines += counts(found["counts"]) if found.get("counts") else []
     return "\n".join([*lines, summary(found)]) + "\n"
+
+
+def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
+    """A line for each of the first steps, and a sentence that explains them."""
+    steps = (" | ".join(", ".join(batch) for batch in step) for step in found["order"])
+    explained = "Steps have their micro-batches of all processes, divided by `|`, and rows by their number."
+    if found.get("group"):
+        explained = "Steps have the prompts of all processes, by the number of their row."
+    return [f"step {at}: {visible(step)}" for at, step in enumerate(steps, 1)], explained
+
+
+def group(found: Mapping[str, Any]) -> str:
+    """How many completions of a prompt are compared, as the end of a title; empty for other methods."""
+    return f", for a group of {found['group']:,} completions" if found.get("group") else ""
 
 
 def summary(found: Mapping[str, Any]) -> str:
@@ -116,7 +129,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
     for number, one in enumerate(sequences):
         if only is None and not row["excluded"]:
             name = NAMES.get(one["name"], one["name"]) or f"part {number + 1}"
-            yield f"  {name}: {counted(one, found['bears_loss'])}"
+            yield f"  {name}: {counted(one, found['bears_loss'])}{group(found)}"
         yield from _sequence(one, found["bears_loss"], paint, tokens, complete)
     if common := common_tokens(sequences):
         yield f"  chosen and rejected share their first {common:,} tokens"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from emitted import put
+from interpreters import OTHERS
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT
@@ -43,11 +44,13 @@ def assistant(content: str, **keys: Any) -> dict[str, Any]:
 
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"first": 1}}}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 ROWS = {
     "plain": [user("What is 1+1?"), assistant("It is 2.")],
     "long_question": [user("word " * 99), assistant("Short.")],
     "long_answer": [user("Write."), assistant("word " * 99)],
     "call": [user("What is 1+1?"), assistant("", tool_calls=[CALL]), {"role": "tool", "content": "2"}, assistant("2")],
+    "tools": [user("What is 1+1?"), assistant("It is 2.")],
     "reasoning": [user("What is 1+1?"), assistant("It is 2.", reasoning_content="One and one.")],
 }
 DEFECTS = {
@@ -58,6 +61,7 @@ DEFECTS = {
     "begin_twice": ("plain", "begin", "", "XP593", "begins with <|endoftext|> twice"),
     "answer_cut_away": ("long_question", "good", "", "XP595", "no answer is within seq = 64"),
     "answer_cut": ("long_answer", "good", "", "XP596", "turn 1 (assistant) is cut in the middle"),
+    "tools_without_a_template": ("tools", "good", "", "XP598", "leaves out the tool 'add'"),
     "call_dropped": ("call", "good", "", "XP598", "leaves out the tool call 'add' of turn 1 (assistant)"),
     "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
     "template_without_marks": (
@@ -74,7 +78,9 @@ DEFECTS = {
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:
     """The first row of a spec as the worker answers."""
     folder = warm.place
-    put(folder, {f"{row}.jsonl": lines([{"messages": ROWS[row]}] * 8), f"{template}.jinja": TEMPLATES[template]})
+    tools = {"tools": [TOOL]} if row == "tools" else {}
+    stored = [{"messages": ROWS[row], **tools}] * 8
+    put(folder, {f"{row}.jsonl": lines(stored), f"{template}.jinja": TEMPLATES[template]})
     chosen = "no_end" if template == "no_marks" else template  # check refuses a template without marks (XP506)
     text = spec(
         f'model(chat_template=file("{chosen}.jinja"){", " if model else ""}{model})', ANSWERS, data=f'"{row}.jsonl"'
@@ -92,10 +98,10 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
     return first_row(warm, bundle, name)
 
 
-def first_row(warm: Warm, bundle: str, name: str) -> Any:
+def first_row(warm: Warm, bundle: str, name: str, target: str = DEFAULT) -> Any:
     """The first row of a bundle, with its rewards called."""
     out = os.path.join(warm.place, f"{name}.json")
-    done = warm.of(DEFAULT).run(bundle, warm.place, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
+    done = warm.of(target).run(bundle, warm.place, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
     with open(out, encoding="utf-8") as handle:
         return json.load(handle)["rows"][0]
@@ -116,6 +122,24 @@ def test_a_good_row_has_no_verdict(warm: Warm) -> None:
     assert [turn["learned"] > 0 for turn in found["sequences"][0]["turns"]] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("target", "method", "code", "words"),
+    [
+        (DEFAULT, "orpo", "XP595", "tokens, and no answer is within seq = 64"),
+        (DEFAULT, "reward", "XP595", "tokens, more than seq = 64"),
+        (OTHERS[0], "orpo", "XP596", "the sequence of the chosen answer is cut: "),
+        (OTHERS[0], "dpo", "XP596", "turn 0 (user) of the chosen answer is cut at its beginning: "),
+    ],
+)
+def test_a_long_prompt_is_found_in_pairs(warm: Warm, target: str, method: str, code: str, words: str) -> None:
+    row = {"prompt": [user("word " * 99)], "chosen": [assistant("Yes.")], "rejected": [assistant("No.")]}
+    put(warm.place, {"long_pairs.jsonl": lines([row] * 8)})
+    name = f"long-{target}-{method}"
+    text = spec(f"method {method}", data='"long_pairs.jsonl"', target=target)
+    found = first_row(warm, warm.compiled(text, name), name, target)["verdicts"]
+    assert [one for one in found if one["code"] == code and words in one["message"]], found
+
+
 JUDGES = """\
 def broken(completions, **columns):
     return [1 / 0 for _ in completions]
@@ -123,6 +147,18 @@ def broken(completions, **columns):
 
 def short(completions, **columns):
     return [0.5]
+
+
+def model(completions, **columns):
+    from transformers import AutoModelForCausalLM
+
+    if not hasattr(model, "loaded"):
+        model.loaded = AutoModelForCausalLM.from_pretrained("tiny")
+    return [float(len(one)) for one in completions]
+
+
+def distributed(completions, **columns):
+    raise RuntimeError("Default process group has not been initialized")
 """
 
 
@@ -132,6 +168,8 @@ def short(completions, **columns):
         ("accuracy", "$4$", "", ""),
         ("accuracy", "no number", "XP589", "gives None to the row's own `solution`"),
         ('"judges.py:broken"', "$4$", "XP588", "raised ZeroDivisionError: division by zero in line 2 of"),
+        ('"judges.py:model"', "a much longer answer than the made-up one of the preview", "", ""),
+        ('"judges.py:distributed"', "$4$", "XP588", "the reward distributed cannot be checked before training"),
         ('"judges.py:short"', "$4$", "XP588", "the reward short returned 1 value"),
     ],
 )

@@ -50,6 +50,23 @@ def test_verdicts_and_excluded_rows_are_counted() -> None:
     assert shown.endswith("2 rows: 1 warning\n")
 
 
+def test_prompts_are_shown_with_their_group() -> None:
+    prompt = row(sequence("prompt", ("<user>", 0, 0), ("What?", 0, 0), roles=("user",)))
+    shown = text(found(prompt, bears_loss=False, group=4, order=[[["0 (4 completions)"]]]))
+    assert "  the prompt: 2 tokens, for a group of 4 completions\n" in shown
+    assert "step 1: 0 (4 completions)\n\nSteps have the prompts of all processes, by the number of their row." in shown
+
+
+def test_the_page_has_the_order_and_the_counts() -> None:
+    counted = {
+        "rows": 40, "tokens": 4000, "limit": 512, "quantiles": {"0.0": 20, "0.5": 90, "1.0": 600}, "cut": 2,
+        "dropped": 0, "kept_tokens": 3900, "learned_tokens": 975, "steps": {"epoch": 5, "run": 10},
+    }  # fmt: skip
+    shown = page(found(TALK, order=[[["3", "1"]]], counts=counted), "run.xp")
+    assert "<p>step 1: 3, 1</p>" in shown
+    assert "<p>2 of 40 (5.0 %) are longer than 512 tokens</p>" in shown
+
+
 def test_chosen_and_rejected_have_a_common_beginning() -> None:
     rejected = sequence("rejected", *QUESTION, ("<assistant>", 0, 1), ("A pear.", 1, 1))
     chosen = sequence("chosen", *QUESTION, *ANSWER)

@@ -89,9 +89,10 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
     """The reason why a row is dropped, and the length that it needs (0 if length is not the reason)."""
     most = session.core("truncation").limit(session.bundle)
-    longest = max(map(len, capture.full().values()), default=0)
+    longest = max(capture.full_lengths(), default=0)
     if most is not None and longest > most:
-        return f"it has {longest:,} tokens, and no answer is within seq = {most:,}", longest
+        why = "" if session.plan["method"]["scores"] else "and no answer is "
+        return f"it has {longest:,} tokens, {why}within seq = {most:,}".replace(", within", ", more than"), longest
     return "it has nothing to learn", 0
 
 

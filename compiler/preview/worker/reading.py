@@ -14,6 +14,7 @@ ANSWERS = (
 )  # fmt: skip
 """The token columns of trl 0.18 to 1.16 before they are cut, by the name of the sequence."""
 IGNORED = -100
+FULL_LENGTHS = "full_lengths"
 
 
 class TokenSequence:
@@ -23,6 +24,7 @@ class TokenSequence:
         self.name, self.ids, self.learned = name, list(ids), list(learned)
         self.full = list(ids if full is None else full)
         many = len(self.ids)
+        self.full_length = len(self.full)
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
@@ -60,11 +62,20 @@ class Capture:
             return {}
         row, out = self.tokenized[0], dict[str, list[int]]()
         prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
+        if "chosen_labels" in row:  # orpo: the answers' tokens begin with the prompt's
+            prompt = []
         for name, columns in ANSWERS:
             for column in columns:
                 if column in row and row[column] is not None:
                     out[name] = [*(prompt if name != "text" else ()), *row[column]]
         return out
+
+    def full_lengths(self) -> list[int]:
+        """The length of each sequence before it is cut; empty if the trainer does not tokenize."""
+        if self.tokenized is None or len(self.tokenized) == 0:
+            return []
+        counted = self.tokenized[0].get(FULL_LENGTHS)  # by the runtime: orpo cuts while it tokenizes
+        return list(counted or map(len, self.full().values()))
 
 
 def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) -> list[TokenSequence]:
@@ -77,7 +88,10 @@ def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) 
     if "prompt_input_ids" in batch and "chosen_input_ids" in batch and "chosen_labels" not in batch:
         return _forward_pair(trainer, batch, full)
     if "chosen_labels" in batch:  # orpo, cpo
-        return [_labelled(name, batch, f"{name}_input_ids", f"{name}_labels", None) for name in ("chosen", "rejected")]
+        made = [_labelled(name, batch, f"{name}_input_ids", f"{name}_labels", None) for name in CHOICES]
+        for one, length in zip(made, capture.full_lengths(), strict=False):
+            one.full_length = length
+        return made
     if "completion_labels" in batch:  # kto before trl 1.0
         return [_labelled("answer", batch, "completion_input_ids", "completion_labels", full.get("answer"))]
     if "input_ids_chosen" in batch:  # reward before trl 0.24

@@ -3,7 +3,8 @@
 import asyncio
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import iscoroutinefunction, signature
 from typing import Any
 
@@ -12,6 +13,8 @@ from .verdicts import Verdict, verdict
 
 EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
 """Names of the answers; the row's own is given as it is, and boxed, as math_verify reads it."""
+SECONDS = 600.0
+"""Time limit of a call."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
@@ -19,13 +22,29 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
     for function in loaded:
-        values, why = _values(session, function, row, name)
+        with _reported() as sentences:
+            values, why = _values(session, function, row, name)
         title = _calls().name_of(function)
+        found += [{**verdict("XP588", one), "severity": "note"} for one in sentences if not values and why is None]
         numbers = [one for one in values.values() if one is not None]
         spread = max(numbers) - min(numbers) if numbers else None
         out.append({"name": title, "values": values, "spread": spread})
         found += [verdict("XP588", why)] if why is not None else _own(title, values)
     return out, found
+
+
+@contextmanager
+def _reported() -> Iterator[list[str]]:
+    """A context that collects what the runtime would print about a call, such as that it takes too long. A reward that
+    is a model has time to load here.
+    """
+    calls, sentences = _calls(), list[str]()
+    real = calls.say, calls.SECONDS
+    calls.say, calls.SECONDS = sentences.append, SECONDS
+    try:
+        yield sentences
+    finally:
+        calls.say, calls.SECONDS = real
 
 
 def _calls() -> Any:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -235,7 +236,7 @@ class Scan:
         """The rows of the first steps: for each step its micro-batches, and for each of these its rows or packs."""
         if not len(self.prepared):
             return []
-        names = self._names()
+        names, generates = self._names(), self.session.plan["method"]["generates"]
         self.trainer.train_dataset = _Places(len(self.prepared))
         self.trainer.data_collator = lambda rows: {"places": rows}
         self.trainer.args.remove_unused_columns = False
@@ -245,8 +246,10 @@ class Scan:
                 break
             if at % accumulation == 0:
                 out.append([])
-            places = list(dict.fromkeys(batch["places"])) if isinstance(batch, Mapping) else list(dict.fromkeys(batch))
-            out[-1].append([names[place] for place in places])
+            places = batch["places"] if isinstance(batch, Mapping) else batch
+            shown = [_times(names[place], many) for place, many in Counter(places).items()]
+            if not (generates and shown in out[-1]):  # a batch of completions is divided after it is generated
+                out[-1].append(shown)
         return out
 
     def _names(self) -> list[str]:
@@ -271,6 +274,11 @@ class Scan:
                 labels.append(f"{self.label(numbers[places[row]]) if numbers else row} ({which})")
             shown.append("[" + " + ".join(labels) + "]")
         return shown
+
+
+def _times(name: str, many: int) -> str:
+    """The name of a row, and how many completions of it a batch has."""
+    return name if many == 1 else f"{name} ({many} completions)"
 
 
 class _Places:

@@ -135,7 +135,7 @@ class Session:
         self.core("made").check = lambda *_: None  # processes, precision and trained weights are those of a run
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
-        with _without_warnings():
+        with _without_warnings(), self.core("truncation").watching(self.bundle):
             return trainers.build(
                 self.bundle, self.trainer_class, self.tiny_model(), self.tiny_model, args=args, train_dataset=rows,
                 eval_dataset=None, processing_class=self.tokenizer, callbacks=[],

@@ -129,7 +129,7 @@ def _thoughts(read: Read) -> Iterator[Verdict]:
         inside = [place for place, start in enumerate(starts) if found.start() <= start < found.end()]
         if any(learned[place] for place in inside):
             yield verdict(
-                "XP594", f"an empty <{found[1]}> block is learned{_name(read)}: the model learns to skip its thoughts",
+                "XP594", f"an empty <{found[1]}> block{_name(read)} is learned: the model learns to skip its thoughts",
                 "give the row its reasoning, or name a chat_template that writes no empty block",
             )  # fmt: skip
             return
@@ -137,19 +137,27 @@ def _thoughts(read: Read) -> Iterator[Verdict]:
 
 def _cut(read: Read) -> Iterator[Verdict]:
     one, last, name = read.one, read.last_answer, _name(read)
-    if not one.cut or not one.ids:
+    many, limit = max(len(one.full), one.full_length), len(one.ids)
+    if many == limit or not one.ids:
         return
-    many, limit = len(one.full), len(one.ids)
     kept, turns = read.kept_turns, read.turns
     help = f"write seq = {many} or more, or shorten the row"
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
+        return
+    if not one.cut:  # only the number of lost tokens is known
+        yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit
     if end < many and 0 <= turns[end] == turns[end - 1]:
         turn, inside, left = turns[end], turns.count(turns[end]), kept.count(turns[end])
         role = read.roles[turn] if turn < len(read.roles) else "text"
         what = f"turn {turn} ({role}){name} is cut in the middle: {left:,} of its {inside:,} tokens are kept"
+        yield verdict("XP596", what, help)
+    if one.head and 0 <= turns[one.head - 1] == turns[one.head]:
+        turn, inside, left = turns[one.head], turns.count(turns[one.head]), kept.count(turns[one.head])
+        role = read.roles[turn] if turn < len(read.roles) else "text"
+        what = f"turn {turn} ({role}){name} is cut at its beginning: {left:,} of its {inside:,} tokens are kept"
         yield verdict("XP596", what, help)
 
 

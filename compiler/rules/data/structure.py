@@ -86,12 +86,13 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
             if not any(kind in form["refused"] + form["left_out"] for kind in tallies)
         ]
         other = f"write `chat_template = {able[0]}`, which writes them" if able else "change the data"
+        them = "them" if len(kinds) > 1 else "this"
         allow = "" if refused else f", or `data(omit=[{', '.join([*omit, *names])}])` to train without"
         yield Finding(
             source.label,
             f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} "
             f"{' and '.join(KINDS[kind][1] for kind in kinds)}, and the template {template} "
-            f"{'refuses' if refused else 'leaves out'} {'them' if len(kinds) > 1 else 'this'}",
+            f"{f'refuses {them}' if refused else f'leaves {them} out'}",
             other + allow,
             (spec.place("model.chat_template") if spec.written("model.chat_template") else spec.model.label,),
         )
