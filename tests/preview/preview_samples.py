@@ -33,7 +33,8 @@ ANSWER = (("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 1, 1))
 def found(*rows: Any, **others: Any) -> dict[str, Any]:
     """The answer of the worker with these rows."""
     return {
-        "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None, "group": None,
+        "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None,
+        "group": None,
         "tokenizer": {"model": "tiny", "begin": [None, None], "end": [2, "<end>"], "padding": [0, "<pad>"]},
         "rows": list(rows), **others,
     }  # fmt: skip

@@ -170,9 +170,10 @@ def test_order_is_that_of_the_trainer(warm: Warm, target: str) -> None:
     assert [ids for ids, _ in collated(batches, "sft")] == expected
 
 
+@pytest.mark.parametrize("target", [DEFAULT, *(pytest.param(one, marks=pytest.mark.nightly) for one in OTHERS)])
 @pytest.mark.parametrize("template", sorted(TEMPLATES))
-def test_every_built_in_template(warm: Warm, template: str) -> None:
+def test_every_built_in_template(warm: Warm, template: str, target: str) -> None:
     more = (f"model(chat_template={template})", "method sft")
-    text = written("sft", DEFAULT, "messages", *more, batch="seq=256").replace('"tiny"', '"begun"')
-    answer, batches = both(warm, f"template-{template}", text, DEFAULT)
+    text = written("sft", target, "messages", *more, batch="seq=256").replace('"tiny"', '"begun"')
+    answer, batches = both(warm, f"template-{target}-{template}", text, target)
     assert sorted(previewed(answer)) == sorted(collated(batches, template))
