@@ -214,6 +214,8 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
     part = next((key for key in SENSES if config.get(key)), None)
     if part is not None:
         return None, {}, [_multimodal(name, f"has a `{part}`: the model reads images or sound", label)]
+    if isinstance(kind, str) and registry.multimodal(kind) and not kind.endswith("_text"):
+        return None, {}, [_multimodal(name, f"is a `{kind[:60]}` model, which reads images or sound", label)]
     try:
         why = registry.uncounted(config)
         facts = registry.facts_from_config(config, name, name) if why is None else None

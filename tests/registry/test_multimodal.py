@@ -49,3 +49,10 @@ def test_config_of_a_text_model_overrules_the_name(tmp_path: Path):
     put(tmp_path, {"config.json": json.dumps({**TEXT, "vision_config": None})})
     spec = 'xpc 1\ntrain org/gemma-3-4b-text-only on ultrachat-200k for 3 epochs\nmodel(config=file("config.json"))\n'
     assert "XP130" not in {one.code for one in checked(spec, tmp_path).problems}
+
+
+@pytest.mark.parametrize(("kind", "refused"), [("qwen2_5_vl", True), ("qwen2_audio", True), ("qwen2_5_vl_text", False)])
+def test_the_family_of_a_configuration_is_read(tmp_path: Path, kind: str, refused: bool) -> None:
+    put(tmp_path, {"m/config.json": json.dumps({**TEXT, "model_type": kind})})
+    problems = checked('xpc 1\ntrain "m" on ultrachat-200k for 3 epochs\n', tmp_path).problems
+    assert ("XP130" in {one.code for one in problems}) is refused
