@@ -140,6 +140,17 @@ def test_a_long_prompt_is_found_in_pairs(warm: Warm, target: str, method: str, c
     assert [one for one in found if one["code"] == code and words in one["message"]], found
 
 
+def test_a_row_that_is_not_drawn_is_explained(warm: Warm) -> None:
+    put(warm.place, {
+        "long_prompts.jsonl": lines([{"prompt": prompt, "completion": " yes"} for prompt in ("word " * 99, "a")]),
+        "short_prompts.jsonl": lines([{"prompt": f"word {at}", "completion": " yes"} for at in range(8)]),
+    })  # fmt: skip
+    data = "".join(f'  "{name}_prompts.jsonl" {{ share = 50% }}\n' for name in ("long", "short"))
+    text = spec(f"data mix {{\n{data}}}", "method sft(completion_only)", data="mix", length="1 epochs")
+    found = first_row(warm, warm.compiled(text, "shared"), "shared")
+    assert [one["code"] for one in found["verdicts"]] == ["XP595"]
+
+
 JUDGES = """\
 def broken(completions, **columns):
     return [1 / 0 for _ in completions]

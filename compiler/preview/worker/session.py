@@ -153,9 +153,15 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
+        # In a mixture with shares, rows that the trainer would drop are not drawn. Here the trainer drops them.
+        drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
+        for one in drawing:
+            one.tokenizer = None
         try:
             yield
         finally:
+            for one in drawing:
+                one.tokenizer = self.tokenizer
             data.clear()
             data.update(kept)
             self.chosen.stored = self.chosen.numbers = None
