@@ -15,6 +15,7 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.review.sources import described
 from xpc.compiler.review.trace import Trace, shown
+from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
 
 MOST = 8
@@ -107,5 +108,7 @@ def _value(checked: Checked, trace: Trace, row: Setting, name: str, most: int | 
         head = f"{row.path} is swept in {name}: {', '.join(dict.fromkeys(show(row, one.value) for one in found))}"
     became = trace.keys_of(row.path)
     more = [f"and {len(became) - most} more keys"] if most is not None and len(became) > most else []
+    if row.path == "lora.targets" and most is None:
+        more += [f"adapts {path}" for path in adapted_paths(trace.spec)]
     lines = [f"from {value.origin.describe()}", *became[:most], *more]
     return "".join([f"{head}\n", *(f"  {line}\n" for line in lines)])

@@ -92,6 +92,12 @@ def test_a_swept_setting_has_its_values(tmp_path):
     assert "optimizer.lr is swept in t.xp: 1e-06, 2e-06\n" in explained(text, "", tmp_path)
 
 
+def test_targets_are_shown_with_their_modules(tmp_path):
+    shown = explained(spec("lora(targets=[q_proj, down_proj])"), "lora.targets", tmp_path)
+    assert "  adapts model.layers.N.mlp.down_proj\n  adapts model.layers.N.self_attn.q_proj\n" in shown
+    assert "o_proj" not in shown
+
+
 def test_a_spec_with_errors_says_so(tmp_path):
     done = xpc("explain", "t.xp", cwd=put(tmp_path, {"t.xp": spec(batch="gbs=512 micro=11")}))
     assert done.returncode == 1

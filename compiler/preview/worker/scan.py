@@ -246,7 +246,7 @@ class Scan:
                 break
             if at % accumulation == 0:
                 out.append([])
-            places = batch["places"] if isinstance(batch, Mapping) else batch
+            places: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
             shown = [_times(names[place], many) for place, many in Counter(places).items()]
             if not (generates and shown in out[-1]):  # a batch of completions is divided after it is generated
                 out[-1].append(shown)

@@ -36,11 +36,11 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     there = {part(path, kinds) for path, kinds in known.items() if kinds and not _in_table(path)}
     if EXPERTS not in there:
         return
-    legal = [path for path in paths(known, OFT if spec.flag("oft") else LORA) if not _in_table(path)]
-    adapted = {part(path, LORA) for path in legal if not isinstance(targets, tuple) or _named(path, targets)}
+    adapted_ones = adapted_paths(spec)
+    adapted = {part(path, LORA) for path in adapted_ones}
     if spec.names("lora.parameters"):
         adapted.add(EXPERTS)
-    if isinstance(targets, tuple) and not any(_is_plain(one, legal) for one in targets):
+    if isinstance(targets, tuple) and not any(_is_plain(one, adapted_ones) for one in targets):
         return
     without = sorted(there - adapted - {*UNNAMED})
     if not without or not adapted:
@@ -63,6 +63,16 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     )
 
 
+def adapted_paths(spec: Spec) -> tuple[str, ...]:
+    """The modules that the targets of an adapter name, as paths with N for numbers; empty for an unknown family."""
+    targets = spec.get("lora.targets")
+    known = possible(spec.stack.name, spec.model.model_type, spec.model.config)
+    legal = paths(known, OFT if spec.flag("oft") else LORA)
+    if isinstance(targets, tuple):
+        return tuple(path for path in legal if _named(path, targets))
+    return tuple(path for path in legal if not _in_table(path))
+
+
 def _in_table(path: str) -> bool:
     """Whether a path is that of an embedding or an output head, which `all-linear` leaves out."""
     return path.rpartition(".")[2] in TABLES
@@ -72,7 +82,7 @@ def _named(path: str, targets: tuple[object, ...]) -> bool:
     return any(ends(str(one), (path,)) for one in targets)
 
 
-def _is_plain(target: object, legal: list[str]) -> bool:
+def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
     """Whether a target is the name of an expert's layer without the part that it is in."""
     name = str(target)
     found = any(part(path, LORA) not in UNNAMED for path in legal if ends(name, (path,)))
