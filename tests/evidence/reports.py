@@ -26,6 +26,7 @@ GROUPS = {
     "labels": "The wrong tokens bear loss",
     "adapters": "Adapters that are not trained, not saved, or changed by merging",
     "sharding": "Sharding, precision and communication",
+    "numbers": "Losses of 0 and gradients that are no numbers",
     "reference": "Reference models and preferences",
     "online": "Generated completions and rewards",
     "checkpoints": "Checkpoints, resuming and the best model",

@@ -25,7 +25,7 @@ def test_reports_are_complete_and_none_is_undecided():
         assert all(one.threads.values()), one.what
     threads = [thread for one in reports() for thread in one.threads]
     assert len(threads) == len(set(threads))
-    assert len(threads) >= 100
+    assert len(threads) >= 200
 
 
 def test_the_specs_of_reports_do_what_the_table_says(tmp_path):

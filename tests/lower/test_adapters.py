@@ -20,6 +20,24 @@ def plan(*lines: str, **more: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("strategy", "target", "precision", "dtype"),
+    [
+        ("zero3", "trl-1.16", "bf16", "bfloat16"),
+        ("zero3", "trl-1.16", "fp16", "float16"),
+        ("zero3", "trl-1.16", "fp32", "float32"),
+        ("zero2", "trl-1.16", "bf16", "float32"),
+        ("zero3", "trl-0.24", "bf16", "float32"),
+    ],
+)
+def test_adapters_under_zero3_have_the_type_in_which_deepspeed_makes_their_base(
+    strategy: str, target: str, precision: str, dtype: str
+) -> None:
+    """DeepSpeed makes weights of the precision's type (zero.Init), whatever `model.dtype` is; the run compares."""
+    made = plan("lora", f"target {target}", strategy=strategy, precision=precision)
+    assert made["lora"]["adapter_dtype"] == dtype
+
+
 def test_experts_that_get_an_adapter_take_no_dropout() -> None:
     train = "qwen3-30b-a3b on infinity-instruct for 1 epochs"
     lora = plan("lora(targets=[q_proj], parameters=[experts.down_proj])", train=train)["lora"]

@@ -2,7 +2,8 @@
 
 `Watch` goes over a trainer before `train()`; `problems()` tells afterwards, in words, what is other than stated: the
 dtypes of weights, adapters and optimizer states, the trained set of weights, the arguments, the attention, what packed
-documents see of each other (silent_effect_packing.py), and the scale of loss and gradient (silent_effect_loss.py).
+documents see of each other (silent_effect_packing.py), the scale of loss and gradient (silent_effect_loss.py), and
+the labels, the optimizer's groups, the rates and the saved weights (silent_effect_meaning.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import inspect_bundles
 import silent_effect_loss
+import silent_effect_meaning
 import silent_effect_packing
 
 ADAPTED = ("lora_", "oft_", "modules_to_save", "trainable_tokens")
@@ -57,6 +59,7 @@ class Watch:
         self.moving: set[str] = set()
         self.found: list[str] = []
         self.scale = silent_effect_loss.Scale(run, trainer)
+        self.meaning = silent_effect_meaning.Meaning(run, trainer)
         self.step, trainer.training_step = trainer.training_step, self._step
         if self.made.get("eval_strategy") not in (None, "no") and trainer.eval_dataset is not None:
             trainer.add_callback(self._evaluated(run.job["steps"]))
@@ -93,6 +96,8 @@ class Watch:
             self.trained = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
         if first:
             self.scale.before(inputs)
+            if len(self.losses) == 0:
+                self.meaning.labels(inputs)
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
         self.rate = max(
             [self.rate, *(float(group["lr"]) for group in groups)]
@@ -131,6 +136,7 @@ class Watch:
         out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
         if not out:
             out += self.scale.problems()
+            out += self.meaning.problems()
         return [*out, *silent_effect_packing.problems(self.run, self.trainer)]
 
     @property

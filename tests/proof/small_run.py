@@ -266,6 +266,7 @@ def _sharded_group(values: dict[str, Any]) -> None:
     values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "use_configured_state": True}
 
 
+PRECISION = "ACCELERATE_MIXED_PRECISION"
 QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
 """FSDP's copying of weights between ranks asks for a GPU at once."""
 
@@ -329,6 +330,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
             if (run.own_cpu or run.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
                 os.environ.update(run.launched["environment"])
                 os.environ.update(QUIET if run.sharded else {})
+                if run.sharded and os.environ.get(PRECISION) == "fp16":
+                    os.environ[PRECISION] = "no"  # the variant for the CPU has no scaler, as `fp16` says there
             for at in way(job):
                 begun = time.monotonic()
                 run.run(at)

@@ -16,8 +16,10 @@ from xpc.grammar.record import field, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
+    from xpc.compiler.language.setting import IntegerPath, RealPath
 
 SET = "set"
+TRUNCATE: tuple[RealPath, IntegerPath, RealPath] = ("method.top_p", "method.top_k", "method.min_p")
 EXTRA = "extra."
 
 
@@ -96,11 +98,19 @@ def _ragged(spec: Spec) -> bool:
     return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
 
 
+def _corrects_truncated(spec: Spec) -> bool:
+    """Whether sampling leaves tokens out, and the gradient is corrected by the probabilities of the sampler."""
+    top_p, top_k, min_p = (spec.get(path) for path in TRUNCATE)
+    left_out = (top_p is not None and top_p < 1) or bool(top_k) or bool(min_p)
+    return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False
+
+
 FACTS = {
     "accumulates": lambda spec: spec.integer("batch.accum") > 1,
     "several": lambda spec: spec.hardware.world > 1,
     "on_gpu": lambda spec: not spec.on_cpu,
     "ragged": _ragged,
+    "corrects_truncated": _corrects_truncated,
 }
 """What `when` may test in addition to settings."""
 

@@ -169,10 +169,13 @@ def fused_loss(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss, masked completions."""
+    """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss, masked or
+    truncated completions.
+    """
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
     if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:
         return True
     special = spec.extra_value("trl", "use_liger_loss") is not None or spec.get("method.mask_truncated") is True
+    special = special or spec.flag("method.vllm")
     return spec.get("method") != "sft" and (special or spec.integer("batch.accum") > 1)
