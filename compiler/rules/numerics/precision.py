@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.adapter_dtype import adapter_dtype
 
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
 """DeepSpeed keys for the dtype of sums and of messages."""
@@ -291,8 +292,8 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP576", "zero-widens-the-score")
 def widened_score(spec: Spec) -> Iterator[Finding]:
-    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base in fp32. A run in bf16 or fp16
-    casts everything.
+    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base of the adapters' dtype: fp32,
+    or bf16 for a quantized base on trl-1.16. A run in bf16 or fp16 casts everything.
 
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head becomes float32 like the
     adapters, while its input from a half-precision base does not.
@@ -304,7 +305,7 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
     """
     dtype = spec.text("model.dtype")
     scored = spec.lora and spec.method.scores
-    if spec.zero_stage in (1, 2) and scored and spec.text("precision") == "fp32" and dtype != "fp32":
+    if spec.zero_stage in (1, 2) and scored and spec.text("precision") == "fp32" and adapter_dtype(spec) != dtype:
         yield Finding(
             spec.place("model.dtype", "the dtype of the base's output"),
             f"the score head is float32 under {spec.text('strategy')}, and its base is {dtype}",
