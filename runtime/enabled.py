@@ -34,6 +34,7 @@ from .features.model.liger import Liger
 from .features.model.liger_family import LigerFamily
 from .features.model.merged_adapters import MergedAdapters
 from .features.model.reward_head import RewardHead
+from .features.model.rope import Rope
 from .features.model.special_tokens import SpecialTokens
 from .features.model.tied_weights import TiedWeights
 from .features.model.weight_dtypes import WeightDtypes
@@ -120,6 +121,7 @@ FEATURES: tuple[Feature, ...] = (
     Packing(),
     LossMask(),
     RewardHead(),
+    Rope(),
     HubKernels(),
     ProjectedGradients(),
     Hub(),

@@ -20,7 +20,7 @@ GETTERS = {
     "Reals": ("reals",),
     "Names": ("choices", "names", "targets", "tasks"),
     "Weighted": ("weighted",),
-    "Other": ("block", "file", "model", "sources", "template", "text_or_file"),
+    "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
 """Kinds of settings by the getter of `Spec` that reads them."""
 HEAD = '''"""The paths of all settings, by the getter of `Spec` that reads them.

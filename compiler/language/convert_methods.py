@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.kinds import Template, Weighted
-from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.kinds import Rope, Template, Weighted
+from xpc.compiler.language.schema import ROPE, Setting
 from xpc.compiler.language.values import (
     Wrong,
     _choice,
     _file,
+    _integer,
     _name,
     _names,
     _number,
@@ -93,6 +94,32 @@ def _arguments(row: Setting, item: Item, node: Call) -> tuple[tuple[str, bool | 
     return tuple(found.items())
 
 
+def rope(row: Setting, item: Item, node: Value | None) -> object:
+    """Read `yarn(factor=4)`, with `original` and the parameters of its kind."""
+    if isinstance(node, Ref) and node.is_name:
+        name = str(_choice(row, item, node))
+        raise Wrong("explained", "XP104", f"`{name}` needs a factor", row, item, node, help=f"write `{name}(factor=4)`")
+    if not isinstance(node, Call):
+        raise _wrong_kind(row, item, node)
+    kind = str(_choice(row, evolve(item, node=node), Ref(node.name.span, node.name.text)))
+    numbers: dict[str, float] = {}
+    for part in node.args:
+        known = isinstance(part, Written) and part.name.text in ("factor", "original", *ROPE[kind])
+        if not isinstance(part, Written) or not known or part.name.text in numbers:
+            takes = " and ".join(f"`{name}`" for name in ("factor", "original", *ROPE[kind]))
+            message = f"`{kind}` takes {takes}, each once"
+            raise Wrong("explained", "XP104", message, row, item, node, help=f"write `{kind}(factor=4)`")
+        if part.name.text == "original":
+            numbers["original"] = _integer(evolve(row, low=1), item, part.value, tokens=True)
+        else:
+            numbers[part.name.text] = float(_number(evolve(row, low=0), item, part.value))
+    if numbers.get("factor", 0) <= 1:
+        message = f"`{kind}` needs a factor above 1"
+        raise Wrong("explained", "XP107", message, row, item, node, help=f"write `{kind}(factor=4)`")
+    factor, original = numbers.pop("factor"), numbers.pop("original", None)
+    return Rope(kind, factor, None if original is None else int(original), tuple(numbers.items()))
+
+
 def targets(row: Setting, item: Item, node: Value | None) -> object:
     """Read `all-linear`, or a list of module names."""
     if isinstance(node, List):
@@ -123,6 +150,7 @@ def model(row: Setting, item: Item, node: Value | None) -> object:
 
 READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "weighted": weighted,
+    "rope": rope,
     "template": template,
     "targets": targets,
     "share": share,

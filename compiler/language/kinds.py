@@ -36,6 +36,7 @@ CHOICES = Kind("choices", "one or more of the listed names", "")
 TEXT = Kind("text", "a quoted text", '"text"')
 FILE = Kind("file", "a file, relative to the spec", 'file("template.jinja")')
 TEMPLATE = Kind("template", "a built-in template (chatml) or a file, with arguments or without", "chatml")
+ROPE = Kind("rope", "a way of scaling with its factor: yarn(factor=4)", "yarn(factor=4)")
 TEXT_OR_FILE = Kind("text_or_file", "a quoted text or a file", '"text"')
 PATH = Kind("path", "a quoted path", '"out/run"')
 NAME = Kind("name", "a name or a quoted text", '"main"')
@@ -91,6 +92,22 @@ class Template:
     file: str
     arguments: tuple[tuple[str, bool | int | float | str], ...] = ()
     name: str | None = None
+
+
+@record
+class Rope:
+    """A scaling of rotary positions, such as `yarn(factor=4)`; `parameters` are those of its kind that the spec writes,
+    such as `beta_fast`, and `original` is the context in tokens before the scaling, if the spec writes it.
+    """
+
+    kind: str
+    factor: float
+    original: int | None = None
+    parameters: tuple[tuple[str, float], ...] = ()
+
+    def context(self, original: int) -> int:
+        """The context in tokens of a model whose own is `original`."""
+        return int((self.original or original) * self.factor)
 
 
 NEVER = Amount("never")

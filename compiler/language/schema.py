@@ -33,6 +33,13 @@ TEMPLATES = (
     "zephyr", "vicuna",
 )  # fmt: skip
 """Built-in chat templates (compiler/registry/templates), with the answers marked for the loss."""
+ROPE: Mapping[str, tuple[str, ...]] = {
+    "yarn": ("beta_fast", "beta_slow", "attention_factor"),
+    "linear": (),
+    "dynamic": (),
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+}
+"""Scalings of rotary positions, with the parameters that each takes beside `factor` and `original`."""
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Maximum number of nodes, and of processes of a node."""
@@ -59,7 +66,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.tokens", k.NAMES, "tokens to add to the vocabulary", inner=True),
     Setting("model.dtype", k.CHOICE, "dtype of the loaded weights", default="fp32",
             choices=("fp32", "bf16", "fp16"), bare=False, args=("dtype",)),
-    Setting("model.rope", k.TEXT, "RoPE scaling", pending=LATER),
+    Setting("model.rope", k.ROPE, "scaling of rotary positions, for a context `factor` times as long; the saved "
+            "config.json has it", choices=tuple(ROPE), bare=False),
     Setting("model.trust_remote_code", k.FLAG, "run code from the model's repository; needs a pinned revision",
             default=False, args=("trust_remote_code",)),
     Setting("model.pickle", k.FLAG, "read pickled weights if there are no safetensors; on the hub, of a pinned commit",

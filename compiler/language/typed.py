@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.language import kinds as k
-from xpc.compiler.language.kinds import Amount, Template, Weighted
+from xpc.compiler.language.kinds import Amount, Rope, Template, Weighted
 from xpc.compiler.language.schema import TEMPLATES, Setting
 from xpc.grammar.tree import quoted
 
@@ -12,6 +12,10 @@ def show(row: Setting, value: object) -> str:
     """A value as it is typed in a spec."""
     if isinstance(value, Template):
         return _template(value)
+    if isinstance(value, Rope):
+        original = () if value.original is None else (("original", value.original),)
+        numbers = (("factor", value.factor), *original, *value.parameters)
+        return f"{value.kind}({', '.join(f'{name}={real(one)}' for name, one in numbers)})"
     if row.kind is k.TEMPLATE and value in TEMPLATES:
         return str(value)
     if row.kind is k.FILE or row.kind is k.TEMPLATE:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Data, Division, Evaluation, Hub, Model, Payload, Rows, Run, Source, Words
     from xpc.runtime.core.payload import Stack as StackSection
 
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+"""The parameters that Llama 3.1 was published with."""
+
 
 def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. `format` is the version of its layout."""
@@ -91,6 +94,15 @@ def _model(spec: Spec) -> Model:
         out["liger_unchecked"] = True
     if spec.flag("model.compile"):
         out["compile_layers"] = True
+    if spec.rope is not None:
+        out["rope"] = {
+            "rope_type": spec.rope.kind,
+            "factor": spec.rope.factor,
+            "original": spec.rope.original,
+            "parameters": {**LLAMA3, **dict(spec.rope.parameters)}
+            if spec.rope.kind == "llama3"
+            else dict(spec.rope.parameters),
+        }
     if spec.kernels:
         out["kernels"] = {**spec.kernels}
     return out

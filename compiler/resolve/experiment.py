@@ -9,7 +9,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
-from xpc.compiler.language.kinds import Template
+from xpc.compiler.language.kinds import Rope, Template
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import Wrong
@@ -298,4 +298,8 @@ class _Resolver:
             self.values["model.revision"] = Value(model.revision, origin)
         if any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template")):
             model = evolve(model, vocabulary=vocabulary(model, self.workspace))
+        rope = self.values.get("model.rope")
+        if rope is not None and isinstance(rope.value, Rope) and model.facts is not None:
+            facts = model.facts
+            model = evolve(model, facts=evolve(facts, context=rope.value.context(facts.context)))
         return model

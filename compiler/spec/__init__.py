@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.language.items import BASE, SPEC
-from xpc.compiler.language.kinds import Amount, Template, Weighted
+from xpc.compiler.language.kinds import Amount, Rope, Template, Weighted
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
@@ -179,6 +179,12 @@ class Spec:
         """The chat template that the spec names; None if the rows are rendered by the model's own."""
         value = self.get("model.chat_template")
         return value if isinstance(value, Template) else None
+
+    @property
+    def rope(self) -> Rope | None:
+        """The scaling of rotary positions, or None."""
+        value = self.get("model.rope")
+        return value if isinstance(value, Rope) else None
 
     @property
     def sources(self) -> tuple[DataSource, ...]:

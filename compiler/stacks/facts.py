@@ -56,6 +56,8 @@ class Facts:
     """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. Liger does nothing for other families."""
     no_checkpointing: Names
     """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
+    scaled_families: Names
+    """Families whose code reads each scaling of rotary positions (`rope`), by effect on tiny models."""
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
     expert_blocks: Mapping[str, str]

@@ -195,6 +195,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "reward_head": method["scores"],
         "reward_progress": method["name"] != "sft",
         "rewards": method["rewarded"],
+        "rope": model.get("rope"),
         "rotation": arguments.get("save_total_limit"),
         "sampling": method["generates"],
         "shares": by_share,

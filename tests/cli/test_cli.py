@@ -221,7 +221,7 @@ def test_a_working_directory_that_is_gone(tmp_path):
         ("batch.seq", "2048"),
         ("every", "save.every"),
         ("attn", "flash2"),
-        ("rope", "not yet"),
+        ("rope", "yarn(factor=4)"),
     ],
 )
 def test_explain(what, expected):

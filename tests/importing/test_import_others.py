@@ -103,6 +103,15 @@ def test_the_second_generation():
     assert "strategy fsdp" in found.text
 
 
+def test_llamafactory_scales_positions_up_to_the_length():
+    assert lf("rope_scaling: yarn\n").fates["rope_scaling"] == "irrelevant"
+    found = lf("rope_scaling: yarn\ncutoff_len: 300000\n")
+    assert found.draft.settings["model.rope"].text == "yarn(factor=2)"
+    assert found.draft.settings["save.merge"].text == "true"
+    assert not found.errors
+    assert lf("rope_scaling: su\n").draft.wrong
+
+
 @pytest.mark.parametrize(
     ("more", "shares", "exhausted"),
     [

@@ -35,7 +35,11 @@ SAMPLES = {
     "targets": ("all-linear", "[q_proj, v_proj]"),
     "repository": ("model", "me/model", '"me/model"'),
 }
-NAMED = {"method.loss": ("dft", "[nll]"), "method.rewards": ("accuracy", "[accuracy(weight=1), format]")}
+NAMED = {
+    "model.rope": ("yarn(factor=4)",),
+    "method.loss": ("dft", "[nll]"),
+    "method.rewards": ("accuracy", "[accuracy(weight=1), format]"),
+}
 
 
 def samples():
@@ -44,8 +48,8 @@ def samples():
         # What names a file or an adapter's folder is looked for, and is tried where there is one.
         if row.pending or row.path.startswith("train.") or row.kind.name == "file" or row.path == "lora.from":
             continue
-        plain = ("trl-0.18",) if row.path == "target" else NAMED.get(row.path) or SAMPLES.get(row.kind.name, ())
-        for written in row.choices or plain:
+        plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
+        for written in NAMED.get(row.path) or row.choices or plain:
             if (row.path, written) not in schema.CHOICE_PENDING:
                 yield row, written
 

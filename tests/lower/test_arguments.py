@@ -50,6 +50,13 @@ ROWS = {
         }),
         Row("schedule linear(warmup=40)", {"lr_scheduler_type": "linear", "warmup_steps": 40}),
         Row("seed 7", {"seed": 7, ".data.seed": 7}),
+        Row("model(rope=yarn(factor=4, beta_fast=16))", {
+            ".model.rope.rope_type": "yarn", ".model.rope.factor": 4.0, ".model.rope.original": None,
+            ".model.rope.parameters": {"beta_fast": 16.0},
+        }),
+        Row("model(rope=llama3(factor=8, original=8192))", {
+            ".model.rope.original": 8192, ".model.rope.parameters": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+        }),
         Row("precision(idle=stop)", {".run.idle": "stop"}),
         Row("seed 7\ndata(seed=3)", {"seed": 7, ".data.seed": 3}),
         Row(f"{HELD}\n{EPOCHS}\nschedule reduce_lr_on_plateau",

@@ -11,6 +11,7 @@ import pytest
 from interpreters import interpreter
 
 from xpc.compiler import registry, stacks
+from xpc.compiler.language.schema import ROPE
 from xpc.compiler.rules.numerics.attention import FIXED_POSITIONS
 
 pytestmark = pytest.mark.slow
@@ -90,6 +91,12 @@ def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
 def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> None:
     ending = {family for family, found in known(name).items() if found["ends"]}
     assert ending == set(FIXED_POSITIONS) & set(known(name))
+
+
+@every_stack
+def test_the_families_whose_positions_can_be_scaled(name: str) -> None:
+    able = {family for family, found in known(name).items() if set(found["scaled"]) == set(ROPE)}
+    assert able == set(stacks.load(name).facts.scaled_families)
 
 
 @every_stack

@@ -3,9 +3,10 @@
 JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
 the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
-raises; `forgets`, whether completions are others where layers are recomputed; `packs`, how many layers are made of 4
-bits. What else goes wrong ends the program, and the last lines of the standard error name the family. No family may
-take much memory: MEMORY bounds all of them.
+raises; `scaled`, the scalings of positions that change its logits; `forgets`, whether completions are others where
+layers are recomputed; `packs`, how many layers are made of 4 bits. What else goes wrong ends the
+program, and the last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof")]
+sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os.path.dirname(HERE))]
 NAMES = {"eager": "eager", "sdpa": "sdpa", "flash2": "flash_attention_2"}
 REFUSALS = ("does not support", "keep packed sequences apart")
 """Words of the two ValueErrors that are answers: of an attention that a class lacks, of kernels that are not there."""
@@ -164,6 +165,46 @@ POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "
 """The names that configurations have for the length of their context."""
 
 
+SCALINGS: dict[str, dict[str, float]] = {
+    "yarn": {}, "linear": {}, "dynamic": {}, "llama3": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}  # fmt: skip
+
+
+def scaled(model_type: str) -> list[str]:
+    """The scalings that the runtime writes into the configuration and that change the logits of a row longer than the
+    context."""
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from runtime.core.errors import RunError
+    from runtime.features.model.rope import scale
+
+    def logits(rope: dict[str, Any] | None) -> torch.Tensor:
+        config = tiny_models.config(model_type)
+        for name in (one for one in POSITIONS if hasattr(config, one)):
+            setattr(config, name, 64)
+        if rope is not None:
+            scale(config, rope, model_type)
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config).eval()
+        if weights:
+            model.load_state_dict(weights)
+        weights.update(model.state_dict())
+        with torch.no_grad():
+            return torch.as_tensor(model(input_ids=torch.arange(3, 103)[None], use_cache=False).logits)
+
+    found, weights = [], dict[str, torch.Tensor]()
+    try:
+        plain = logits(None)
+        for kind, parameters in SCALINGS.items():
+            rope = {"rope_type": kind, "factor": 4.0, "original": None, "parameters": parameters}
+            found += [kind] if not torch.equal(logits(rope), plain) else []
+    except (RunError, IndexError, RuntimeError, AttributeError, KeyError, TypeError):  # it has none, or others
+        return found
+    return found
+
+
 def ends(model_type: str) -> bool:
     """Whether a row longer than the configuration's context raises, where one of just that length does not."""
     import tiny_models
@@ -215,7 +256,8 @@ def main() -> None:
         print(model_type, file=sys.stderr, flush=True)  # the last one is that of an error, or of a kill
         errors = {one: error(model_type, one) for one in NAMES}
         more = {"forgets": forgets(model_type), "packs": packs(model_type)}
-        out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type), **more}
+        out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type),
+                           "scaled": scaled(model_type), **more}  # fmt: skip
     print(json.dumps(out))
 
 

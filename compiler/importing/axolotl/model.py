@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.rope import from_mapping
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 
 NEUTRAL = {
@@ -20,7 +21,9 @@ def configured(draft: Draft, named: Entries) -> None:
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
         for key, one in named.get(name, Entry("", {}, "", 0)).mapping.items():
-            if key in NEUTRAL:
+            if key == "rope_scaling":
+                from_mapping(draft, one)
+            elif key in NEUTRAL:
                 draft.note(one, NEUTRAL[key])
             elif key == "tie_word_embeddings" and known is not None and boolean(one) is known.tied:
                 draft.note(one, "the model's own")

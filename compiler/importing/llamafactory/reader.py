@@ -24,6 +24,7 @@ from xpc.compiler.importing.llamafactory.switches import (
 )
 from xpc.compiler.importing.llamafactory.tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Machines, Overrides, load
+from xpc.compiler.importing.rope import by_length
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
@@ -76,6 +77,8 @@ def llamafactory(
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     for key in MEDIA if local_model.registered(draft.model, overrides) is not None else ():
         draft.note(named.get(key), "the model reads text only")
+    if "rope_scaling" in named:
+        by_length(draft, named["rope_scaling"], named.get("max_length"))
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
     draft.note(named.get("resize_vocab"), "the embeddings grow with the tokens")
     others = {key for key, row in KEYS.items() if row.read or row.refused}

@@ -19,7 +19,7 @@ from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import defaults, methods, switches, trainer, versions
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import TABLE
+from xpc.compiler.language.schema import ADAPTERS, TABLE
 from xpc.compiler.stacks import Stack
 
 TELLING = (
@@ -272,6 +272,8 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
         draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
     local_model.architecture(draft, overrides)
     local_model.adapter(draft, overrides)
+    if draft.has("model.rope") and any(map(draft.has, ADAPTERS)) and not draft.has("save.merge"):
+        draft.put("save.merge", True, None, "an adapter is saved without the scaling of positions")
     if draft.stack.name != stacks.DEFAULT or overrides.target is not None:
         draft.put("target", draft.stack.name)
 

@@ -104,8 +104,17 @@ def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
     for quiet in ("use_cache: false", "pad_token_id: 0", "tie_word_embeddings: true"):
         assert not imported(CHAT + f"{name}: {{{quiet}}}\n", *HARDWARE).errors, quiet
     for loud in ("tie_word_embeddings: false", "attention_dropout: 0.0", "output_router_logits: false",
-                 "rope_scaling: null", "rope_scaling: {type: linear, factor: 4.0}"):  # fmt: skip
+                 "rope_scaling: null"):  # fmt: skip
         assert imported(CHAT + f"{name}: {{{loud}}}\n", *HARDWARE).draft.wrong, loud
+
+
+def test_a_scaling_of_positions_is_a_setting() -> None:
+    scaling = "{type: yarn, factor: 4.0, original_max_position_embeddings: 32768, beta_fast: 16}"
+    found = imported(CHAT + f"overrides_of_model_config: {{rope_scaling: {scaling}}}\n", *HARDWARE)
+    assert not found.errors
+    assert found.draft.settings["model.rope"].text == "yarn(factor=4, original=32768, beta_fast=16)"
+    for wrong in ("{type: yarn}", "{type: su, factor: 4}", "{type: linear, factor: 4, low: 1}"):
+        assert imported(CHAT + f"model_config: {{rope_scaling: {wrong}}}\n", *HARDWARE).draft.wrong, wrong
 
 
 def test_data_set_without_a_path_is_refused_as_axolotl_does() -> None:

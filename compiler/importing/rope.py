@@ -1,0 +1,58 @@
+"""Import a scaling of rotary positions as `rope`."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry, integer, number, text
+from xpc.compiler.language.kinds import Rope
+from xpc.compiler.language.schema import ROPE
+
+CONTEXT = "original_max_position_embeddings"
+
+
+def from_mapping(draft: Draft, entry: Entry) -> None:
+    """Write `rope_scaling: {rope_type: yarn, factor: 4}`, as a config.json has it."""
+    inside = entry.mapping
+    named = inside.get("rope_type") or inside.get("type")
+    kind = "" if named is None else str(text(named))
+    factor = number(inside["factor"]) if "factor" in inside else None
+    if kind not in ROPE or factor is None or factor <= 1:
+        draft.error(entry, "the language has no such scaling of positions", "write yarn, linear, dynamic or llama3")
+        return
+    known = ("rope_type", "type", "factor", CONTEXT, *ROPE[kind])
+    unknown = [one for key, one in inside.items() if key not in known]
+    for one in unknown:
+        draft.error(one, f"`rope` has no such number for {kind}")
+    numbers = {key: number(inside[key]) for key in ROPE[kind] if key in inside}
+    original = integer(inside[CONTEXT]) if CONTEXT in inside else None
+    if not unknown and None not in numbers.values():
+        parameters = tuple((key, value) for key, value in numbers.items() if value is not None)
+        draft.put("model.rope", Rope(kind, factor, original, parameters), entry)
+        for one in inside.values():
+            draft.mark(one, "mapped", "model.rope")
+
+
+def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
+    """Write LLaMA-Factory's `rope_scaling: yarn`. The factor is the quotient of `cutoff_len` and the model's context,
+    rounded up; a shorter length is not scaled.
+
+    Source: LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (`configure_rope`).
+    """
+    kind, known = str(text(entry)), registry.find_model(draft.model)
+    tokens = integer(length) if length is not None else 2048  # its default
+    if entry.empty or kind == "none":
+        draft.note(entry, "no scaling")
+    elif kind not in ROPE or tokens is None:
+        draft.error(entry, "the language has no such scaling of positions", "write yarn, linear, dynamic or llama3")
+    elif known is None:
+        draft.error(
+            entry, "the context of the model is not known, so the factor of the scaling is not known",
+            f"write `model(rope={kind}(factor=4))` into the spec",
+        )  # fmt: skip
+    elif tokens <= known.context:
+        draft.note(entry, f"`cutoff_len` is within the model's context of {known.context}")
+    else:
+        draft.put("model.rope", Rope(kind, float(ceil(tokens / known.context))), entry)

@@ -1,0 +1,102 @@
+"""Scaled rotary positions: models that can be scaled, once, and loaders that know of it (XP132 to XP134)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import has_value
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = has_value("model.rope")
+
+SCALED = (
+    "deepseek-coder-", "deepseek-r1-distill-llama-", "llama-3.1-", "llama-3.2-", "llama-3.3-", "nous-llama-3.2-",
+    "phi-3-mini-128k", "phi-3.5-mini", "phi-4-mini",
+)  # fmt: skip
+"""Beginnings of the aliases of registered models whose published config.json has a scaling."""
+
+
+def _scaling(spec: Spec) -> str | None:
+    """The scaling in the model's own config.json, such as "llama3"; None if it has none or is not known."""
+    for name in ("rope_parameters", "rope_scaling"):
+        found = spec.model.config.get(name)
+        kind = (found.get("rope_type") or found.get("type")) if isinstance(found, dict) else None
+        if isinstance(kind, str) and kind != "default":
+            return kind
+    return "scaled" if spec.model.name.startswith(SCALED) else None
+
+
+@rule("XP132", "rope-scaled-twice")
+def scaled_twice(spec: Spec) -> Iterator[Finding]:
+    """A model whose config.json has a scaling of positions is not scaled again. The output of a run with `rope` has it,
+    and so have Llama 3.1, Phi 3 with 128k and others.
+
+    Why it is bad: the second scaling would replace the first, and the weights have learned with the first.
+
+    Without it: launch.sh stops when it loads the model.
+
+    Source: transformers 5.23 `modeling_rope_utils.py`: a configuration has one scaling; confirmed by running it.
+    """
+    kind = _scaling(spec)
+    if kind is not None:
+        yield Finding(
+            spec.place("model.rope", "a second scaling"),
+            f"the positions of {spec.model.name} are scaled already"
+            + (f" ({kind})" if kind != "scaled" else "")
+            + ", in its config.json",
+            "leave `rope` out",
+            (spec.model.label,),
+        )
+
+
+@rule("XP133", "rope-not-known-later")
+def not_known_later(spec: Spec) -> Iterator[Finding]:
+    """The scaling is in the configuration of the model that is trained and saved. vLLM loads the model from its own
+    folder, and the folder of an adapter only names the base, whose config.json has no scaling: with adapters, `rope`
+    needs `save { merge }`, which writes the complete model.
+
+    Why it is bad: completions would be generated, or the adapter used, with other positions than those of the training.
+
+    Without it: nothing is reported; the model computes with other positions than in training.
+
+    Source: trl 1.16 `grpo_trainer.py` (vLLM gets the model's name), peft 0.20 `peft_model.py` (`from_pretrained` gets
+    the base from its caller); read, not run.
+    """
+    if spec.online and spec.flag("method.vllm"):
+        yield Finding(
+            spec.place("model.rope", "vLLM does not know it"),
+            "vLLM loads the model without the scaling of `rope`",
+            "leave `vllm` out, or write the scaling into the config.json of a local model, and train its folder",
+            (spec.place("method.vllm"),),
+        )
+    if spec.lora and not spec.flag("save.merge"):
+        yield Finding(
+            spec.place("model.rope", "the folder of the adapter does not have it"),
+            "an adapter is saved without the scaling of `rope`",
+            "write `save(merge)`, which also saves the complete model",
+            (spec.place(spec.adapter),),
+        )
+
+
+@rule("XP134", "positions-not-scaled")
+def not_scaled(spec: Spec) -> Iterator[Finding]:
+    """`rope` needs a family whose code reads all four scalings on this target. Families without rotary positions have
+    none, and some have code of their own for theirs.
+
+    Why it is bad: the setting would have no effect, or the model would fail.
+
+    Without it: silently, the family's code ignores the scaling; the run stops where the trainer compares the scaling of
+    the model with the bundle's.
+
+    Source: tiny models of every family with each scaling (`tests/stacks/test_stack_families.py`).
+    """
+    family = spec.model.model_type
+    if family is None or family in spec.stack.facts.scaled_families:
+        return
+    yield Finding(
+        spec.place("model.rope", f"the family {family}"),
+        f"the positions of {spec.model.name} cannot be scaled with {spec.stack.name}",
+        "leave `rope` out",
+        (spec.model.label,),
+    )

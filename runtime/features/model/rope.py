@@ -1,0 +1,54 @@
+"""Scaling of rotary positions (`rope = yarn(factor=4)`), in the model's configuration before it is loaded."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+
+DEFAULT = (None, "default")
+
+
+class Rope(Feature):
+    """The feature of a run that scales the positions of its model."""
+
+    def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
+        """Give the loader a configuration with the scaling. Raises RunError for a model that is scaled already."""
+        from transformers import AutoConfig
+
+        config = options.get("config") or AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
+        scale(config, bundle.model["rope"], bundle.model_place)
+        options["config"] = config
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """Compare the scaling that the model's rotary embedding computes with the bundle's."""
+        kinds = {
+            str(module.rope_type)
+            for module in trainer.model.modules()
+            if getattr(module, "rope_type", None) is not None and hasattr(module, "inv_freq")
+        }
+        yield "scaling of positions", [bundle.model["rope"]["rope_type"]], sorted(kinds)
+
+
+def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
+    """Write a scaling into a configuration. The context becomes `factor` times as long; only the dynamic scaling keeps
+    it, because it computes each length from the original one.
+    """
+    original = rope["original"] or getattr(config, "max_position_embeddings", None)
+    names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]  # of transformers 5 and 4
+    tables = {name: dict(getattr(config, name) or {}) for name in names}
+    if (
+        original is None
+        or not names
+        or any(isinstance(one, dict) for found in tables.values() for one in found.values())
+    ):
+        raise RunError(f"the positions of {place} cannot be scaled: remove `rope` from the spec")
+    if any(found.get("rope_type", found.get("type")) not in DEFAULT for found in tables.values()):
+        raise RunError(f"the positions of {place} are scaled already, in its config.json: remove `rope` from the spec")
+    scaling = {"rope_type": rope["rope_type"], "factor": rope["factor"], **rope["parameters"]}
+    if rope["rope_type"] in ("yarn", "llama3"):
+        scaling["original_max_position_embeddings"] = original
+    if rope["rope_type"] != "dynamic":
+        config.max_position_embeddings = int(original * rope["factor"])
+    for name, found in tables.items():
+        setattr(config, name, {**found, **scaling})

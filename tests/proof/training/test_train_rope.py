@@ -1,0 +1,44 @@
+"""Scaled positions in real trainers of every stack: trained, saved, and not scaled a second time."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compile_support import checked, errors
+from method_runs import Warm
+from tiny_runs import spec
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = pytest.mark.slow
+
+
+def scaling(folder: str) -> tuple[Any, Any, int]:
+    """The kind and the factor of the scaling in a config.json, and its context."""
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as handle:
+        config = json.load(handle)
+    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return found.get("rope_type"), found.get("factor"), config["max_position_embeddings"]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp_path: Path, target: str) -> None:
+    for name in ("plain", "rope", "lora"):
+        (tmp_path / name).mkdir()
+    _, _, context = scaling(os.path.join(warm.place, "tiny"))
+    yarn, merged = "model(rope=yarn(factor=4))", 'save "out" { every = never, merge }'
+    plain = warm.train(spec(target=target, length="2 steps"), f"rope-plain-{target}", target, str(tmp_path / "plain"))
+    done = warm.train(spec(yarn, target=target, length="2 steps"), f"rope-{target}", target, str(tmp_path / "rope"))
+    assert scaling(done.out) == ("yarn", 4.0, 4 * context)
+    assert scaling(plain.out)[2] == context
+    again = spec(yarn, target=target).replace('"tiny"', '"out"')
+    assert errors(checked(again, os.path.dirname(done.out))) == ["XP132"]
+    adapted = warm.train(
+        spec(yarn, "lora(rank=4)", target=target, length="2 steps", save=merged), f"rope-lora-{target}", target,
+        str(tmp_path / "lora"),
+    )  # fmt: skip
+    assert scaling(os.path.join(adapted.out, "merged")) == ("yarn", 4.0, 4 * context)

@@ -1,0 +1,51 @@
+"""The scaling of positions in a configuration, as transformers 5 and 4 have it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features.model.rope import scale
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original": None, "parameters": {"beta_fast": 16.0}}
+
+
+def config(**values: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{"max_position_embeddings": 512, **values})
+
+
+def test_a_scaling_keeps_the_other_parameters_and_lengthens_the_context() -> None:
+    made = config(rope_parameters={"rope_type": "default", "rope_theta": 1e6})
+    scale(made, YARN, "tiny")
+    assert made.max_position_embeddings == 2048
+    assert made.rope_parameters == {
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "beta_fast": 16.0,
+        "original_max_position_embeddings": 512,
+    }  # fmt: skip
+    older = config(rope_scaling=None)
+    scale(older, {**YARN, "original": 256}, "tiny")
+    assert older.max_position_embeddings == older.rope_scaling["original_max_position_embeddings"] * 4 == 1024
+
+
+def test_the_dynamic_scaling_keeps_the_context_that_it_computes_from() -> None:
+    made = config(rope_scaling=None)
+    scale(made, {**YARN, "rope_type": "dynamic", "parameters": {}}, "tiny")
+    assert (made.max_position_embeddings, made.rope_scaling) == (512, {"rope_type": "dynamic", "factor": 4.0})
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (config(rope_scaling={"type": "linear", "factor": 2.0}), "scaled already"),
+        (config(rope_parameters={"rope_type": "llama3"}), "scaled already"),
+        (config(rope_parameters={"full_attention": {"rope_type": "default"}}), "cannot be scaled"),
+        (SimpleNamespace(rope_scaling=None), "cannot be scaled"),
+        (config(), "cannot be scaled"),
+    ],
+)
+def test_models_that_cannot_be_scaled_are_refused(found: Any, reason: str) -> None:
+    with pytest.raises(RunError, match=reason):
+        scale(found, YARN, "tiny")
