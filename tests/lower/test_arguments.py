@@ -131,6 +131,8 @@ ROWS = {
             "epsilon_high": 0.28, "delta": 1.5, "mask_truncated_completions": True, "log_completions": True,
             "loss_type": "dr_grpo", "beta": 0.04, "steps_per_generation": 2,
         }, PROMPTS),
+        Row(online("loss=grpo, level=sequence"), {"importance_sampling_level": "sequence"}, PROMPTS,
+            on={OLDEST: "XP127"}),
         Row(online("scale_rewards=none"), {"scale_rewards": "none"}, PROMPTS, on={OLDEST: {"scale_rewards": False}}),
         Row(online("scale_rewards=batch"), {"scale_rewards": "batch"}, PROMPTS, on={OLDEST: "XP127"}),
         Row(online("vllm(mode=server, port=8001, timeout=10m)"),

@@ -102,8 +102,8 @@ PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=6
         (f"{PAIRS} method dpo(loss=dpo)", "write `sigmoid`"),
         (f"{PAIRS} method dpo(loss=kto_pair)", "write `method kto`"),
         (f"{PAIRS} method dpo(loss=orpo)", "write `method orpo`"),
-        (f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=gspo)", "write `grpo`, with `extra trl"),
-        (f"{PROMPTS} method gspo(generations=8, rewards=[length])", "write `grpo`, with `extra trl"),
+        (f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=gspo)", "write `grpo`, with `level = sequence"),
+        (f"{PROMPTS} method gspo(generations=8, rewards=[length])", "write `grpo`, with `level = sequence"),
         (f"{HEAD} model(dtype=float8)", "no equivalent"),
         (f"{HEAD} model(dtype=fp64)", "no equivalent"),
         (f"{HEAD} precision fp64", "no equivalent"),
@@ -132,8 +132,8 @@ def test_other_tools_name_with_unknown_choice_suggests_only_the_setting():
 
 
 def test_help_about_sequences_in_grpo_compiles():
-    text = f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=grpo)"
-    assert checked(f"{text}\nextra trl {{ importance_sampling_level = sequence }}").spec is not None
+    text = f"{PROMPTS} method grpo(generations=8, rewards=[length], loss=grpo, level=sequence)"
+    assert checked(text).spec is not None
 
 
 def fixed(text: str) -> str:

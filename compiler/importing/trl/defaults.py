@@ -140,6 +140,8 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
         if not row.args:
             continue  # decided by the runtime, so no argument class has a default
         name = row.args[0]
+        if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
+            continue  # without the argument, each token has its own ratio, which is the default of the others
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])

@@ -29,6 +29,9 @@ GRPO = Method(
     (
         Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
                 inner=True, example="1.5"),
+        Setting("method.level", k.CHOICE, "what has one importance ratio: each token, or a sequence (GSPO)",
+                choices=("token", "sequence"), bare=False, inner=True, args=("importance_sampling_level",),
+                methods=("grpo",), example="sequence"),
         Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: the deviation of the prompt's "
                 "completions, of the batch's, or nothing", choices=("group", "batch", "none"), bare=False, inner=True,
                 args=("scale_rewards",), methods=("grpo",), example="batch"),

@@ -14,7 +14,6 @@ from xpc.grammar.record import evolve
 WHEN = all_of(grouped, has_value("method.generations"))
 
 NAMES = {
-    "importance_sampling_level": ("token", "sequence"),
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
@@ -224,7 +223,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `grpo_trainer.py`; confirmed by running it.
     """
-    level = spec.extra_value("trl", "importance_sampling_level") or "token"
+    level = spec.get("method.level") or "token"
     for one in spec.weighted("method.loss"):
         if one.name == "luspo" and level == "token":
             better = "sequence"
@@ -232,15 +231,13 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
             better = "token"
         else:
             continue
-        written = spec.extra_value("trl", "importance_sampling_level") is not None
+        written = spec.written("method.level")
         yield Finding(
-            spec.extra_place("trl", "importance_sampling_level")
-            if written
-            else spec.place("method.loss", "made for sequences"),
+            spec.place("method.level") if written else spec.place("method.loss", "made for sequences"),
             f"`{one.name}` is not made for {level}-level ratios",
-            f"write `importance_sampling_level = {better}` in `extra trl`",
+            f"write `level = {better}`",
             (spec.label("method.loss", "the loss") if written else None,),
-            replace=f"importance_sampling_level = {better}" if written else None,
+            replace=f"level = {better}" if written else None,
         )
 
 

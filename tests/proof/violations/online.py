@@ -36,8 +36,6 @@ PROOFS: tuple[Proof, ...] = (
     Proof("G14", "XP668", at="init", warns="effectively weights each sequence by its completion length"),
     Proof("G14", "XP668", case="XP668-luspo", at="init", warns="luspo", variant="luspo"),
     Proof("G15", "XP667", at="train", raises="ValueError", match="multi_objective_aggregation"),
-    Proof("G15", "XP667", case="XP667-level", at="train", raises="ValueError", match="importance sampling level",
-          variant="level"),
     Proof("G15", "XP106", case="XP106-grpo-loss", at="train", onto="legal", arguments={"loss_type": "gppo"},
           raises="ValueError", match="loss"),
     Proof("G41", "XP674", at="load", measure="online.own", raises="TypeError", match="unexpected keyword"),
