@@ -133,7 +133,6 @@ TextPath = Literal[
     "model.eos",
     "model.pad",
     "model.dtype",
-    "model.rope",
     "model.revision",
     "lora.within",
     "lora.from",
@@ -146,6 +145,7 @@ TextPath = Literal[
     "data.context",
     "method",
     "method.vllm.mode",
+    "method.level",
     "method.scale_rewards",
     "method.teacher_dtype",
     "hardware",
@@ -225,6 +225,7 @@ WeightedPath = Literal[
 ]
 OtherPath = Literal[
     "model.chat_template",
+    "model.rope",
     "model.config",
     "data.system",
     "data.prompt_template",

@@ -89,6 +89,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.numerics.precision", always),
     ("rules.numerics.quantized", quantized),
     ("rules.numerics.recomputation", any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zero3"))),
+    ("rules.numerics.rope", has_value("model.rope")),
     ("rules.optimizer.best_model", extra("trl")),
     ("rules.optimizer.early_stopping", has_value("eval.patience")),
     ("rules.optimizer.requirements", any_of(not_chosen("optimizer", "adamw"), written("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap", "optimizer.momentum"))),
