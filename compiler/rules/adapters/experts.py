@@ -34,7 +34,7 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """
     known, targets = possible(spec.stack.name, spec.model.model_type, spec.model.config), spec.get("lora.targets")
     there = {part(path, kinds) for path, kinds in known.items() if kinds and not _in_table(path)}
-    if EXPERTS not in there:
+    if not spec.lora or EXPERTS not in there:
         return
     adapted_ones = adapted_paths(spec)
     adapted = {part(path, LORA) for path in adapted_ones}
