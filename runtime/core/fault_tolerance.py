@@ -109,9 +109,14 @@ class FaultTolerant(TrainerHooks):
     def loss_not_finite(self, word: str, step: int) -> None:
         """Handle a loss that is "nan" or "infinite". Raises RunError."""
         good = f"checkpoint-{self.saved[-1]} is the newest one" if self.saved else "there is no checkpoint yet"
+        advice = "lower the learning rate, check the rows of this step"
+        if step == 1:  # computed before any weight changed
+            advice = "no weight has changed yet, so check the rows of this step (an answer may be cut off) and the model"
+        if self.args.fp16:
+            advice += ", write `precision bf16`, which has the range of fp32"
         raise RunError(
-            f"the loss is {word} at step {step}; this step is not saved ({good}); lower the learning rate, check "
-            "the rows of this step, or continue training with `nan = allow`"
+            f"the loss is {word} at step {step}; this step is not saved ({good}); {advice}, or continue training with "
+            "`nan = allow`"
         )
 
     # Saving
