@@ -134,7 +134,8 @@ with the bundle: the dtypes of weights, adapters and optimizer states; which wei
 changed; every argument; the attention; the evaluation; whether all processes have the same weights. A loss of 0 or
 nan is a finding. In a packed row, a token of one document is replaced, and no logit of another document may change.
 The loss and the gradient of a step are computed a second time, by a separate implementation, from the tokens of the
-batch.
+batch. So are what the step means: the tokens that bear loss, from the rows; the optimizer's group and decay of each
+trained weight, from its name; the rates of all steps, from the schedule's formula; and the weights that are saved.
 
 **GPUs are simulated.** The libraries are shown the GPU's capability and the number of processes of the spec. A step
 of such a spec runs on a tiny model of its family on the CPU, with accumulation, bf16, ZeRO, quantized bases (if
@@ -152,6 +153,8 @@ Not covered:
 - the second computation of the loss for `grpo` and `rloo`, and for runs with dropout, NEFTune, label smoothing,
   ZeRO-3, FSDP, or an `sft` loss other than the cross-entropy; that of the gradient with any ZeRO; packed rows under
   ZeRO-3 and FSDP
+- labels of mixtures, of `assistant_only` and of packed completions; groups and saved weights with ZeRO and FSDP; rates
+  of schedules other than linear, cosine and constant; what is saved over a quantized base
 - real data and real weights: rows are tiny, the values of rewards are replaced by values that differ, and the teacher
   of `distill` is a more confident copy of the student
 - specs that several rules refuse, and rules whose proofs measure a silent effect
