@@ -15,6 +15,7 @@ class DeepSpeedEngine(Feature):
             no_shared_memory_op()
         if bundle.run["zero_stage"] != 3:
             return
+        print_no_counts()
         if bundle.on_cpu and bundle.stack["zero3_gathers_early"]:
             wait_for_every_gather()
         if bundle.plan["method"]["generates"]:
@@ -36,6 +37,15 @@ def no_shared_memory_op() -> None:
     import deepspeed
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def print_no_counts() -> None:
+    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 leaves in one piece, at each start of its hooks
+    (zero/parameter_offload.py, mark_persistent_parameters).
+    """
+    from deepspeed.runtime.zero import parameter_offload
+
+    parameter_offload.print_rank_0 = lambda *_, **__: None
 
 
 def wait_for_every_gather() -> None:

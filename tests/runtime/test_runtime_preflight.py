@@ -121,6 +121,7 @@ def test_only_the_named_messages_are_left_out(tmp_path: Path, caplog: pytest.Log
             feature.libraries_imported(run)
         for module in ("deepspeed.runtime.engine", "trl.trainer", "torch.distributed.c10d_logger", "torch.optim"):
             warnings.warn_explicit(module, FutureWarning, "f.py", 1, module=module)
-        warnings.warn_explicit("`is_gradient_checkpointing` is deprecated", FutureWarning, "f.py", 1, module="m")
+        for name in ("is_gradient_checkpointing", "gradient_checkpointing_enable", "gradient_checkpointing_disable"):
+            warnings.warn_explicit(f"`{name}` is deprecated and ...", FutureWarning, "f.py", 1, module="m")
         warnings.warn_explicit("a user warning", UserWarning, "f.py", 1, module="deepspeed.runtime.engine")
     assert [str(one.message) for one in seen] == ["trl.trainer", "torch.optim", "a user warning"]

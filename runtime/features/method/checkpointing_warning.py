@@ -1,4 +1,4 @@
-"""Filter a deprecation warning about a call inside trl 1.16 and peft, which users cannot change."""
+"""Filter deprecation warnings about calls inside trl 1.16 and peft, which users cannot change."""
 
 import warnings
 
@@ -6,8 +6,9 @@ from ...core.feature import Bundle, Feature
 
 
 class CheckpointingWarning(Feature):
-    """The feature that filters a warning about gradient checkpointing."""
+    """The feature that filters warnings about gradient checkpointing."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter the warning. trl 1.16 and peft use the deprecated name for generation, references and adapters."""
-        warnings.filterwarnings("ignore", category=FutureWarning, message="`is_gradient_checkpointing` is deprecated")
+        """Filter the warnings. trl 1.16 and peft use deprecated names for generation, references and adapters."""
+        names = "`(is_gradient_checkpointing|gradient_checkpointing_(en|dis)able)` is deprecated"
+        warnings.filterwarnings("ignore", category=FutureWarning, message=names)
