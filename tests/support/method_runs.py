@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 from array import array
 from collections.abc import Callable, Mapping
@@ -166,6 +167,12 @@ class Trained:
             return dict(json.load(handle))
 
 
+OWN_LINE = re.compile(
+    r"\[run\] |step \d+/|(done|loss|reward|margin|eval loss|seen|weights|picture|metrics|use|verify) +| {11}|$"
+)
+"""How the lines of a run begin."""
+
+
 class Warm:
     """The warm interpreters, one a target, started when they are asked for.
 
@@ -219,13 +226,18 @@ class Warm:
         return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
 
     def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
-        """Runs a text; then once more from its first checkpoint, in a copy of what it left."""
+        """Runs a text; then once more from its first checkpoint, in a copy of what it left. Neither prints a line that
+        is not the run's own."""
         first = self.train(text, name, target, cwd, world)
         whole = os.path.join(cwd, "whole")
         os.rename(first.out, whole)
         shutil.copytree(whole, first.out)
         cut(first)
         again = self.run(first.folder, cwd, target, world, XPC_PREFLIGHT="passed")
+        for each in (first, again):
+            lines = f"{each.output}\n{each.complained}".split("\n")
+            foreign = [line for line in lines if not OWN_LINE.match(line)]
+            assert not foreign, foreign
         return [Trained(first.folder, whole, first.status, first.output, first.complained, first.events), again]
 
     def close(self) -> None:
