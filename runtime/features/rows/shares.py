@@ -145,6 +145,8 @@ def counts(
         held = _divided(asked, parts)
     left = [count - out for count, out in zip(rows, held, strict=True)]
     for source, count, out in zip(names, rows, held, strict=True):
+        if count == 0:
+            raise RunError(f"{source} has no row to train on: raise batch.seq if its rows do not fit, or remove it")
         if count <= out:
             raise RunError(f"{source} has {count:,} rows, and {out:,} of them would be held out")
     lengths = [Fraction(count) / part for count, part in zip(left, parts, strict=True)]
