@@ -43,8 +43,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
     )
     parser.add_argument(
-        "--set", dest="sets", action="append", default=[], metavar="NAME=VALUE", help="the value of a script's variable"
-    )
+        "--set", dest="sets", action="append", default=[], metavar="NAME=VALUE",
+        help="the value of a shell script's variable, or of an argument of a Python script",
+    )  # fmt: skip
     parser.add_argument(
         "--pick",
         metavar="N",
