@@ -15,9 +15,9 @@ KEYS = load("axolotl/keys.toml")
 
 def names(of: str = "") -> frozenset[str]:
     """All keys of axolotl and its plugins, or of a dataset (`of="datasets."`): the fields of axolotl's classes, which
-    `make oracles` writes to names.txt.
+    `make oracles` writes to names.txt. names-0.19.txt has those that axolotl 0.19 adds; it removes none.
     """
-    every = read_text(__file__, "names.txt").split()
+    every = (read_text(__file__, "names.txt") + read_text(__file__, "names-0.19.txt")).split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
