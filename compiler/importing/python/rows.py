@@ -183,8 +183,16 @@ def is_end(value: object) -> bool:
     return isinstance(value, Object) and value.path.endswith(".eos_token")
 
 
-def divided(value: object) -> tuple[Prompt, str, bool] | None:
-    """A text as its beginning, the column at its end, and whether the end token follows; None for another form."""
+END_TOKENS = (
+    "</s>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "<|end|>",
+)  # fmt: skip
+"""End tokens of families, which scripts write out."""
+
+
+def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
+    """A text as its beginning, the column at its end, and whether the end token follows, or the end token that the
+    script writes out; None for another form.
+    """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)
         if full is None or empty is None or full[1:] != empty[1:] or not value.column.isidentifier():
@@ -193,7 +201,9 @@ def divided(value: object) -> tuple[Prompt, str, bool] | None:
         text = f"{{% if {value.column} %}}{heads[0]}{{% else %}}{heads[1]}{{% endif %}}"
         return Prompt(template=text), full[1], full[2]
     parts = list(value.parts) if isinstance(value, Text) else [value]
-    ended = bool(parts) and is_end(parts[-1])
+    ended: bool | str = bool(parts) and is_end(parts[-1])
+    if parts and isinstance(parts[-1], str) and parts[-1].strip() in END_TOKENS:
+        ended = parts[-1].strip()
     if ended:
         parts.pop()
     if not parts or not isinstance(parts[-1], Column):

@@ -181,14 +181,22 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
     if prompt is None:
         shape.columns = (answer,)
         draft.put("data.format", "text", shape.entry(key, answer))
-        shape.end(key, ended)
+        _ended(shape, key, ended)
         return
     shape.columns = (prompt, answer)
     draft.put("data.format", "prompt_completion", shape.entry(key, answer))
     draft.put(
         "method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "the whole text")
     )
-    shape.end(key, ended)
+    _ended(shape, key, ended)
+
+
+def _ended(shape: Shape, key: str, ended: bool | str) -> None:
+    """Report an end token that the script writes out, because the spec has the tokenizer's own."""
+    shape.end(key, bool(ended))
+    if isinstance(ended, str):
+        why = f"the script ends its texts with `{ended}`; the spec learns the tokenizer's end token"
+        shape.draft.differs(key, f"{why} (`model {{ eos }}` names another)", shape.entry(key))
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:

@@ -89,6 +89,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
             continue
         if key == "chat_template":
             entries.add("chat_template", Argument(value, place))
+        elif key == "eos_token" and isinstance(value, str):
+            entries.add("eos_token", Argument(value, place))
         elif (
             key in ("pad_token", "pad_token_id", "padding_side", "truncation_side", "model_max_length")
             or not isinstance(value, Object)

@@ -85,8 +85,8 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
         draft.note(entry, "it is off") if entry.off else draft.error(entry, KEYS[name].refused)
     elif not draft.escape("trl", name, entry, _stated(draft.stack, draft.method, name)):
         gone = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
-        if gone and entry.off:
-            draft.note(entry, f"it is off ({gone})")
+        if gone and (entry.off or "cannot change numbers" in gone):
+            draft.note(entry, gone if not entry.off else f"it is off ({gone})")
         elif gone:
             draft.error(entry, f"{draft.stack.name} has no such argument: {gone}")
 

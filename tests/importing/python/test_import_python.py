@@ -249,7 +249,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=load(
 @pytest.mark.parametrize(("rows", "word"), [
     ("data = data.filter(lambda x: x['q'])", "keeps"),
     ("data = data.map(lambda x: {'text': x['q'].upper()})", "text"),
-    ("data = data.map(lambda x: {'text': x['q'] + x['a'] + '</s>'})", "another form"),
+    ("data = data.map(lambda x: {'text': x['q'] + x['a'] + ' Goodbye.'})", "another form"),
     ("import other\ndata = data.map(other.f)", "not in the script"),
     ("data = data.select(range(5, 10))", "first"),
 ])  # fmt: skip

@@ -267,3 +267,18 @@ def test_rows_that_a_script_writes_out() -> None:
 def test_steps_of_several_data_sets(body: str, why: str) -> None:
     found = script("from datasets import concatenate_datasets\n" + body, arguments=", max_length=64")
     assert any(why in one for one in found.messages if one.startswith("error")), found.messages
+
+
+def test_end_token_that_a_script_writes_out() -> None:
+    found = script("data = data.map(lambda x: {'text': 'Q: ' + x['q'] + ' A: ' + x['a'] + '<|im_end|>\\n'})")
+    assert not found.draft.wrong, found.messages
+    assert warned(found, "ends its texts with `<|im_end|>`")
+    assert "columns = [q, a]" in found.text
+
+
+def test_end_token_of_the_tokenizer() -> None:
+    found = script(
+        "tokenizer.eos_token = '<|im_end|>'", arguments=", max_length=64", more=", processing_class=tokenizer"
+    )
+    assert not found.draft.wrong, found.messages
+    assert 'eos = "<|im_end|>"' in found.text
