@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from import_support import ABSENT, PUBLISHED, WHERE, convert, imported, unaccounted
+from import_support import ABSENT, HARDWARE, HEAD, PUBLISHED, WHERE, convert, imported, unaccounted
 
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text.entries import Unreadable
@@ -82,3 +82,11 @@ def test_the_published_files(name):
     draft, _ = convert(text, *WHOLE, name=name)
     assert unaccounted(draft, jsontext.read(text, name)) == []
     assert not draft.wrong, draft.messages
+
+
+def test_deepspeeds_adamw_replaces_another_adamw(tmp_path):
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW"}}')
+    for optim, wrong in (("adamw_torch_fused", False), ("adafactor", True)):
+        found = imported(f"{HEAD}optim: {optim}\ndeepspeed: ds.json\n", *HARDWARE, root=str(tmp_path))
+        assert found.draft.wrong is wrong
+        assert wrong or "\noptimizer adamw\n" in found.text

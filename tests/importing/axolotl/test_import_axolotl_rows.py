@@ -154,3 +154,13 @@ def test_a_data_set_is_read_at_its_revision() -> None:
     (one,) = found.payload["data"]["sources"]
     assert (one["revision"], one["slice"]) == ("refs/pr/3", "5%")
     assert imported(CHAT + "    revision: 'a b'\n", *HARDWARE).draft.wrong
+
+
+@pytest.mark.parametrize(("more", "part"), [
+    ("", "the spec keeps its beginning"),
+    ("  - path: org/chat\n    type: chat_template\n", "the spec drops the text"),
+    ("  - path: org/chat\n    type: chat_template\nexcess_length_strategy: truncate\n", "the spec keeps its beginning"),
+])  # fmt: skip
+def test_the_lost_rest_of_a_long_text_is_reported(more: str, part: str) -> None:
+    text = CHAT.replace("type: chat_template", "type: completion") + more
+    assert part in imported(text, *HARDWARE).draft.differences["sequence_len"]

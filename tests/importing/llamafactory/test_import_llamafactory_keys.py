@@ -111,3 +111,18 @@ def test_template_that_ends_only_the_conversation_reports_a_difference() -> None
     assert not found.errors
     assert "the end of the conversation alone" in found.draft.differences["template"]
     assert "template" not in imported(FILE.replace("template: qwen", "template: cohere"), *HARDWARE).draft.differences
+
+
+def test_the_loss_is_on_completions_of_alpaca_rows_and_on_answers_of_conversations() -> None:
+    for name, setting in (("alpaca_en_demo", "completion_only"), ("glaive_toolcall_en_demo", "assistant_only")):
+        text = FILE.replace("alpaca_en_demo", name)
+        assert f"  {setting}\n" in imported(text, *HARDWARE).text
+        assert f"  {setting} = false\n" in imported(text + "train_on_prompt: true\n", *HARDWARE).text
+
+
+def test_another_quantization_than_bitsandbytes_is_refused() -> None:
+    text = FILE + "quantization_bit: 4\n"
+    assert not imported(text, *HARDWARE).draft.wrong
+    assert imported(text + "quantization_method: bnb\n", *HARDWARE).fates["quantization_method"] == "irrelevant"
+    messages = imported(text + "quantization_method: hqq\n", *HARDWARE).messages
+    assert 'error: recipe.yaml:10 `quantization_method: "hqq"`: a bundle quantizes by bitsandbytes' in messages
