@@ -144,6 +144,18 @@ def test_the_network_is_left_alone(monkeypatch: pytest.MonkeyPatch, interpreter:
     assert list(asked.variables())
 
 
+def test_the_exit_status_says_whether_something_is_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [{"what": "python", "state": state, "says": "3.11"} for state in ("fine", "note", "wrong", "wrong")]
+    for count, status, last in ((2, 0, "ready"), (3, 1, "1 thing is wrong"), (4, 1, "2 things are wrong")):
+        monkeypatch.setattr(doctor, "ask", lambda python, stack, count=count: entries[:count])
+        assert cli.main(["doctor"]) == status
+        assert capsys.readouterr().out.splitlines()[-1] == last
+        assert cli.main(["doctor", "--format", "json"]) == status
+        assert json.loads(capsys.readouterr().out)["wrong"] == count - 2
+
+
 @pytest.mark.slow
 def test_this_environment_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")

@@ -72,3 +72,9 @@ def test_an_unknown_setting_leads_to_a_list_that_a_wheel_has(tmp_path):
     (tmp_path / "a.xp").write_text("xpc 1\ntrain qwen2.5-3b on capybara for 1 epochs\nzzqq = 3\n")
     shown = xpc("check", "a.xp", cwd=str(tmp_path)).stdout.decode()
     assert "`xpc list settings` prints them all" in shown
+
+
+def test_the_list_of_gpus_has_their_memory():
+    gpus = {one["name"]: one for one in rows("gpus")}
+    assert gpus["h100-80gb"] == {"name": "h100-80gb", "memory_gib": 79.1, "capability": "9.0", "bf16": True}
+    assert gpus["v100-16gb"]["bf16"] is False

@@ -231,7 +231,6 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     made = None if entry is None else entry.mapping.get("_component_")
     if entry is None or entry.empty or made is None:
         draft.put("schedule", "constant", None, "not set: the rate is constant")
-        draft.note(entry, NULL)
         return
     if text(made) not in COSINE:
         draft.error(made, "the language has no such schedule", "`xpc explain schedule` lists them")

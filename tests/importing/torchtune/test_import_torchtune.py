@@ -189,6 +189,12 @@ def test_the_defaults_of_the_components() -> None:
     assert (stated["lr_scheduler_type"], stated["completion_only_loss"]) == ("constant", False)
 
 
+def test_no_schedule_is_a_constant_rate() -> None:
+    found = written(lr_scheduler=None)
+    assert found.arguments["lr_scheduler_type"] == "constant"
+    assert found.fates["lr_scheduler"] == "irrelevant"
+
+
 def test_the_folder_of_the_weights_is_the_model(tmp_path) -> None:
     assert find_model(written().draft.model) is not None
     other = written(checkpointer={**FULL["checkpointer"], "checkpoint_dir": "/data/mine"})
