@@ -1,4 +1,4 @@
-"""The command `xpc import`. No other module of the importers reads or writes files."""
+"""The command `xpc import`: read a source, and write the spec and the files next to it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
-    """Run the command and return its exit status, as docs/import.md lists them. `check` is the check of the pipeline,
-    a room above this one. Raises UsageError.
+    """Run the command and return its exit status (docs/import.md lists them). `check` finds the errors of the spec that
+    was written. Raises UsageError.
     """
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
@@ -111,7 +111,7 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
 
 
 def read(path: str) -> SourceFile:
-    """SourceFile a file, or standard input for `-`, as text. Raises UsageError."""
+    """Read a file, or standard input for `-`, as text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
@@ -207,7 +207,7 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """SourceFile a file of a bundle; None for a file outside the bundle."""
+    """Read a file of a bundle; None for a file outside the bundle."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None

@@ -15,7 +15,7 @@ from xpc.compiler.importing.trl.reader import given, trl
 def converted(
     source: SourceFile, kind: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
 ) -> Draft:
-    """Convert a file of a kind; `launch` and `zero` are the files of accelerate and DeepSpeed. Raises Unreadable."""
+    """Convert a file of this kind. `launch` and `zero` are the files of accelerate and DeepSpeed. Raises Unreadable."""
     table = source.table()
     draft = _draft(kind, table, source, overrides, launch, zero)
     for one in (table, launch or {}, zero or {}, *draft.read):
@@ -24,7 +24,7 @@ def converted(
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn for each key that a file contains twice with different values, of which YAML readers take the last."""
+    """Warn about each key that a file has twice with different values. YAML readers take the last one."""
     for one in table.values():
         if one.earlier:
             draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")

@@ -25,7 +25,7 @@ NAMED_THERE = "the first line names the model and the data"
 
 
 def of_guess(unknown: UnknownName, clause: str | None, message: str, guess: Meaning) -> Suggestion:
-    """The finding for a name that probably means `guess`, whose absence is then not reported, too."""
+    """The finding for a name that probably means `guess`. This setting then counts as written."""
     return evolve(_for_guess(unknown, clause, message, guess), intended=(guess.path,))
 
 

@@ -108,6 +108,6 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice that `text` is a known other spelling of, or None."""
+    """The choice with this other spelling, or None."""
     typed = letters(text[:80])
     return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)

@@ -65,7 +65,7 @@ def weight(word: str) -> float:
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The one name of which another is a typo; None if no name is near enough, or two are equally near."""
+    """The one name that another is a typo of; None if no name is near enough, or two are equally near."""
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None

@@ -65,7 +65,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """The known words of which a word is probably a typo."""
+    """The known words that a word is probably a typo of."""
     alphabet = alphabet_of(word)
     return frozenset(
         one.letters

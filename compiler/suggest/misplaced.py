@@ -222,7 +222,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
-    """The clause of which a name before a block or a call is a typo: `eva {`, `optimiser adamw(lr=1e-5)`; or None."""
+    """The clause whose name is misspelt before a block or a call: `eva {`, `optimiser adamw(lr=1e-5)`; or None."""
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
     setting = any(row.name == unknown.name for row in schema.TABLE)  # `targets` of `lora` is no `target`
     if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:

@@ -20,7 +20,7 @@ KEYS = keys.load("command/keys.toml")
 class Line:
     """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`).
 
-    `again` are earlier values of arguments that the command has twice, which argparse ignores.
+    `again` are the earlier values of arguments that the command has twice: argparse ignores them.
     """
 
     launcher: str

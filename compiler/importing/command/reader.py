@@ -1,4 +1,4 @@
-"""Import a command line or a script: the launcher's options, the program, and the arguments of transformers."""
+"""Make the draft of a training command: its program, its arguments, its environment, and the files that it names."""
 
 from __future__ import annotations
 

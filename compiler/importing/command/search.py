@@ -21,7 +21,7 @@ WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec")
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """The training command that `--pick` names, or the only one, with its place among them."""
+    """The training command that `--pick` names, or the only one; and its index among all of them."""
     training = training_commands(text_, overrides.sets, loops)
     if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
