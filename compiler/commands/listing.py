@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from xpc.compiler import registry, stacks
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.language.kinds import BLOCK
+from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.language.rewards import REWARDS
-from xpc.compiler.language.schema import BY_PATH, TEMPLATES
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.registry import chat_templates as templates
 
 Row = dict[str, object]

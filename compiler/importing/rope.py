@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entry, integer, number, text
 from xpc.compiler.language.kinds import Rope
-from xpc.compiler.language.schema import ROPE
+from xpc.compiler.language.model_choices import ROPE
 
 CONTEXT = "original_max_position_embeddings"
 

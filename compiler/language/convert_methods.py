@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import Rope, Template, Weighted
-from xpc.compiler.language.schema import ROPE, Setting
+from xpc.compiler.language.model_choices import ROPE
+from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import (
     Wrong,
     _choice,

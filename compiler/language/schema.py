@@ -14,6 +14,7 @@ from functools import cache
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.launch_settings import LAUNCH
 from xpc.compiler.language.methods import DEFAULT, METHODS, readers
+from xpc.compiler.language.model_choices import ROPE, TEMPLATES
 from xpc.compiler.language.optimizers import NAMES as OPTIMIZERS
 from xpc.compiler.language.setting import ROLE_SETTINGS, Path
 from xpc.compiler.language.setting import Setting as Setting
@@ -28,18 +29,6 @@ ADAPTERS: Final = ("lora", "qlora", "oft")
 """Clauses of adapters; their settings are all under `lora`."""
 OF_ONE_KIND = ("rank", "alpha", "block_size", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
 """Settings that differ between low-rank matrices and rotations."""
-TEMPLATES = (
-    "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
-    "zephyr", "vicuna",
-)  # fmt: skip
-"""Built-in chat templates (compiler/registry/templates), with the answers marked for the loss."""
-ROPE: Mapping[str, tuple[str, ...]] = {
-    "yarn": ("beta_fast", "beta_slow", "attention_factor"),
-    "linear": (),
-    "dynamic": (),
-    "llama3": ("low_freq_factor", "high_freq_factor"),
-}
-"""Scalings of rotary positions, with the parameters that each takes beside `factor` and `original`."""
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Maximum number of nodes, and of processes of a node."""

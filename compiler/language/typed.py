@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.kinds import Amount, Rope, Template, Weighted
-from xpc.compiler.language.schema import TEMPLATES, Setting
+from xpc.compiler.language.model_choices import TEMPLATES
+from xpc.compiler.language.schema import Setting
 from xpc.grammar.tree import quoted
 
 

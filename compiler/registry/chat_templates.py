@@ -1,7 +1,7 @@
 """The built-in chat templates. They are our own texts, which render like the published ones and mark the answers for
 the loss.
 
-`schema.TEMPLATES` lists them. The first line of each file tells which published template it follows.
+`TEMPLATES` of `model_choices.py` lists them. The first line of each file tells which published template it follows.
 """
 
 from __future__ import annotations

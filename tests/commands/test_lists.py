@@ -7,8 +7,8 @@ import json
 from compile_support import xpc
 
 from xpc.compiler.commands.listing import KINDS
+from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.language.rewards import REWARDS
-from xpc.compiler.language.schema import TEMPLATES
 from xpc.compiler.rules.core.all_codes import all_codes
 
 

@@ -16,7 +16,7 @@ from stacks import payload
 from tiny_runs import spec
 
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import TEMPLATES
+from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from copy_published import digested
 from recipe_support import table
 from template_support import PLAIN, cases, render
 
-from xpc.compiler.language.schema import TEMPLATES
+from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.registry.chat_templates import NO_SYSTEM, text
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from compile_support import CONFIG, checked, codes, compiled, errors, only, put,
 
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.language.schema import TEMPLATES
+from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.review.differences.template_environment import environment

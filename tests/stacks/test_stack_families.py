@@ -11,7 +11,7 @@ import pytest
 from interpreters import interpreter
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.language.schema import ROPE
+from xpc.compiler.language.model_choices import ROPE
 from xpc.compiler.rules.numerics.attention import FIXED_POSITIONS
 
 pytestmark = pytest.mark.slow
