@@ -39,7 +39,7 @@ target {stack}
 SPECS = tuple(
     sorted([*RECIPES, *STACKS, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))])
 )
-VERBATIM = ("picture.py", "ray_job.py", "rehearse.py", "result.py", "stage.py")
+VERBATIM = ("batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py", "stage.py")
 """What bundles and engines ship as it is; bundle.toml has its digest."""
 NAMES = "trainer.txt"
 """In a golden: the names of the trainer's files."""

@@ -45,7 +45,7 @@ def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
     folder = private_folder(KIND)
     key = None if folder is None else _key(spec, workspace)
     found = None if folder is None or key is None else read(folder, key)
-    return found if found is not None and _is_valid(found) else None
+    return found if found is not None and is_valid(found) else None
 
 
 def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
@@ -61,8 +61,8 @@ def mean(counts: Mapping[str, Any]) -> int | None:
     return -(-counts["tokens"] // counts["rows"]) or None
 
 
-def sentence(counts: Mapping[str, Any]) -> str:
-    """The counts in one sentence.
+def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> str:
+    """The counts in one sentence; `origin` stands before the number of rows.
 
     For example: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of 600 rows`.
     """
@@ -76,7 +76,7 @@ def sentence(counts: Mapping[str, Any]) -> str:
         out.append(f"{100 * counts['dropped'] / rows:.1f} % are dropped")
     if counts["kept_tokens"] and counts["learned_tokens"] is not None:
         out.append(f"{100 * counts['learned_tokens'] / counts['kept_tokens']:.1f} % of the kept tokens bear loss")
-    return f"{'; '.join(out) or 'the trainer accepts the rows'}, from a preview of {rows:,} rows"
+    return f"{'; '.join(out) or 'the trainer accepts the rows'}, {origin} {rows:,} rows"
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
@@ -89,7 +89,7 @@ def _keep_digests(spec: Spec, workspace: Workspace) -> None:
             file_digest(workspace.locate(part.path)[1], user_memory())
 
 
-def _is_valid(found: Mapping[str, Any]) -> bool:
+def is_valid(found: Mapping[str, Any]) -> bool:
     """Whether an entry has the form of counts; a file of the cache may have any content."""
     lengths = found.get("quantiles")
     numbers = [found.get(name) for name in ("rows", "tokens", "cut", "dropped")]

@@ -11,6 +11,7 @@ from xpc.grammar.package_data import read_sections
 VARIABLES = {
     "PYTHON": "the interpreter of the run (python3)",
     "XPC_STAGED": "a folder filled by --stage: models and rows are read from it instead of the hub",
+    "XPC_PREPARED": "a folder filled by --prepare: prepared rows of this run are read from it",
     "XPC_DATA_ROOT": "the first place to look for data files and model folders that are not in the bundle",
     "XPC_RETRIES": "how often a run that has lost a process is restarted ({retries})",
     "NODE_RANK": "the number of this node, 0 to {last}",
@@ -28,6 +29,7 @@ LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 FLAGS = {
     "--dry-run": "dry_run",
     "--preflight": "only_preflight",
+    "--prepare": "only_prepare",
     "--rehearse": "rehearse",
     "--stage": "only_stage",
 }
@@ -81,7 +83,7 @@ def launch(spec: Spec) -> str:
                 if shown.get(name, True)
             ),
         ),
-        start("launch.sh", "trained", FLAGS, "--stage"),
+        start("launch.sh", "trained", FLAGS, ("--prepare", "--stage")),
     ]
     parts += [environment(spec), shell["stage"], shell["rehearse"], shell["ranks"], shell["number"]]
     if again:

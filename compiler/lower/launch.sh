@@ -14,6 +14,7 @@
 #   ./launch.sh --rehearse               first train two steps, with a save and a resume, in a folder of their own
 #   ./launch.sh --dry-run                print the command, and stop
 #   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
+#   ./launch.sh --prepare DIR            convert, tokenize and pack the rows once, without a GPU
 #   ./launch.sh --help                   print this, and stop
 #
 # It takes no other arguments. Read from the environment:
@@ -26,6 +27,9 @@
 
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
+fi
+if [ "$only_prepare" = true ]; then
+  exec "$python" "$here/prepare_rows.py" "${@:2}"
 fi
 #: rehearse
 if [ "$rehearse" = true ] || { [ -n "${XPC_REHEARSE:-}" ] && [ "$#" -eq 0 ]; }; then

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xpc.grammar.package_data import read_sections
 
@@ -14,18 +14,18 @@ def shared() -> Mapping[str, str]:
     return read_sections(__file__, "shell.sh")
 
 
-def start(name: str, done: str, flags: Mapping[str, str], several: str = "") -> str:
+def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str] = ()) -> str:
     """The first lines of a script: the shell, the folder and the flags, each with the variable that it sets to true.
 
-    `name` is the script's file name, `done` a word for what it has done ("trained"), `several` the flag that takes
-    arguments.
+    `name` is the script's file name, `done` a word for what it has done ("trained"), `several` the flags that
+    take arguments.
     """
     words = f"{', '.join(flags)} and --help"
     parts = shared()
     return (parts["bash"] + parts["start"]).format(
         name=name,
         done=done,
-        several=f'[ "${{1:-}}" != {several} ] && ' if several else "",
+        several="".join(f'[ "${{1:-}}" != {flag} ] && ' for flag in several),
         variables="".join(f"{variable}=false\n" for variable in flags.values()),
         help=parts["help"],
         cases="".join(f"  {flag}) {variable}=true ;;\n" for flag, variable in flags.items()),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
 """The files next to the folders; only `xpc doctor` runs `doctor.py`."""
-NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "picture.py", "result.py")
+NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "picture.py", "result.py")
 """Files next to trainer/: programs that runs do not use, and what draws and evaluates a run when it has ended."""
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
 """Files that no bundle contains: one for type checkers, one for the compiler."""

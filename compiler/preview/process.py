@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from xpc.compiler.data.preview_counts import keep
+from xpc.compiler.data.preview_counts import keep, sentence
 from xpc.compiler.files.bundle import write
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import SpecError, UsageError, located, read_spec
@@ -64,6 +64,11 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
     """
     spec, workspace = _checked(path, request)
     name = os.path.basename(path)
+    if os.environ.get("XPC_PREPARED"):
+        from xpc.compiler.preview.prepared_counts import prepared_counts
+
+        prepared = prepared_counts(spec, workspace.root)
+        progress("no rows are prepared for this run" if prepared is None else sentence(prepared, "in the prepared"))
     found = interpreter(spec, python)
     with tempfile.TemporaryDirectory(prefix="xpc-preview-") as folder:
         bundle = os.path.join(folder, "run.bundle")

@@ -89,16 +89,24 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
-    """The assumptions with the tokens of a row that `xpc preview --rows` counted, unless `--tokens` states them."""
+    """The assumptions with the tokens of a row that `launch.sh --prepare` or `xpc preview --rows` counted, unless
+    `--tokens` states them.
+    """
     if given.tokens is not None:
         return given
     from xpc.compiler.data import preview_counts
 
-    counts = preview_counts.recall(spec, workspace)
+    prepared = None
+    if os.environ.get("XPC_PREPARED"):
+        from xpc.compiler.preview.prepared_counts import prepared_counts
+
+        prepared = prepared_counts(spec, workspace.root)
+    counts = prepared or preview_counts.recall(spec, workspace)
     tokens = None if counts is None else preview_counts.mean(counts)
     if counts is None or tokens is None:
         return given
-    many = f"{tokens:,} tokens on average, from a preview of {counts['rows']:,} rows"
+    many = f"{tokens:,} tokens on average, from {'the' if prepared else 'a preview of'} {counts['rows']:,} "
+    many += "prepared rows" if prepared else "rows"
     show(f"xpc: {visible(spec.name)}: rows have {many}", sys.stderr)
     return evolve(given, tokens=tokens)
 

@@ -1,0 +1,38 @@
+"""The counts of rows that `launch.sh --prepare` has prepared in $XPC_PREPARED, for `xpc plan` and `xpc preview`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+
+from xpc.compiler.data.preview_counts import is_valid
+from xpc.compiler.lower import lower
+from xpc.compiler.spec import CheckedSpec
+from xpc.runtime.prepare_rows import INDEX, key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from xpc.compiler.spec import Spec
+
+LARGEST = 2**22
+"""Bytes of an index that are read at most."""
+
+
+def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:
+    """The counts of the prepared rows of a spec in the folder `root`, or None."""
+    folder = os.environ.get("XPC_PREPARED")
+    if not folder or not isinstance(spec, CheckedSpec):
+        return None
+    files = lower(spec)
+    plan, manifest = json.loads(files["trainer_args.json"]), tomllib.loads(files["bundle.toml"].decode())
+    model = None if spec.model.path is None else os.path.join(root, spec.model.path)
+    try:
+        with open(os.path.join(folder, key(plan, manifest, model), INDEX), encoding="utf-8") as handle:
+            counts = json.loads(handle.read(LARGEST))["counts"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return counts if isinstance(counts, dict) and is_valid(counts) else None

@@ -1,0 +1,240 @@
+"""``Dataset.map`` for ``launch.sh --prepare``: rows in batches and on every core, with the same results.
+
+A function of one row is called for each row of a batch, twice if it tokenizes. The first time its texts are collected,
+then all are encoded in one call of the tokenizer's library, and the second time the function gets the encodings. So the
+function itself, which is trl's or the bundle's, decides the ids and the masks. Cores share the rows in forks.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+KNOWN = {
+    "batched", "desc", "features", "fn_kwargs", "function", "load_from_cache_file", "num_proc", "remove_columns",
+    "with_indices",
+}  # fmt: skip
+"""Arguments of ``Dataset.map`` that are understood here; calls with others are made as they are."""
+FEWEST = 1000
+"""Rows of a fork at least."""
+
+
+class NotBatched(Exception):
+    """The function cannot be called in batches: it returns other columns for other rows, or none."""
+
+
+class Row(MutableMapping[str, Any]):
+    """A row of a batch; ``own`` are the values that were set."""
+
+    def __init__(self, batch: Mapping[str, Any], at: int) -> None:
+        self.batch, self.at, self.own = batch, at, dict[str, Any]()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.own[name] if name in self.own else self.batch[name][self.at]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        raise NotBatched
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.batch
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.batch, *self.own]))
+
+    def __len__(self) -> int:
+        return len({*self.batch, *self.own})
+
+
+class Recorded:
+    """A tokenizer that collects the texts of a batch, and then returns their encodings in the same order."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self.kind = tokenizer, type(tokenizer)
+        self.texts: list[tuple[str, dict[str, Any]]] = []
+        self.rendered: list[Any] = []
+        self.direct: list[bool] = []  # whether a call of the chat template returns the encoding of its text
+        self.last: Any = None
+        self.encoded: Iterator[Any] | None = None
+        recorded = self
+
+        class Replaced(self.kind):  # type: ignore[misc, name-defined]
+            """The tokenizer's class while a batch is prepared."""
+
+            def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
+                return recorded.call(text, args, options)
+
+            def apply_chat_template(self, *args: Any, **options: Any) -> Any:
+                if recorded.encoded is not None and next(recorded.direct_again):
+                    next(recorded.again)
+                    return next(recorded.encoded)
+                out = super().apply_chat_template(*args, **options)
+                if recorded.encoded is None:
+                    recorded.direct.append(bool(recorded.texts) and out is recorded.last)
+                if recorded.encoded is None and isinstance(out, MutableMapping) and "assistant_masks" in out:
+                    out["assistant_masks"] = [1]  # trl refuses a row without a token of an answer
+                return out
+
+        self.replaced = Replaced
+
+    def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """A call of the tokenizer: recorded, or answered."""
+        if not isinstance(text, str) or args or options.get("text_pair") or options.get("return_tensors"):
+            return self.kind.__call__(self.tokenizer, text, *args, **options)
+        if self.encoded is not None:
+            return next(self.encoded)
+        self.texts.append((text, options))
+        self.last = _nothing()
+        return self.last
+
+    def render(self, real: Callable[..., Any], options: dict[str, Any]) -> Any:
+        """A rendering of the chat template, which is made once for both calls of a function."""
+        if self.encoded is not None:
+            return next(self.again)
+        self.rendered.append(real(**options))
+        return self.rendered[-1]
+
+    def encode(self) -> None:
+        """Encode the collected texts, those with the same options together."""
+        from transformers import BatchEncoding
+
+        groups: dict[str, list[int]] = {}
+        for at, (_, options) in enumerate(self.texts):
+            groups.setdefault(repr(sorted(options.items())), []).append(at)
+        found: list[Any] = [None] * len(self.texts)
+        for places in groups.values():
+            options = self.texts[places[0]][1]
+            batch = self.kind.__call__(self.tokenizer, [self.texts[at][0] for at in places], **options)
+            for at, place in enumerate(places):
+                values = {name: column[at] for name, column in batch.items()}
+                found[place] = BatchEncoding(values, encoding=batch.encodings[at])
+        self.encoded, self.again, self.direct_again = iter(found), iter(self.rendered), iter(self.direct)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """A context in which the tokenizer is recorded."""
+        from transformers import tokenization_utils_base as base
+
+        render = base.render_jinja_template
+        base.render_jinja_template = lambda **options: self.render(render, options)
+        self.tokenizer.__class__ = self.replaced
+        try:
+            yield
+        finally:
+            self.tokenizer.__class__ = self.kind
+            base.render_jinja_template = render
+
+
+def _nothing() -> Any:
+    """The answer while texts are collected: an encoding without tokens."""
+    from tokenizers import Encoding
+    from transformers import BatchEncoding
+
+    return BatchEncoding({"input_ids": [], "attention_mask": []}, encoding=Encoding())
+
+
+def _batched(
+    function: Callable[..., Any], tokenizer: Any, first: int, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The function of a batch of rows for a function of one row; ``first`` is the number of the first row of all."""
+
+    def grouped(batch: Mapping[str, Any], *indices: Any) -> dict[str, list[Any]]:
+        many = len(next(iter(batch.values())))
+        numbers = [[first + one] for one in indices[0]] if indices else [[]] * many
+
+        def called() -> list[Any]:
+            return [function(Row(batch, at), *numbers[at], **options) for at in range(many)]
+
+        if not getattr(tokenizer, "is_fast", False):
+            return _columns(batch, called())
+        recorded = Recorded(tokenizer)
+        with recorded.recording():
+            out = called()
+            if recorded.texts:
+                recorded.encode()
+                out = called()
+        return _columns(batch, out)
+
+    return grouped
+
+
+def _columns(batch: Mapping[str, Any], rows: list[Any]) -> dict[str, list[Any]]:
+    """The results of a batch as columns. Raises NotBatched if the rows have different ones."""
+    kind = rows[0]
+    if isinstance(kind, Row):
+        names = dict.fromkeys(name for row in rows for name in row.own)
+    elif isinstance(kind, Mapping) and all(isinstance(row, Mapping) and row.keys() == kind.keys() for row in rows):
+        names = dict.fromkeys(rows[0])
+    else:
+        raise NotBatched
+    return {name: _compact([row[name] for row in rows]) for name in names}
+
+
+def _compact(values: list[Any]) -> list[Any]:
+    """Lists of whole numbers as arrays, which datasets writes without a look at every number; other values as they
+    are.
+    """
+    import numpy
+
+    if not any(values) or not all(isinstance(one, list) for one in values):
+        return values
+    arrays = [numpy.asarray(one) if one else numpy.empty(0, dtype="int64") for one in values]
+    return arrays if all(one.dtype == "int64" and one.ndim == 1 for one in arrays) else values
+
+
+def mapped(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, **options: Any) -> Any:
+    """``Dataset.map`` with these options, whose result is in files that begin with ``path``."""
+    function = options.get("function")
+    as_it_is = {**options, "cache_file_name": f"{path}.arrow", "load_from_cache_file": False}
+    if function is None or options.get("batched") or not options.keys() <= KNOWN or not len(rows):
+        return real(rows, **as_it_is)
+    try:
+        return _in_forks(real, rows, path, tokenizer, options)
+    except Exception:  # the function's own error is raised below, for the first row that has it
+        return real(rows, **as_it_is)
+
+
+def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, options: dict[str, Any]) -> Any:
+    """Map contiguous parts of the rows in forks, and join their files. Raises any error."""
+    import datasets
+
+    cores = max(1, min(len(os.sched_getaffinity(0)), len(rows) // FEWEST))
+    bounds = [len(rows) * at // cores for at in range(cores + 1)]
+    given = {name: value for name, value in options.items() if name not in ("function", "num_proc", "fn_kwargs")}
+    names = [f"{path}-{at}.arrow" for at in range(cores)]
+
+    def part(at: int) -> Any:
+        first, last = bounds[at], bounds[at + 1]
+        grouped = _batched(options["function"], tokenizer, first, options.get("fn_kwargs") or {})
+        return real(
+            rows if cores == 1 else rows.select(range(first, last)), grouped,
+            **{**given, "batched": True, "cache_file_name": names[at], "load_from_cache_file": False,
+               "new_fingerprint": f"{os.path.basename(path)}{at}"},
+        )  # fmt: skip
+
+    if cores == 1:
+        return part(0)
+    children = []
+    for at in range(1, cores):
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            try:
+                part(at)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    try:
+        parts = [part(0)]
+    finally:
+        failed = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in children]
+    if any(failed):
+        raise NotBatched
+    parts += [datasets.Dataset.from_file(name) for name in names[1:]]
+    if len({repr(one.features) for one in parts}) > 1:  # a part has only empty lists, whose type is not known
+        raise NotBatched
+    return datasets.concatenate_datasets(parts)

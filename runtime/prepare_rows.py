@@ -1,0 +1,348 @@
+"""Prepare the rows of a run once, without a GPU: ``launch.sh --prepare DIR``. A run with XPC_PREPARED=DIR reads them.
+
+The bundle's own code and trl convert, tokenize, cut and pack the rows, with a tiny model in the place of the run's.
+Each result of ``Dataset.map`` is kept in DIR, in a folder whose name is a digest of everything that decides the rows;
+the run makes the same calls and reads the results.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+if not __package__:
+    if __name__ == "__main__":
+        sys.path[0] = os.path.dirname(os.path.abspath(__file__))
+    __package__ = "trainer"
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    __import__(__package__)
+    sys.pycache_prefix = _kept
+
+INDEX = "prepared.json"
+"""The file that is written last: the calls with their results, and what was counted."""
+CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "trainer/library_internals/trl_", "files/")
+"""Beginnings of names of bundle files that decide rows: code, templates and other files of the spec."""
+TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
+"""Files of a local model that decide tokens."""
+PINS = ("datasets", "tokenizers", "transformers", "trl")
+COMPUTING = (
+    "accelerator_config", "activation_", "adam_", "average_tokens", "bf16", "ddp_", "dataloader_", "deepspeed",
+    "disable_", "fp16", "fsdp", "full_determinism", "gradient_", "greater_", "hub_", "label_smoothing", "learning_rate",
+    "load_best", "logging_", "lr_", "max_grad", "max_steps", "metric_for", "neftune", "num_train", "optim",
+    "output_dir", "parallelism", "per_device_eval", "push_", "report_", "restore_", "resume_", "run_name", "save_",
+    "tf32", "torch_", "use_cpu", "use_liger", "vllm_", "warmup", "weight_decay",
+)  # fmt: skip
+"""Beginnings of names of arguments that decide how a run computes, logs or saves, and not its rows."""
+OFF: Mapping[str, Any] = {
+    "activation_checkpointing": False, "activation_offloading": False, "bf16": False, "bf16_full_eval": False,
+    "ddp_backend": None, "eval_on_start": False, "eval_strategy": "no", "fp16": False, "fp16_full_eval": False,
+    "gradient_checkpointing": False, "load_best_model_at_end": False, "optim": "adamw_torch", "optim_args": None,
+    "optim_target_modules": None, "precompute_ref_log_probs": False, "push_to_hub": False, "report_to": [],
+    "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
+    "use_liger_loss": False, "use_vllm": False,
+}  # fmt: skip
+"""Arguments that need a GPU, weights or several processes, and their values here. Only stated ones are replaced."""
+DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
+ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "library_internals")
+"""Folders of the runtime whose features do not concern rows."""
+MODELS = (
+    "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
+    "packages", "reward_head", "rewards", "teacher", "tied_weights", "weight_dtypes",
+)  # fmt: skip
+"""Features that load or change models, or call functions of the user."""
+Mapped = Callable[..., Any]
+
+
+def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None) -> str:
+    """The digest of everything that decides the rows of a run: its trainer_args.json and bundle.toml, and the folder
+    of a local model.
+    """
+    arguments = {name: one for name, one in plan["arguments"].items() if not name.startswith(COMPUTING)}
+    if plan["method"]["name"] != "kto":  # its answers are paired within a batch
+        arguments.pop("per_device_train_batch_size", None)
+    files = {name: one for name, one in manifest["files"].items() if name.startswith(CODE)}
+    tokenizer = {}
+    for pattern in TOKENIZER if model is not None else ():
+        for path in Path(str(model)).glob(pattern):
+            tokenizer[path.name] = sha256(path.read_bytes()).hexdigest()
+    data = {name: one for name, one in plan["data"].items() if name != "workers"}
+    names = {name: plan["model"][name] for name in ("id", "revision")}
+    decisive = [
+        plan["target"], plan["method"]["name"], plan["config"], arguments, data, names, plan["tokenizer"], files,
+        tokenizer, {name: manifest["pins"].get(name) for name in PINS},
+    ]  # fmt: skip
+    return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def concerns_rows(feature: Any) -> bool:
+    """Whether a feature of the runtime changes how rows are prepared."""
+    parts = type(feature).__module__.split(".")
+    return not (set(parts) & set(ELSEWHERE) or parts[-1] in MODELS)
+
+
+def tiny_model(bundle: Any, tokenizer: Any) -> Any:
+    """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
+
+    Preparation reads the tokenizer and the arguments; of a model, only its class and configuration are looked at.
+    """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
+
+    from .core.model import align_tokens
+
+    config = LlamaConfig(
+        vocab_size=max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1), hidden_size=8, intermediate_size=8,
+        num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, num_labels=1,
+        max_position_embeddings=2**20, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+    )  # fmt: skip
+    kind = LlamaForSequenceClassification if bundle.plan["method"]["scores"] else LlamaForCausalLM
+    config._name_or_path, config.architectures = bundle.model_place, [kind.__name__]
+    with torch.random.fork_rng(devices=[]):
+        model = kind(config)
+    model.config.use_cache = False
+    align_tokens(model, tokenizer)
+    return model.eval()
+
+
+def stand_ins(base: Any) -> Any:
+    """A feature that gives trl's constructor stand-ins for rewards and the teacher."""
+
+    class StandIns(base):  # type: ignore[misc]
+        """Rewards that return 0, and a tiny teacher."""
+
+        def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+            """Add the stand-ins to the constructor's arguments."""
+            plan = bundle.plan["method"]
+            if plan["rewarded"]:
+                from .features.method.rewards import ignore_token_types
+
+                options["reward_funcs"] = [_no_reward for _ in plan["rewards"]]
+                ignore_token_types(options["processing_class"], model)
+            if plan["teacher"]:
+                options["teacher_model"] = load().requires_grad_(False)
+
+    return StandIns()
+
+
+def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
+    return [0.0] * len(prompts)
+
+
+def main(folder: str, words: Sequence[str]) -> int:
+    """The program. Returns the exit status."""
+    from .core.errors import RunError, say, stop
+
+    parser = argparse.ArgumentParser(prog="launch.sh --prepare", allow_abbrev=False)
+    parser.add_argument("DIR", help="folder for the prepared rows; several bundles can share it")
+    place = os.path.abspath(parser.parse_args(list(words)).DIR)
+    try:
+        _prepare(folder, place)
+    except RunError as error:
+        return stop(error)
+    except KeyboardInterrupt:
+        say("stopped; nothing is kept")
+        return 130
+    return 0
+
+
+def _prepare(folder: str, place: str) -> None:
+    from .core import arguments
+    from .core import bundle as bundles
+    from .core.errors import say
+    from .core.feature import Feature
+    from .enabled import FEATURES
+
+    bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stand_ins(Feature)])
+    target = os.path.join(place, _key(bundle))
+    if os.path.exists(os.path.join(target, INDEX)):
+        say(f"{target} has the rows of this run already")
+        return
+    stated = bundle.arguments
+    values = {name: OFF.get(name, value) for name, value in stated.items() if name not in DROPPED}
+    bundle.arguments = values | {"use_cpu": True, "disable_tqdm": True, "dataloader_num_workers": 0}
+    for name in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
+        bundle.arguments.pop(name, None)
+    os.environ.update(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TOKENIZERS_PARALLELISM="false")
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
+    arguments.prepare_environment(bundle)
+    part = f"{target}.{os.getpid()}"
+    os.makedirs(part)
+    try:
+        counts = _prepared(bundle, part)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(part, target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    say(f"{counts['rows']:,} rows are prepared in {target}; the run reads them with XPC_PREPARED={place}")
+
+
+def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
+    """Prepare the rows into a folder, and return what was counted."""
+    import datasets
+
+    from .core import arguments, data, made, truncation
+    from .core import trainer as trainers
+    from .core.model import load_tokenizer
+    from .enabled import trainer_class
+    from .library_internals.datasets_rows import map_replaced
+
+    datasets.disable_progress_bars()
+    datasets.disable_caching()  # orders of rows are made again by the run
+    made.check = lambda *_: None  # precision, processes and trained weights are those of a run
+    args = arguments.build_arguments(bundle)
+    tokenizer = load_tokenizer(bundle)
+    calls: list[dict[str, Any]] = []
+    lengths: list[Any] = []
+    with map_replaced(_writing(folder, calls, tokenizer)):
+        rows, evaluation = data.build(bundle, tokenizer)
+        with truncation.watching(bundle) as counted:
+            real = counted.count
+
+            def count(sizes: Any, over: Any) -> None:
+                lengths.append(sizes.max(axis=0))
+                real(sizes, over)
+
+            counted.count = count  # type: ignore[method-assign, assignment]
+            trainer = trainers.build(
+                bundle, trainer_class, tiny_model(bundle, tokenizer), lambda: tiny_model(bundle, tokenizer), args=args,
+                train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[],
+            )  # fmt: skip
+    truncation.settle(bundle, counted, len(rows), trainer.train_dataset)
+    counts = _counts(len(rows), counted, lengths[0] if lengths else None, trainer.train_dataset)
+    with open(os.path.join(folder, INDEX), "w", encoding="utf-8") as out:
+        json.dump({"calls": calls, "counts": counts}, out)
+    return counts
+
+
+def _counts(given: int, counted: Any, lengths: Any, prepared: Any) -> dict[str, Any]:
+    """The counts in the form of ``xpc preview --rows``: tokens of rows before they are cut, and of sequences after."""
+    import numpy
+    import pyarrow.compute
+
+    found: dict[str, Any] = {
+        "rows": given, "tokens": counted.tokens, "limit": counted.most, "cut": counted.cut_rows,
+        "dropped": counted.left_out, "sequences": len(prepared), "kept_tokens": None, "learned_tokens": None,
+        "quantiles": {},
+    }  # fmt: skip
+    if lengths is not None and len(lengths):
+        for share in (0.0, 0.5, 1.0):
+            found["quantiles"][str(share)] = int(numpy.quantile(lengths, share, method="nearest"))
+    if "labels" in prepared.column_names:
+        kept = learned = 0
+        for batch in prepared.with_format("arrow").iter(10_000):
+            labels = pyarrow.compute.list_flatten(batch.column("labels"))
+            kept += len(labels)
+            learned += pyarrow.compute.sum(pyarrow.compute.not_equal(labels, -100)).as_py() or 0
+        found |= {"kept_tokens": kept, "learned_tokens": learned}
+    return found
+
+
+def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
+    """A replacement of ``Dataset.map`` that keeps each result in the folder, and lists the calls."""
+    from runpy import run_path
+
+    from .core.errors import say
+
+    batched = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_map.py"))["mapped"]
+    depth = [0]
+
+    def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+        if depth[0]:  # a map within a map
+            return real(rows, function, **options)
+        if options.get("desc"):
+            say(f"{options['desc']}: {len(rows):,} rows")
+        path = os.path.join(folder, f"{len(calls):03d}")
+        depth[0] += 1
+        try:
+            out = batched(real, rows, path, tokenizer, function=function, **options)
+        finally:
+            depth[0] -= 1
+        files = [os.path.basename(one["filename"]) for one in out.cache_files] if out is not rows else []
+        calls.append({"rows": len(rows), "columns": list(rows.column_names), "files": files})
+        return out
+
+    return mapped
+
+
+@contextmanager
+def reading(bundle: Any) -> Iterator[None]:
+    """A context in which a run's calls of ``Dataset.map`` read what was prepared for it in $XPC_PREPARED, if it was."""
+    import datasets
+
+    from .core.errors import say
+    from .library_internals.datasets_rows import map_replaced
+
+    folder = os.path.join(os.environ["XPC_PREPARED"], _key(bundle))
+    try:
+        with open(os.path.join(folder, INDEX), encoding="utf-8") as handle:
+            calls = list(json.load(handle)["calls"])
+    except (OSError, ValueError, KeyError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        say(f"{folder} {'is not there' if missing else 'cannot be read'}: the rows are prepared by the run")
+        yield
+        return
+    say(f"the rows are read from {folder}")
+    caches = datasets.is_caching_enabled()
+    datasets.disable_caching()  # otherwise an order of the rows would be written next to them
+    try:
+        with map_replaced(_reading(folder, calls)):
+            yield
+    finally:
+        if caches:
+            datasets.enable_caching()
+
+
+def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
+    """A replacement of ``Dataset.map`` that returns the result of the same call of the preparation."""
+    left = iter(calls)
+    depth = [0]
+
+    def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+        if depth[0]:
+            return real(rows, function, **options)
+        found = next(left, None)
+        if found is not None and (found["rows"], found["columns"]) != (len(rows), list(rows.column_names)):
+            from .core.errors import RunError
+
+            raise RunError(f"{folder} has other rows than this run; delete it, and run `launch.sh --prepare` again")
+        if found is None or not found["files"]:
+            depth[0] += 1
+            try:
+                return real(rows, function, **options)
+            finally:
+                depth[0] -= 1
+        return _joined([os.path.join(folder, one) for one in found["files"]], rows.format)
+
+    return mapped
+
+
+def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> Any:
+    """The rows of these files, in the format of the rows that they were made of."""
+    import datasets
+
+    parts = [datasets.Dataset.from_file(one) for one in files]
+    out = parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
+    if layout["type"] is not None:
+        out.set_format(layout["type"], **layout["format_kwargs"])
+    return out
+
+
+def _key(bundle: Any) -> str:
+    with open(bundle.inside("bundle.toml"), "rb") as handle:
+        manifest = tomllib.load(handle)
+    with open(bundle.inside("trainer_args.json"), encoding="utf-8") as stated:
+        plan = json.load(stated)
+    return key(plan, manifest, bundle.model_place if bundle.model["id"] is None else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.dirname(os.path.abspath(__file__)), sys.argv[1:]))
