@@ -73,9 +73,10 @@ class Recorded:
                     return next(recorded.encoded)
                 out = super().apply_chat_template(*args, **options)
                 if recorded.encoded is None:
-                    recorded.direct.append(bool(recorded.texts) and out is recorded.last)
-                if recorded.encoded is None and isinstance(out, MutableMapping) and "assistant_masks" in out:
-                    out["assistant_masks"] = [1]  # trl refuses a row without a token of an answer
+                    masked = isinstance(out, MutableMapping) and "assistant_masks" in out
+                    recorded.direct.append(bool(recorded.texts) and out is recorded.last and not masked)
+                    if masked:
+                        out["assistant_masks"] = [1]  # trl refuses a row without a token of an answer
                 return out
 
         self.replaced = Replaced

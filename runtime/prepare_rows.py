@@ -31,6 +31,8 @@ CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "tra
 """Beginnings of names of bundle files that decide rows: code, templates and other files of the spec."""
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
 """Files of a local model that decide tokens."""
+COMMIT = 40
+"""Digits of a commit."""
 PINS = ("datasets", "tokenizers", "transformers", "trl")
 COMPUTING = (
     "accelerator_config", "activation_", "adam_", "average_tokens", "bf16", "ddp_", "dataloader_", "deepspeed",
@@ -79,6 +81,12 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
         tokenizer, {name: manifest["pins"].get(name) for name in PINS},
     ]  # fmt: skip
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def unpinned(bundle: Any) -> list[str]:
+    """The tokenizer and the sources of the hub that are not at a commit: their rows may be others tomorrow."""
+    found = [one for one in (bundle.model, *bundle.sources()) if one["id"]]
+    return [one["id"] for one in found if len(one["revision"] or "") != COMMIT]
 
 
 def concerns_rows(feature: Any) -> bool:
@@ -156,11 +164,14 @@ def main(folder: str, words: Sequence[str]) -> int:
 def _prepare(folder: str, place: str) -> None:
     from .core import arguments
     from .core import bundle as bundles
-    from .core.errors import say
+    from .core.errors import RunError, say
     from .core.feature import Feature
     from .enabled import FEATURES
 
     bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stand_ins(Feature)])
+    moving = unpinned(bundle)
+    if moving:
+        raise RunError(f"{', '.join(moving)} may change, so that no rows can be kept: pin the commits with `xpc lock`")
     target = os.path.join(place, _key(bundle))
     if os.path.exists(os.path.join(target, INDEX)):
         say(f"{target} has the rows of this run already")

@@ -8,7 +8,7 @@ import tomllib
 
 from xpc.compiler.data.preview_counts import is_valid
 from xpc.compiler.lower import lower
-from xpc.compiler.spec import CheckedSpec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.runtime.prepare_rows import INDEX, key
 
 TYPE_CHECKING = False
