@@ -5,7 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from runpy import run_path
 from typing import Any
 
@@ -80,7 +80,8 @@ def train(bundle: Bundle) -> int:
     shared = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
-    with _prepared(bundle):
+    prepared = run_path(bundle.inside("prepare_rows.py")) if os.environ.get("XPC_PREPARED") else {}
+    with prepared["reading"](bundle) if prepared else nullcontext():
         trainer, tokenizer = _trainer(bundle, args)
     started = time.monotonic()
     try:
@@ -153,14 +154,6 @@ def _first_then_all(make: Callable[[], Any]) -> Any:
     except RunError as error:
         error.local = True  # type: ignore[attr-defined]
         raise
-
-
-def _prepared(bundle: Bundle) -> AbstractContextManager[None]:
-    """A context in which the rows are those that ``launch.sh --prepare`` has prepared, if $XPC_PREPARED has them."""
-    if not os.environ.get("XPC_PREPARED"):
-        return nullcontext()
-    reading: AbstractContextManager[None] = run_path(bundle.inside("prepare_rows.py"))["reading"](bundle)
-    return reading
 
 
 def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:

@@ -80,7 +80,7 @@ def test_counts_are_read_by_the_plan_and_other_rows_are_not_used(
     assert 0 < counts["learned_tokens"] < counts["kept_tokens"] == counts["tokens"]
     assert cli.main(["plan", os.path.join(place, "counted.xp")]) == 0
     assert "from the 2,250 prepared rows" in capsys.readouterr().err
-    other = compiled(CASES["masks"].replace("seq=64", "seq=16"), place, f"{place}/other.bundle", "other.xp")
+    other = compiled(CASES["masks"].replace("seq=64", "seq=32"), place, f"{place}/other.bundle", "other.xp")
     run = launch(other, str(tmp_path), PYTHON=warm.python, XPC_PREPARED=prepared)
     assert run.done.returncode == 0, run.output
     assert "is not there: the rows are prepared by the run" in run.output
