@@ -11,12 +11,14 @@
 #   ./launch.sh --rehearse               first train two steps, with a save and a resume, in a folder of their own
 #   ./launch.sh --dry-run                print the command, and stop
 #   ./launch.sh --stage DIR [--wheels]   fetch models and rows (and packages) for machines without a network
+#   ./launch.sh --prepare DIR            convert, tokenize and pack the rows once, without a GPU
 #   ./launch.sh --help                   print this, and stop
 #
 # It takes no other arguments. Read from the environment:
 #
 #   PYTHON               the interpreter of the run (python3)
 #   XPC_STAGED           a folder filled by --stage: models and rows are read from it instead of the hub
+#   XPC_PREPARED         a folder filled by --prepare: prepared rows of this run are read from it
 #   XPC_DATA_ROOT        the first place to look for data files and model folders that are not in the bundle
 #   MASTER_PORT          a free port of node 0 (found if unset)
 #   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
@@ -35,10 +37,11 @@ here=${script%/*}
 python=${PYTHON:-python3}
 dry_run=false
 only_preflight=false
+only_prepare=false
 rehearse=false
 only_stage=false
 
-if [ "${1:-}" != --stage ] && [ "$#" -gt 1 ]; then
+if [ "${1:-}" != --prepare ] && [ "${1:-}" != --stage ] && [ "$#" -gt 1 ]; then
   echo "launch.sh: at most one argument; the bundle decides what is trained, not flags" >&2
   exit 2
 fi
@@ -46,6 +49,7 @@ case "${1:-}" in
   "") ;;
   --dry-run) dry_run=true ;;
   --preflight) only_preflight=true ;;
+  --prepare) only_prepare=true ;;
   --rehearse) rehearse=true ;;
   --stage) only_stage=true ;;
   --help | -h)
@@ -53,13 +57,16 @@ case "${1:-}" in
     exit 0
     ;;
   *)
-    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --rehearse, --stage and --help are accepted\n' "$1" >&2
+    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --prepare, --rehearse, --stage and --help are accepted\n' "$1" >&2
     exit 2
     ;;
 esac
 
 if [ "$only_stage" = true ]; then
   exec "$python" "$here/stage.py" "${@:2}"
+fi
+if [ "$only_prepare" = true ]; then
+  exec "$python" "$here/prepare_rows.py" "${@:2}"
 fi
 if [ "$rehearse" = true ] || { [ -n "${XPC_REHEARSE:-}" ] && [ "$#" -eq 0 ]; }; then
   exec "$python" "$here/rehearse.py"
