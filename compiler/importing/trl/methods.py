@@ -35,6 +35,12 @@ def online(draft: Draft, named: Entries) -> None:
             draft.error(scaled, "it takes true, false, group, batch or none")
         else:
             draft.put("method.scale_rewards", word, scaled)
+    level = named.get("importance_sampling_level")
+    if level is not None and draft.method == "grpo" and not level.empty:
+        if text(level) in BY_PATH["method.level"].choices:
+            draft.put("method.level", text(level), level)
+        else:
+            draft.error(level, "it takes " + " or ".join(BY_PATH["method.level"].choices))
     if METHODS[draft.method].grouped:
         _rewards(draft, named)
         _generation_arguments(draft, named.get("generation_kwargs"))

@@ -75,3 +75,10 @@ def test_arguments_of_the_version(case: str) -> None:
         if plain(key, theirs[key]) != plain(key, ours)
     }
     assert differing == {}
+
+
+@pytest.mark.parametrize(("value", "wrong"), [("sequence", False), ("token", False), ("word", True)])
+def test_level_of_importance_sampling(value: str, wrong: bool) -> None:
+    found = imported(HEAD + REWARDS + f"importance_sampling_level: {value}\n", "--method", "grpo")
+    assert found.draft.wrong is wrong
+    assert wrong or found.arguments["importance_sampling_level"] == value
