@@ -24,11 +24,11 @@ LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
 """Time of attention over rows that several GPUs share, relative to its causal operations at the GPU's peak.
 
 Such rows are long, so their kernels come close to their best. FlashAttention 2 states 0.50 to 0.73 of A100's peak
-(arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to 0.75
-(arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989 TFLOP/s, 0.63, for rows of
+(arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to
+0.75 (arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989 TFLOP/s, 0.63, for rows of
 16,384 tokens with heads of 128); backward passes are slower than that. 0.5 is between the two, and the only public
-run to compare it with is TRL's of 1,048,576 tokens (docs/plan-accuracy.md); A100 has none. The fitted weight is that of
-older kernels, smaller heads and shorter rows."""
+run to compare it with is TRL's of 1,048,576 tokens (docs/plan-accuracy.md); A100 has none. The fitted weight is that
+of older kernels, smaller heads and shorter rows."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
 """The range where only one run was measured: chosen, not fitted."""
 

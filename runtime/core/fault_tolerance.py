@@ -111,9 +111,7 @@ class FaultTolerant(TrainerHooks):
         good = f"checkpoint-{self.saved[-1]} is the newest one" if self.saved else "there is no checkpoint yet"
         advice = "lower the learning rate, check the rows of this step"
         if step == 1:  # computed before any weight changed
-            advice = (
-                "no weight has changed yet, so check the rows of this step (an answer may be cut off) and the model"
-            )
+            advice = "no weight has changed yet, so check the model and the rows of this step (answers may be cut off)"
         if self.args.fp16:
             advice += ", write `precision bf16`, which has the range of fp32"
         raise RunError(
