@@ -16,10 +16,8 @@ from xpc.grammar.record import field, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.paths import Path
-    from xpc.compiler.language.setting import IntegerPath, RealPath
 
 SET = "set"
-TRUNCATE: tuple[RealPath, IntegerPath, RealPath] = ("method.top_p", "method.top_k", "method.min_p")
 EXTRA = "extra."
 
 
@@ -100,8 +98,8 @@ def _ragged(spec: Spec) -> bool:
 
 def _corrects_truncated(spec: Spec) -> bool:
     """Whether sampling leaves tokens out, and the gradient is corrected by the probabilities of the sampler."""
-    top_p, top_k, min_p = (spec.get(path) for path in TRUNCATE)
-    left_out = (top_p is not None and top_p < 1) or bool(top_k) or bool(min_p)
+    top_p = spec.get("method.top_p")
+    left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
     return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False
 
 
