@@ -15,7 +15,7 @@ from runtime_bundles import bundle_of, of_method, plan, source, write
 
 from xpc.runtime.core import arguments, machine, preflight
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.core.feature import Bundle
+from xpc.runtime.core.feature import Bundle, Feature
 
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
@@ -81,6 +81,18 @@ def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pyte
     bundle.pins = {"no-such-package": "1"}  # a wrong stack is not asked about GPUs and rows
     with pytest.raises(RunError, match="3 things stop this run"):
         preflight.check(bundle, 0, 0)
+
+
+def test_what_a_feature_cannot_access_is_a_finding_of_the_first_process(tmp_path: Path) -> None:
+    bundle = made(tmp_path)
+
+    class Refused(Feature):
+        def check_access(self, bundle: Bundle) -> list[str]:
+            return ["the hub refuses the token"]
+
+    bundle.features = (Refused(),)
+    assert "the hub refuses the token" in preflight.file_findings(bundle, rank=0, local_rank=0)
+    assert "the hub refuses the token" not in preflight.file_findings(bundle, rank=1, local_rank=1)
 
 
 def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,20 @@
+"""The numbers at the axes of a picture."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import pytest
+
+from xpc.runtime.picture import _ticks
+
+
+@pytest.mark.parametrize(("low", "high", "most", "expected"), [
+    (0.0, 10.0, 5, [0, 2, 4, 6, 8, 10]),
+    (0.0, 1.0, 4, [0, 0.5, 1.0]),
+    (3.0, 3.0, 4, [3.0]),  # a constant curve
+    (0.0, inf, 4, [0.0]),
+    (0.0, nan, 4, [0.0]),
+])  # fmt: skip
+def test_round_numbers(low: float, high: float, most: int, expected: list[float]) -> None:
+    assert _ticks(low, high, most) == pytest.approx(expected)
