@@ -23,7 +23,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Place,
     Unknown,
 )
-from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.schema import TABLE
 from xpc.grammar.record import evolve
@@ -86,6 +86,13 @@ UNREAD = (
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
     """Convert a script or a notebook to a draft. Raises Unreadable if it trains nothing that can be imported."""
+    try:
+        return _draft(text, file, overrides)
+    except RecursionError as error:
+        raise Unreadable("it is nested too deeply") from error
+
+
+def _draft(text: str, file: str, overrides: Overrides) -> Draft:
     found, broken = parts(text, file)
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
     machine = script.followed(found, overrides.read, gpu is None or gpu.bf16_tflops is not None, overrides.sets)

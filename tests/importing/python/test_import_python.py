@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -344,6 +345,11 @@ def test_notebook() -> None:
     assert any("cell 4 is not Python" in one for one in found.messages)
 
 
+NESTED = "q = (1,)\n" + "q = (q, q)\n" * 60 + "p = [1]\n" + "p = [p, p]\n" * 60
+"""Two values whose text would have 2 ** 60 parts."""
+LOOPS = "for i in range(250):\n    for j in range(250):\n        "
+
+
 @pytest.mark.parametrize("text", [
     "x = " + "(" * 5_000 + ")" * 5_000,
     "x = " + "[" * 150 + "]" * 150,
@@ -364,11 +370,30 @@ def test_notebook() -> None:
     "x = f'{1:>1000000000}'\ny = '{:>1000000000}'.format(1)\nz = '%1000000000d' % 1",
     "\0",
     "import train\nfrom train import *",
+    "x = 'a' * 9000\ny = x.join([x] * 9000)\nz = 'b'.join(['a'] * 9000)",
+    "x = round(1, -10 ** 9)\ny = range(1, 2, 3, 4)\nz = round(1, 2, 3)\nw = round(float('nan'))\nv = sum(['a'])",
+    "x = ('a' * 90000).replace('a', 'b' * 90000, 999999)\ny = f'{1:>1987654321}'\nz = f'{1.5:.1987654321f}'",
+    NESTED + "y = {}\ndel y[q]\nm = AutoModelForCausalLM.from_pretrained('x')\nm[q] = 1\nm[p] = 2",
+    NESTED + "z = 'a'.replace('a', q)\ny = 'a'.startswith(q)\nx = 'a'.split(q)",
+    NESTED + "def f(row):\n    row[q] = 1\n    row[p] = 2\n    return row\nd = load_dataset('x').map(f)",
+    "def f(row):\n    return {'text': f\"" + "".join(f"{{'a' if row['{n}'] else 'b'}}" for n in range(40)) + "\"}\n"
+    "d = load_dataset('x').map(f)\nSFTTrainer(train_dataset=d)",
+    "class A0: pass\nclass B0: pass\n"
+    + "".join(f"class A{n}(A{n - 1}, B{n - 1}): pass\nclass B{n}(A{n - 1}, B{n - 1}): pass\n" for n in range(1, 60))
+    + "x = A59.x\nclass T(A59, SFTTrainer): pass\ny = T()",
+    "class A0: x = 1\n" + "".join(f"class A{n}(A{n - 1}): pass\n" for n in range(1, 3000)) + "x = A2999.y\n",
+    "x = 'a' * 99000\nk = []\n" + LOOPS + "k.append(x + 'b')",
+    "x = [0] * 9000\nx = x + x + x + x\n" + LOOPS + "y, *z = x",
+    "x = [0] * 9000\nx = x + x + x + x\nimport os\n" + LOOPS + "if os.environ['A']: x = x + [1]",
+    "import argparse\np = argparse.ArgumentParser()\n" + LOOPS + "p.add_argument('--x')\n" + LOOPS + "p.parse_args()",
+    "x = [[0] * 250 for i in range(250)]\nt = SFTTrainer()\nt.x = x\n" + LOOPS + "t.train()",
 ])  # fmt: skip
 def test_hostile_script_ends_with_a_sentence(text: str) -> None:
+    started = time.process_time()
     for body in (text, text + SFT.format("x")):
         with suppress(Unreadable):
             imported(HEAD + body, name="train.py")
+    assert time.process_time() - started < 30
 
 
 def test_nothing_is_executed(tmp_path: Any) -> None:

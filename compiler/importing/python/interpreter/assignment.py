@@ -14,6 +14,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Object,
     Place,
     Row,
+    Scalar,
     Table,
     Unknown,
 )
@@ -63,8 +64,9 @@ def set_item(machine: Machine, owner: object, key: object, value: object, place:
             new = [Unknown("an item that is not known was set", place)] * len(owner)
         machine.journal.change(owner, new)
     elif isinstance(owner, Object):
-        machine.journal.write(owner.attributes, f"[{key!r}]", value)  # type: ignore[arg-type]
-    elif isinstance(owner, Row):
+        name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
+        machine.journal.write(owner.attributes, name, value)  # type: ignore[arg-type]
+    elif isinstance(owner, Row) and isinstance(key, Scalar):
         machine.journal.write(owner.written, key, value)
 
 

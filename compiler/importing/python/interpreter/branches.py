@@ -24,6 +24,8 @@ class Journal:
 
     def __init__(self) -> None:
         self.branches: list[Writes] = []
+        self.copied = 0
+        """Items of all lists that were changed, each of which is copied."""
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
         """Write into a scope, a dict or the attributes of an object; a branch remembers the old value."""
@@ -42,6 +44,7 @@ class Journal:
         """Change a list in place."""
         if self.branches:
             self.branches[-1].old.setdefault((id(items), "[]"), (_Items(items), list(items)))
+        self.copied += len(new)
         items[:] = new
 
     @contextmanager
@@ -118,7 +121,8 @@ class _Items(MutableMapping[object, object]):
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
     """A list after two branches. Calls of both stay, and a list that only one branch fills has an unknown item."""
     if all(isinstance(each, Object) for each in [*one, *other]):
-        return [*one, *(each for each in other if not any(each is old for old in one))]
+        known = set(map(id, one))
+        return [*one, *(each for each in other if id(each) not in known)]
     if len(one) == len(other):
         return [join.join(a, b) for a, b in zip(one, other)]
     longer = one if len(one) > len(other) else other

@@ -18,7 +18,10 @@ def library(
     path = function.path
     known = KNOWN.get(path) or KNOWN.get(f"*.{path.rpartition('.')[2]}")
     if known is not None:
-        value = known(machine, positional, keywords, node)
+        try:
+            value = known(machine, positional, keywords, node)
+        except (TypeError, ValueError, ArithmeticError):
+            return machine.unknown(node, f"a call of `{path[:60]}` that Python refuses")
         if value is not NotImplemented:
             return value
     receiver = function.receiver if isinstance(function, Object) else None
@@ -31,7 +34,7 @@ def library(
     if isinstance(receiver, Object):
         machine.journal.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
         if made.last == "train" and (is_trainer(receiver.path) or receiver.last == "train_on_responses_only"):
-            machine.trained.append(_moment(receiver))
+            machine.trained.append(_moment(machine, receiver))
         if made.last in ("parse_args", "parse_known_args") and receiver.last == "ArgumentParser":
             space = parsed(machine, receiver, node)
             return space if made.last == "parse_args" else (space, [])
@@ -40,11 +43,15 @@ def library(
     return made
 
 
-def _moment(trainer: Object) -> Object:
+def _moment(machine: Machine, trainer: Object) -> Object:
     """A copy of a trainer with all that it has, because the script may change its parts afterwards."""
     from copy import deepcopy
 
+    copies: dict[int, object] = {}
     try:
-        return deepcopy(trainer)
+        return deepcopy(trainer, copies)
     except RecursionError:
         return trainer
+    finally:
+        lengths = (len(one) for one in copies.values() if isinstance(one, list | tuple | dict))
+        machine.steps += len(copies) + sum(lengths) // 8

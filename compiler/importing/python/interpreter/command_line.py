@@ -14,6 +14,7 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     space = Instance(Class("Namespace", [], machine.place(node)))
     machine.command_line.append(machine.place(node))
     for call in _calls_below(parser):
+        machine.count(node)
         if call.last == "set_defaults":
             for name, given in call.keywords.items():
                 space.attributes[name], space.places[name] = given.value, given.place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,9 @@ from xpc.compiler.importing.text.entries import LARGEST, Unreadable
 
 if TYPE_CHECKING:
     from typing import Any
+
+WIDE = re.compile(r"[0-9]{4}")
+"""A width or precision of a format that is not followed."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
@@ -103,9 +107,11 @@ def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
     if node.format_spec is None:
         return value
     spec = machine.evaluate(node.format_spec)
+    if isinstance(spec, str) and WIDE.search(spec) is not None:
+        return machine.unknown(node, "a text that is too long")
     if isinstance(value, int | float | str) and isinstance(spec, str) and len(spec) < 12:
         try:
-            return format(value, spec) if not any(one.isdigit() and spec.count(one) > 3 for one in spec) else value
+            return format(value, spec)
         except ValueError:
             return machine.unknown(node, "a format that Python refuses")
     return machine.unknown(node, "a format of a value that is not known", value)
@@ -177,6 +183,7 @@ def _call(machine: Machine, node: ast.Call) -> object:
             positional += [Argument(item, machine.place(one)) for item in items]
         else:
             positional.append(Argument(machine.evaluate(one), machine.place(one)))
+    machine.count(node, len(positional) // 8)
     keywords: dict[str, Argument] = {}
     for key in node.keywords:
         value = machine.evaluate(key.value)

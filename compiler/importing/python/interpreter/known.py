@@ -181,7 +181,9 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
 
 def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
-    if values and all(isinstance(one, int | float) for one in values):
+    # Python computes 10 ** 1000000000 for `round(1, -1000000000)`
+    digits = values[1] if len(values) > 1 else 0
+    if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
         return round(*values)  # type: ignore[call-overload]
     return machine.unknown(node, "a number that is not known")
 

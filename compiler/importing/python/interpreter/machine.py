@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_STEPS = 200_000
-"""Most expressions and statements that are followed, counted each time."""
+"""Most expressions and statements that are followed, counted each time. A long value counts as several (`charge`)."""
+PER_STEP, ENTRIES_PER_STEP = 64, 16
+"""Characters or items, and entries of a dict, that count as one step."""
 MAX_DEPTH = 60
 """Deepest nesting of expressions and of calls."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
@@ -78,7 +80,7 @@ class Machine:
     def block(self, body: list[ast.stmt]) -> str:
         """Follow statements. Returns how the block ends early; empty if it does not."""
         for one in body:
-            self._count(one)
+            self.count(one)
             statement = self.semantics.statements.get(type(one))
             ends = None if statement is None else statement(self, one)
             if ends:
@@ -87,7 +89,7 @@ class Machine:
 
     def evaluate(self, node: ast.expr) -> object:
         """The value of an expression. Raises Unreadable for a script that needs too many steps."""
-        self._count(node)
+        self.count(node)
         if self.depth > MAX_DEPTH:
             return self.unknown(node, "it is nested too deeply")
         evaluated = self.semantics.expressions.get(type(node))
@@ -95,9 +97,18 @@ class Machine:
             return self.unknown(node, "this form of expression is not read")
         self.depth += 1
         try:
-            return evaluated(self, node)
+            value = evaluated(self, node)
+            self.charge(value)
+            return value
         finally:
             self.depth -= 1
+
+    def charge(self, value: object) -> None:
+        """Count the length of a value as steps, so that long values cannot be made, compared and kept without end."""
+        if isinstance(value, str | list | tuple):
+            self.steps += len(value) // PER_STEP
+        elif isinstance(value, dict):
+            self.steps += len(value) // ENTRIES_PER_STEP
 
     def call(
         self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
@@ -105,9 +116,10 @@ class Machine:
         """Call a value: a function of the script is followed, a library's is recorded."""
         return self.semantics.call(self, function, positional, keywords, node)
 
-    def _count(self, node: ast.AST) -> None:
-        self.steps += 1
-        if self.steps > MAX_STEPS:
+    def count(self, node: ast.AST, steps: int = 1) -> None:
+        """Count steps. Raises Unreadable for a script that needs too many."""
+        self.steps += steps
+        if self.steps + self.journal.copied // PER_STEP > MAX_STEPS:
             raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
 
     def place(self, node: ast.AST) -> Place:

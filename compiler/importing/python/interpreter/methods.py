@@ -102,16 +102,21 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
     if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
         made = Object(f"pathlib.Path.{name}", [Argument(owner, machine.place(node))], {}, machine.place(node), owner)
         return made if name in ("read_text", "open") else machine.unknown(node, "the files of the machine decide")
-    simple = all(isinstance(one, (*Scalar, tuple)) for one in values)
+    simple = all(isinstance(one, Scalar) or _texts(one) for one in values)
     compute = STRING_METHODS.get(name)
     if compute is None or not simple:
         return machine.unknown(node, f"`{name}` of a text")
     try:
-        if name == "replace" and len(owner) * max(1, len(str(values[-1]))) > LONGEST:
+        if name == "replace" and (len(owner) + 1) * max(len(str(one)) for one in values) > LONGEST:
             return machine.unknown(node, "a text that is too long")
         return compute(owner, *values)
     except (TypeError, ValueError, IndexError):
         return machine.unknown(node, f"`{name}` with arguments that Python refuses")
+
+
+def _texts(value: object) -> bool:
+    """Whether a value is a tuple of texts, as `startswith` takes it."""
+    return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:

@@ -11,7 +11,7 @@ from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.control_flow import CONTROL_FLOW
 from xpc.compiler.importing.python.interpreter.imports import import_module, import_names
 from xpc.compiler.importing.python.interpreter.machine import RETURN, STOP, Machine
-from xpc.compiler.importing.python.interpreter.values import Class, Function
+from xpc.compiler.importing.python.interpreter.values import Class, Function, Scalar
 
 if TYPE_CHECKING:
     from typing import Any
@@ -58,7 +58,7 @@ def _delete(machine: Machine, node: ast.Delete) -> None:
     for one in node.targets:
         if isinstance(one, ast.Subscript):
             owner, key = machine.evaluate(one.value), machine.evaluate(one.slice)
-            if isinstance(owner, dict) and key in owner:
+            if isinstance(owner, dict) and isinstance(key, Scalar) and key in owner:
                 machine.journal.remove(owner, key)
 
 

@@ -23,6 +23,8 @@ from xpc.compiler.importing.python.interpreter.values import (
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     """A text of several parts: known, a text with columns, or unknown."""
     flat: list[object] = []
+    texts: list[str] = []  # those after the last part that is not known
+    length = 0
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
             if isinstance(part, Unknown):
@@ -31,13 +33,16 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
                 return _chosen(machine, part, parts, node)
             if isinstance(part, list | tuple | dict | Function | Class | Instance | Bound):
                 return machine.unknown(node, "a text of a value that is not a text")
-            text = part if isinstance(part, str) else str(part) if isinstance(part, Scalar) else None
-            if text is not None and flat and isinstance(flat[-1], str):
-                flat[-1] += text
-            else:
-                flat.append(part if text is None else text)
-    if sum(len(one) for one in flat if isinstance(one, str)) > LONGEST:
-        return machine.unknown(node, "a text that is too long")
+            if isinstance(part, Scalar):
+                texts.append(part if isinstance(part, str) else str(part))
+                length += len(texts[-1])
+                if length > LONGEST:
+                    return machine.unknown(node, "a text that is too long")
+                continue
+            flat += ["".join(texts), part] if texts else [part]
+            texts = []
+    if texts:
+        flat.append("".join(texts))
     if not flat:
         return ""
     return flat[0] if len(flat) == 1 and isinstance(flat[0], str) else Text(tuple(flat))
@@ -45,6 +50,7 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
     """A text with a part that depends on a column, as a choice between two texts."""
+    machine.count(node, len(parts))  # each part of this kind doubles the texts
     at = next(n for n, one in enumerate(parts) if one is choice)
     full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
     for one in (full, empty):

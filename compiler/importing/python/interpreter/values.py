@@ -5,7 +5,7 @@ themselves; other values have the classes below.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from xpc.grammar.record import field, mutable, record
@@ -20,6 +20,9 @@ LONGEST = 100_000
 """Longest text or list that is computed."""
 MOST_JOINED = 20_000
 """Most values that are joined after a condition."""
+MAX_BASES = 20
+"""Most classes of the script that a class inherits from."""
+PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
 @record
@@ -186,19 +189,24 @@ class Class:
 
     def base(self) -> str:
         """The path of the library's class that it inherits from; empty for none."""
-        for one in self.bases:
-            found = one.path if isinstance(one, Name) else one.base() if isinstance(one, Class) else ""
-            if found and found.rpartition(".")[2] not in ("object", "ABC", "Generic", "Protocol", "Enum", "str"):
-                return found
-        return ""
+        names = [one for one in self._above() if isinstance(one, Name)]
+        return next((one.path for one in names if one.last not in PLAIN_BASES), "")
 
     def lineage(self) -> list[Class]:
         """The class and its bases of the script, the class itself first."""
-        out = [self]
-        for one in self.bases:
-            if isinstance(one, Class) and len(out) < 20:
-                out += [each for each in one.lineage() if each not in out]
-        return out
+        return [self, *(one for one in self._above() if isinstance(one, Class))]
+
+    def _above(self) -> Iterator[object]:
+        """The bases, each followed by its own; a class of the script once, and at most MAX_BASES of them."""
+        seen, left = {id(self)}, self.bases[::-1]
+        while left:
+            one = left.pop()
+            if isinstance(one, Class):
+                if id(one) in seen or len(seen) > MAX_BASES:
+                    continue
+                seen.add(id(one))
+                left += one.bases[::-1]
+            yield one
 
     def find(self, name: str) -> object:
         """An attribute of the class or of its bases; None if it has no such attribute."""
@@ -274,7 +282,8 @@ class Join:
             out.keywords = self.keywords(one.keywords, other.keywords)
             out.attributes = self.tables(one.attributes, other.attributes)
             out.places = {**other.places, **one.places}
-            out.calls = [*one.calls, *(call for call in other.calls if call not in one.calls)]
+            own = set(map(id, one.calls))
+            out.calls = [*one.calls, *(call for call in other.calls if id(call) not in own)]
             return out
         if isinstance(one, Table) and isinstance(other, Table):
             return Table(self.tables(one, other), {**other.places, **one.places})
