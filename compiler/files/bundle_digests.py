@@ -93,10 +93,11 @@ def _listed(folder: str) -> Mapping[str, str]:
     """
     if not os.path.islink(path := os.path.join(folder, MANIFEST)) and os.path.isfile(path):
         above, table, entries = read_regular(path).partition(b"\n[files]\n")
-        lines = entries.split(b"\n# The lines above: ")[0].split(b"\n")
+        entries, _, below = entries.partition(b"\n# The lines above: ")[0].partition(b"\n\n[")
+        lines = entries.split(b"\n")
         found = [ENTRY.fullmatch(line) for line in lines]
         plain = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
-        if table and len(plain) == len(lines) and b"\n[bundle]\n" in above and not TEXTS.search(above):
+        if table and len(plain) == len(lines) and b"\n[bundle]\n" in above and not TEXTS.search(above + below):
             return dict(plain)
     whole = manifest(folder)
     if whole is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xpc.grammar.parse import parse
 from xpc.grammar.record import record
+from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
@@ -32,8 +32,8 @@ class Line:
 @lru_cache(maxsize=1)
 def lines(text: str) -> list[Line]:
     """The lines of a bundle's `spec.xp`. A `#` inside a text does not begin a comment."""
-    file, _ = parse(Source("spec.xp", text))
-    starts = {file.source.position(one.span.start)[0]: one for one in file.comments}
+    source = Source("spec.xp", text)
+    starts = {source.position(one.span.start)[0]: one for one in scan(source).comments}
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
