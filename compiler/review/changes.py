@@ -10,6 +10,7 @@ from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Differenc
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.differences.files import FileChange, differing
 from xpc.compiler.review.operands import Operand, Run
+from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
@@ -33,7 +34,8 @@ class Comparison:
     """The comparison of two operands. `new` and `gone` are members of only one operand, `same` are equal in both.
 
     `renamed` are equal members with different names. `axes` are the swept settings of both operands with their numbers
-    of values, if they differ. `launchers` are files that start a sweep.
+    of values, if they differ. `launchers` are files that start a sweep. `totals` are the sums over all members that
+    differ.
     """
 
     before: str
@@ -47,6 +49,7 @@ class Comparison:
     axes: tuple[str, str] = ("", "")
     launchers: tuple[FileChange, ...] = ()
     counts: tuple[int, int] = (1, 1)
+    totals: tuple[Change, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -68,11 +71,17 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
 
     Raises DoesNotCompile if a member on disk does not compile.
     """
-    counts = len(one.runs), len(other.runs)
     if not one.sweep and not other.sweep:
         return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))
-    if one.sweep != other.sweep:
-        return _run_and_sweep(one, other, counts, prices)
+    found = (_sweeps if one.sweep and other.sweep else _run_and_sweep)(one, other, prices)
+    if found.verdict != DIFFERS:
+        return found
+    return evolve(found, totals=tuple(total_changes(one.runs, other.runs, prices or {})))
+
+
+def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
+    """Compare two sweeps member by member."""
+    counts = len(one.runs), len(other.runs)
     before, after = ({run.name: run for run in operand.runs} for operand in (one, other))
     differing_members: dict[tuple[object, ...], list[str]] = {}
     same: list[str] = []
@@ -188,10 +197,9 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
     )
 
 
-def _run_and_sweep(
-    one: Operand, other: Operand, counts: tuple[int, int], prices: Mapping[str, float] | None
-) -> Comparison:
+def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
     """Compare a run with a sweep: the swept settings, and what differs from the run in every member."""
+    counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
     values: dict[str, list[str]] = {}  # by setting: the run's value, then each member's

@@ -68,6 +68,8 @@ def sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     """The sections of a comparison: a title and plain lines each."""
     if found.swept:
         yield "Swept", _changes(found.swept)
+    if found.totals:
+        yield "All runs together", _changes(found.totals)
     renamed = [f"{before} -> {after}" for before, after in found.renamed]
     named = (("New members", found.new), ("Removed members", found.gone), ("Equal under a new name", renamed))
     for title, names in named:
@@ -170,7 +172,8 @@ def as_json(found: Comparison) -> str:
             "renamed": [{"before": before, "after": after} for before, after in found.renamed],
         },
         "axes": {"before": found.axes[0], "after": found.axes[1]},
-        "swept": _value(found.swept), "launchers": _value(found.launchers), "groups": groups,
+        "swept": _value(found.swept), "totals": _value(found.totals), "launchers": _value(found.launchers),
+        "groups": groups,
     }  # fmt: skip
     return json.dumps(table, indent=2) + "\n"
 

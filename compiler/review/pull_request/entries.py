@@ -11,7 +11,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render import render
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
-from xpc.compiler.review.consequences import IS, Forecast, forecast, verdict_change
+from xpc.compiler.review.consequences import IS, Forecast, verdict_change
 from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.previews import preview_changes
@@ -19,6 +19,7 @@ from xpc.compiler.review.repository import Commit, Repository, find
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
+from xpc.compiler.review.totals import added, forecasts
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import WARNING
 from xpc.grammar.record import evolve, record
@@ -238,17 +239,15 @@ class _Comparer:
     def _forecasts(self, operand: Operand) -> list[Forecast]:
         """The consequences of each run; empty if the operand does not compile or a sweep has too many runs."""
         runs = operand.runs if len(operand.runs) <= SUMMED else ()
-        return [forecast(one.spec, self.prices) for one in runs]
+        return forecasts(runs, self.prices)
 
 
 def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None, float | None, float | None]:
     """The changes in GPU-hours, bytes on disk and cost; None if the old or the new value is unknown."""
 
     def change(name: str) -> float | None:
-        sides = [[one.number(name) for one in side] for side in (before, after)]
-        if any(one is None for side in sides for one in side):
-            return None
-        return sum(one or 0 for one in sides[1]) - sum(one or 0 for one in sides[0])
+        was, now = added(before, name), added(after, name)
+        return None if was is None or now is None else now - was
 
     hours, disk, cost = (change(name) for name in ("GPU-hours", "disk, at most", "cost"))
     return hours, disk, cost
@@ -283,9 +282,8 @@ def _summary(operand: Operand, planned: list[Forecast]) -> str:
     if plan.peak is not None:
         parts.append(f"{plan.peak.value / GIB:.1f} GiB a GPU ({IS[plan.verdict]})")
     for name, unit in (("hours", "hours"), ("GPU-hours", "GPU-hours"), ("cost", "cost")):
-        values = [one.number(name) for one in planned]
-        if None not in values:
-            total = sum(one for one in values if one is not None)
+        total = added(planned, name)
+        if total is not None:
             parts.append(f"{total:,.1f} {unit}{' together' if operand.sweep else ''}")
     return ", ".join(parts)
 

@@ -1,0 +1,69 @@
+"""Add up what all runs of an operand need: GPU-hours, disk, and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.review.consequences import Forecast, forecast, size
+from xpc.compiler.review.differences.change import Change
+from xpc.compiler.review.operands import DoesNotCompile, Run
+
+INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.name"})
+"""Settings that members often differ in, and that change neither hours nor disk."""
+ADDED = ("GPU-hours", "disk, at most", "cost")
+
+
+def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast]:
+    """The consequences of each run. Members that differ only in a rate, a seed or a name share one plan.
+
+    Raises DoesNotCompile if a member on disk does not compile.
+    """
+    found: dict[tuple[str, ...], Forecast] = {}
+    out = []
+    for run in runs:
+        key = tuple(_decisive(run))
+        if key not in found:
+            found[key] = forecast(run.spec, prices)
+        out.append(found[key])
+    return out
+
+
+def _decisive(run: Run) -> Iterator[str]:
+    """The values that may change hours or disk; for a member on disk, the lines of its spec.xp, because checking it
+    takes milliseconds.
+    """
+    if run.tree is None:
+        spec = run.spec
+        yield from (spec.model.location, spec.stack.name, repr(spec.hardware))
+        yield from (repr(value.value) for path, value in spec.values.items() if path not in INDEPENDENT)
+        return
+    head = ""
+    for line in run.read(["spec.xp"])["spec.xp"].decode("utf-8", "surrogateescape").split("\n"):
+        words = line.split(None, 1)
+        name = words[0] if words else ""
+        head = head if line[:1].isspace() else name
+        path = f"{head}.{name}" if line[:1].isspace() else head
+        if path not in INDEPENDENT:
+            yield line
+
+
+def added(found: Sequence[Forecast], name: str) -> float | None:
+    """The sum of a quantity over all runs; None if it is unknown for one of them."""
+    values = [one.number(name) for one in found]
+    return None if None in values else sum(one for one in values if one is not None)
+
+
+def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
+    """The sums over all runs that differ between two operands. There is none if a member on disk does not compile."""
+    try:
+        sides = [forecasts(runs, prices) for runs in (before, after)]
+    except (DoesNotCompile, UsageError):
+        return
+    for name in ADDED:
+        was, now = (added(side, name) for side in sides)
+        if was is None or now is None:
+            continue
+        old, new = (size(one) if name.startswith("disk") else f"{one:,.2f}" for one in (was, now))
+        if old != new:
+            yield Change(name, old, new, f"{len(before):,} -> {len(after):,} runs", (round(was, 3), round(now, 3)))

@@ -1,0 +1,64 @@
+"""Totals of sweeps: what all members of two sweeps need together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from compile_support import put, xpc
+
+from xpc.compiler.review import totals
+
+ONE = """xpc 1
+
+train qwen2.5-3b on infinity-instruct:0625 for 1 epochs
+hardware 8 x h100-80gb
+batch gbs=128 micro=4 seq=1024
+strategy zero2
+"""
+SWEEP = ONE + "sweep {\n  lr = [1e-6, 2e-6]\n  seed = [1, 2]\n}\n"
+
+
+def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
+    done = xpc("diff", one, other, "--format", "json", "--price", "2.5", cwd=root)
+    assert done.returncode == 0, done.stderr
+    return {each["name"]: (each["before"], each["after"]) for each in json.loads(done.stdout)["totals"]}
+
+
+def test_totals_of_sweeps(tmp_path: Path) -> None:
+    """Members times the need of one, for specs and for the same sweeps on disk; a run counts once."""
+    larger = SWEEP.replace("1e-6, 2e-6", "1e-6, 2e-6, 3e-6").replace("gbs=128", "gbs=256")
+    root = put(tmp_path, {"one.xp": ONE, "a.xp": SWEEP, "b.xp": larger})
+    for name in ("a", "b"):
+        assert xpc("compile", f"{name}.xp", "-o", name, cwd=root).returncode == 0
+    found = summed(root, "a.xp", "b.xp")
+    assert set(found) == {"GPU-hours", "disk, at most", "cost"}
+    single = summed(root, "one.xp", "b.xp")
+    assert single["GPU-hours"][0] * 4 == pytest.approx(found["GPU-hours"][0], rel=1e-3)
+    assert single["disk, at most"][0] * 6 == single["disk, at most"][1]
+    assert found["cost"][1] == pytest.approx(2.5 * found["GPU-hours"][1], rel=1e-3)
+    assert summed(root, "a", "b") == found
+    assert summed(root, "a", "a.xp") == {}
+    text = xpc("diff", "a.xp", "b.xp", cwd=root).stdout.decode()
+    assert "All runs together\n  GPU-hours" in text
+    assert "(4 -> 6 runs)" in text
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_members_that_differ_in_a_rate_share_a_plan(
+    stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from xpc.compiler.review.operands import open_operand
+
+    root = put(tmp_path, {"a.xp": SWEEP.replace("seed = [1, 2]", "gbs = [128, 256]")})
+    assert xpc("compile", "a.xp", "-o", "a", cwd=root).returncode == 0
+    with open_operand(f"{root}/a" if stored else f"{root}/a.xp") as one:
+        runs = one.check(one.name).runs
+    planned: list[object] = []
+    real = totals.forecast
+    monkeypatch.setattr(totals, "forecast", lambda spec, prices: planned.append(spec) or real(spec, prices))
+    found = totals.forecasts(runs, {})
+    assert (len(found), len(planned)) == (4, 2)
+    alone = [real(each.spec, {}).number("GPU-hours") for each in runs]
+    assert [each.number("GPU-hours") for each in found] == alone
