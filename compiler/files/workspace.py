@@ -110,9 +110,10 @@ class Workspace:
         quoted in a diagnostic. So `../../.ssh/id_ed25519` and a link to it are refused. Templates and bases in a folder
         next to the spec's folder are allowed.
         """
-        if "\0" in written:
-            return ""  # `read` refuses it
-        home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
+        try:
+            home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
+        except ValueError:  # NUL, or half of a surrogate pair: no name of a file, and `read` refuses it
+            return ""
         above = os.path.commonpath((home, path))
         if above == home:
             return ""

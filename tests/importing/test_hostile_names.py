@@ -4,7 +4,7 @@ import pytest
 from compile_support import put, xpc
 
 NAMES = ("/etc/passwd", "../x", "http://h/x", "a/../b", "//h", "a/b/c", "~/x", '"a\\x1b[2Jb"', '"\\u202ex"', '"a\\nb"',
-         '"a\\0b"', '"a b"', "[]", "{a: b}", '""')  # fmt: skip
+         '"a\\0b"', '"a b"', '"\\ud800x"', "[]", "{a: b}", '""')  # fmt: skip
 LLAMA_FACTORY = """\
 stage: sft
 model_name_or_path: {model}

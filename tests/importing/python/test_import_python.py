@@ -386,6 +386,7 @@ LOOPS = "for i in range(250):\n    for j in range(250):\n        "
     "x = [0] * 9000\nx = x + x + x + x\n" + LOOPS + "y, *z = x",
     "x = [0] * 9000\nx = x + x + x + x\nimport os\n" + LOOPS + "if os.environ['A']: x = x + [1]",
     "import argparse\np = argparse.ArgumentParser()\n" + LOOPS + "p.add_argument('--x')\n" + LOOPS + "p.parse_args()",
+    "x = [0] * 9000\nx = x + x + x + x\ndef f(*a): pass\n" + LOOPS + "f(*x)",
     "x = [[0] * 250 for i in range(250)]\nt = SFTTrainer()\nt.x = x\n" + LOOPS + "t.train()",
 ])  # fmt: skip
 def test_hostile_script_ends_with_a_sentence(text: str) -> None:
