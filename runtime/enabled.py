@@ -67,6 +67,7 @@ from .library_internals.deepspeed_shards import DeepSpeedShards
 from .library_internals.epoch_order import EpochOrder
 from .library_internals.hub_kernels import HubKernels
 from .library_internals.random_states import RandomStatesTrainer
+from .library_internals.template_time import TemplateTime
 from .library_internals.torch_exit_barrier import TorchExitBarrier
 from .library_internals.ulysses import Ulysses
 
@@ -86,6 +87,7 @@ FEATURES: tuple[Feature, ...] = (
     TransformersCheckpoints(),
     WeightsOnly(),
     ChatTemplate(),
+    TemplateTime(),
     CompiledLayers(),
     AssistantMasks(),
     FrozenWeights(),

@@ -202,6 +202,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "single_process": run["world_size"] == 1,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "teacher": method["teacher"],
+        "template_time": any(one["shape"] != "text" for one in sources(plan)),
         "tied_weights": not zero,
         "torch_exit_barrier": nodes,
         "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
+import sys
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +12,10 @@ from typing import Any
 import pytest
 
 from xpc.runtime.core.errors import RunError
+from xpc.runtime.features.launch.time_limit import TooSlow, time_limit
 from xpc.runtime.features.model import chat_template
 from xpc.runtime.features.model.chat_template import ChatTemplate
+from xpc.runtime.library_internals import template_time
 
 NESTED = "{% for i in range(99999) %}{% for j in range(99999) %}@{% endfor %}{% endfor %}"
 BUNDLE: Any = SimpleNamespace(
@@ -61,3 +66,42 @@ def test_a_large_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("template", [PLAIN, "{{ raise_exception('no') }}", "{{ missing.name }}"])
 def test_other_templates_are_not_stopped(template: str) -> None:
     ChatTemplate().tokenizer_loaded(BUNDLE, tokenizer(template))
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Set the limit as a launch does, on a module in place of transformers'. Returns the module."""
+    base = SimpleNamespace(render_jinja_template=lambda work: work())
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(tokenization_utils_base=base))
+    monkeypatch.setattr(template_time, "SECONDS", 0.3)
+    for _ in range(2):  # a second tokenizer changes nothing
+        template_time.TemplateTime().tokenizer_loaded(BUNDLE, None)
+    return base
+
+
+def forever() -> None:
+    while True:
+        pass
+
+
+def test_any_row_has_a_limit(limited: Any) -> None:
+    assert [limited.render_jinja_template(word.upper) for word in "ab"] == ["A", "B"]
+    for _ in range(2):
+        with pytest.raises(RunError, match="may never end"):
+            limited.render_jinja_template(forever)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+
+
+def test_a_shorter_limit_decides(limited: Any) -> None:
+    with pytest.raises(TooSlow), time_limit(0.1):
+        limited.render_jinja_template(forever)
+
+
+def test_a_process_that_tokenizes_has_the_limit(limited: Any) -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool, pytest.raises(RunError, match="may never end"):
+        pool.apply(_rendered)
+
+
+def _rendered() -> None:
+    sys.modules["transformers"].tokenization_utils_base.render_jinja_template(forever)

@@ -1,0 +1,43 @@
+"""A time limit for each conversation that a chat template writes."""
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import RunError
+from ..core.feature import Bundle, Feature
+
+SECONDS = 60.0
+"""CPU seconds of this process for one call. A conversation takes milliseconds, a batch of 1,000 two seconds."""
+
+
+class TemplateTime(Feature):
+    """The feature of a run whose rows go through a chat template, here and in the processes that tokenize."""
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Let a template that does not end stop the run, for whichever row that happens."""
+        from transformers import tokenization_utils_base as base
+
+        if base.render_jinja_template.__module__ != __name__:
+            base.render_jinja_template = _limited(base.render_jinja_template)
+
+
+def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
+    def rendered(*args: Any, **options: Any) -> Any:
+        main = threading.current_thread() is threading.main_thread()  # no other can set a signal's handler
+        if not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:  # `time_limit` is shorter
+            return render(*args, **options)
+        signal.signal(signal.SIGVTALRM, _stop)
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        try:
+            return render(*args, **options)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+
+    return rendered
+
+
+def _stop(*_: object) -> None:
+    raise RunError(f"the chat template writes a conversation for more than {SECONDS:.0f} s: it may never end")
