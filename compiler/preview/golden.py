@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 
@@ -10,6 +9,7 @@ from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import read_file
 from xpc.compiler.preview.show import text
+from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.visible import visible
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, boo
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if old == new:
         return f"{visible(path)} is as before: {len(found['rows'])} rows\n", False
-    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), path, "now", lineterm="", n=2))
+    lines = line_difference(old.splitlines(), new.splitlines(), path, "now")
     shown = [visible(one) for one in lines[:SHOWN]]
     if len(lines) > SHOWN:
         shown.append(f"... {len(lines) - SHOWN:,} more lines")

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import unified_diff
 
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.bundle import BundleError, write
@@ -20,6 +19,7 @@ from xpc.compiler.plan import GIB
 from xpc.compiler.plan.calibration import Reading
 from xpc.compiler.plan.changes import LEAST_GAIN, Change, effect
 from xpc.compiler.render import render
+from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.edit import with_value
@@ -212,7 +212,7 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
     wanted = {**change.settings, "batch.gbs": spec.get("batch.gbs")}
     if again is None or any(again.get(path) != value for path, value in wanted.items()):
         return ["type into the spec:", *(f"  {line}" for line in change.typed)]
-    return list(unified_diff(text.split("\n"), after.split("\n"), file, file, lineterm="", n=1))
+    return line_difference(text.split("\n"), after.split("\n"), file, file, context=1)
 
 
 def _of_run(spec: CheckedSpec, out: str, file: str | None) -> tuple[list[str], int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import resource
 import shutil
 import subprocess
@@ -64,6 +66,24 @@ def many(root: Path) -> None:
     put(root, {f"specs/n{number:04}.xp": spec(save=f"out/{number}") for number in range(600)})
 
 
+def drawn(letters: int, alphabet: str, seed: int = 1) -> str:
+    """Lines of a letter each, in the same order in each run."""
+    return "\n".join(random.Random(seed).choices(alphabet, k=letters // 2))
+
+
+def shuffled(root: Path) -> None:
+    """New specs with the comments of the old ones in another order: aligning each pair of them takes minutes."""
+    for number in range(12):
+        text = (root / f"specs/long{number}.xp").read_text()
+        (root / f"specs/long{number}.xp").unlink()
+        put(root, {f"specs/new{number}.xp": "\n".join(text.removesuffix(SPEC).split("\n")[::-1]) + f"\n{SPEC}"})
+
+
+COMMENTS = {f"specs/long{n}.xp": re.sub("(.)", r"\1#", drawn(10_000, "\t ", n)) + f"\n{SPEC}" for n in range(12)}
+RENAMES, PREVIEW = "renames of specs that are the same lines in another order", "megabytes of preview lines that repeat"
+MANY = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
+BASE = {RENAMES: COMMENTS, PREVIEW: {"specs/rows.preview": drawn(10**6, MANY)}}
+"""Files that a pull request finds."""
 MODULES = ("json.py", "sitecustomize.py", "html.py", "argparse.py", "xpc/__init__.py", "lark.py")
 TEMPLATE = 'model(chat_template=file("t.jinja"))'
 LOOP = "{% for a in range(10**9) %}{{ a.__class__.__mro__ }}{% endfor %}"
@@ -122,6 +142,8 @@ EVIL = {
     "a lock that is a folder": named("specs/a.xp.lock/x", "x"),
     "a submodule that runs": named(".gitmodules", f'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "{RUN}"\n'),
     "a golden preview of commands": named("specs/a.preview", "::error::x\n##[stop-commands]x\n```\n</details>\n" * 100),
+    PREVIEW: lambda root: put(root, {"specs/rows.preview": drawn(10**6, MANY, 2)}),
+    RENAMES: shuffled,
     "everything deleted": lambda root: shutil.rmtree(root / "specs"),
 }  # fmt: skip
 
@@ -141,10 +163,10 @@ def git(root: Path, *words: str) -> None:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path: Path, what: str) -> Path:
     root = tmp_path / "work"
     put(root, {"house.xp": HOUSE, "specs/a.xp": SPEC, "specs/rows.jsonl": ROW})
-    put(root, {"specs/honest.xp": SPEC.replace("out/a", "out/honest")})
+    put(root, {"specs/honest.xp": SPEC.replace("out/a", "out/honest"), **BASE.get(what, {})})
     put(tmp_path, {"secret": SECRET, "secret.xp": f"train {SECRET} on {SECRET}\n"})
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")

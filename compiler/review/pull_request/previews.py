@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
+from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.repository import Commit
 
@@ -23,7 +23,7 @@ def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple
         if old is None or new is None:
             yield path, "a new golden preview" if old is None else "the golden preview is deleted", ""
         elif old != new:
-            lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="", n=2))
+            lines = line_difference(old.splitlines(), new.splitlines(), "before", "after")
             many = sum(one.startswith(("+", "-")) for one in lines[2:])
             yield path, f"what is taught differs in {many:,} lines", "\n".join(map(visible, lines))
 
