@@ -135,11 +135,10 @@ def _parser(first: str) -> argparse.ArgumentParser:
     """Make the parser for a command line that begins with this word: for that command, or for all commands if there is
     no such command.
     """
-    import argparse
-
     from xpc.compiler import __version__
+    from xpc.compiler.render.argument_parser import ArgumentParser
 
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc", description="Compile training experiments: check a spec, write its bundle.", epilog=BEGIN
     )
     parser.add_argument("--version", action="version", version=f"xpc {__version__}")

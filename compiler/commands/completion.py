@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.commands import COMMANDS
 from xpc.compiler.commands.listing import KINDS
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.grammar.package_data import read_text
 
 SHELLS = ("bash", "zsh", "fish")
@@ -21,7 +22,7 @@ FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc completion", description="Print a completion script.", epilog=EPILOG)
+    parser = ArgumentParser("xpc completion", description="Print a completion script.", epilog=EPILOG)
     parser.add_argument("shell", choices=SHELLS)
     return parser.parse_args(list(arguments))
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from xpc.compiler import stacks
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render.argument_parser import ArgumentParser
 
 EPILOG = (
     "Nothing is written and the network is not touched. Exit status: 0 ready (notes too), 1 something is wrong, "
@@ -27,7 +28,7 @@ PATIENCE = 300
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc doctor", description="Check this machine before runs: Python, packages, GPUs, disks, tokens.",
         epilog=EPILOG,
     )  # fmt: skip

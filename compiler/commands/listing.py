@@ -14,6 +14,7 @@ from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.registry import chat_templates as templates
+from xpc.compiler.render.argument_parser import ArgumentParser
 
 Row = dict[str, object]
 EPILOG = (
@@ -24,7 +25,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc list", description="List the names that a spec can use.", epilog=EPILOG)
+    parser = ArgumentParser("xpc list", description="List the names that a spec can use.", epilog=EPILOG)
     parser.add_argument("kind", nargs="?", type=_kind, metavar="KIND", help=f"{', '.join(KINDS)} (default: these)")
     parser.add_argument("words", nargs="*", metavar="WORD", help="show only rows that contain every word")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")

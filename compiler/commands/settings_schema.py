@@ -10,6 +10,7 @@ from xpc.compiler import __version__
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.setting import Setting
+from xpc.compiler.render.argument_parser import ArgumentParser
 
 Schema = dict[str, object]
 TEXT: Schema = {"type": "string"}
@@ -22,7 +23,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "Print the settings as a JSON Schema (draft 2020-12): an object with a property for each path, such as "
         '"batch.gbs". Shares are texts ("3%"), as specs write them.'
     )
-    return argparse.ArgumentParser("xpc schema", description=description).parse_args(list(arguments))
+    return ArgumentParser("xpc schema", description=description).parse_args(list(arguments))
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:

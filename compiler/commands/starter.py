@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.pipeline import check_text
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.grammar.package_data import read_text
 
 EPILOG = (
@@ -20,7 +21,7 @@ SPECS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abs
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc new", description="Write a spec to begin with.", epilog=EPILOG)
+    parser = ArgumentParser("xpc new", description="Write a spec to begin with.", epilog=EPILOG)
     parser.add_argument("file", metavar="FILE", help="the spec to write, such as run.xp")
     parser.add_argument("--from", dest="source", metavar="RECIPE|FILE", help="copy a recipe or a spec instead")
     return parser.parse_args(list(arguments))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.render.argument_parser import ArgumentParser
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune", "python")
 EPILOG = (
@@ -19,7 +20,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Wrong ones exit with status 2, as argparse does."""
-    parser = argparse.ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
+    parser = ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
                                      epilog=EPILOG)  # fmt: skip
     parser.add_argument("file", nargs="?", metavar="FILE",
                         help="YAML of TRL, axolotl, LLaMA-Factory, torchtune, "

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Sequence
 
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render.argument_parser import ArgumentParser
 
 EPILOG = "Editors start this server; docs/editors.md has the configuration for VS Code, Neovim and Helix."
 
@@ -17,7 +18,7 @@ EPILOG = "Editors start this server; docs/editors.md has the configuration for V
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     description = "Speak the Language Server Protocol on standard input and output."
-    parser = argparse.ArgumentParser("xpc lsp", description=description, epilog=EPILOG)
+    parser = ArgumentParser("xpc lsp", description=description, epilog=EPILOG)
     return parser.parse_args(list(arguments))
 
 

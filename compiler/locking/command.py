@@ -19,6 +19,7 @@ from xpc.compiler.locking.hub import Hub, HubError
 from xpc.compiler.locking.lock_text import complete, written
 from xpc.compiler.pipeline import Checked, check_text, compile_text
 from xpc.compiler.render import render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import visible
 from xpc.compiler.resolve import lockfile
 from xpc.grammar.diagnostic import ERROR
@@ -35,7 +36,7 @@ ENVIRONMENT = "environment"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc lock", description="Pin what a spec names, in SPEC.lock.", epilog=EPILOG)
+    parser = ArgumentParser("xpc lock", description="Pin what a spec names, in SPEC.lock.", epilog=EPILOG)
     parser.add_argument("words", nargs="+", metavar="SPEC", help="the spec, a file ending in .xp")
     parser.add_argument(
         "--update", action="store_true", help="ask the hub and pip again, for everything or for the NAMEs that follow"

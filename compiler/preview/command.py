@@ -10,6 +10,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import golden
 from xpc.compiler.preview.process import Request, preview
 from xpc.compiler.preview.show import as_json, text
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import colored
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc preview", description="Show rows as the trainer gets them, and what is learned from them.", epilog=EPILOG
     )
     add = parser.add_argument

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.report.entry import Entry, entries
 from xpc.compiler.report.show import as_json, markdown
 
@@ -20,7 +21,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc report", description="Show what runs were asked to do, what was planned and what ran.", epilog=EPILOG
     )
     parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, a bundle, or a sweep")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.render import render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.changes import Comparison, compare_operands
@@ -32,7 +33,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc diff", description="Compare two specs, commits or bundles.", epilog=EPILOG)
+    parser = ArgumentParser("xpc diff", description="Compare two specs, commits or bundles.", epilog=EPILOG)
     parser.add_argument(
         "before", metavar="A", help="a spec, REV:FILE, a bundle, another tool's file, or - for standard input"
     )

@@ -11,6 +11,7 @@ from difflib import unified_diff
 from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.render import render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic
@@ -28,7 +29,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc fmt", description="Write specs in canonical form.", epilog=EPILOG)
+    parser = ArgumentParser("xpc fmt", description="Write specs in canonical form.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a spec, a folder of them, or - for standard input")
     parser.add_argument("--check", action="store_true", help="write nothing; list the files that are not formatted")
     parser.add_argument("--diff", action="store_true", help="write nothing; show what would change")

@@ -15,6 +15,7 @@ from xpc.compiler.lower.arguments import arguments as stated
 from xpc.compiler.lower.drift import UNCOMPARED
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.compare import ABSENT, Difference, compare
 from xpc.compiler.review.edit import with_value
@@ -127,7 +128,7 @@ def _differing(found: Difference) -> set[str]:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc upgrade", description="Show what another stack changes for a spec, and move the spec to it.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="FILE", help="a spec, or - for standard input")

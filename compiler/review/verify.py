@@ -11,6 +11,7 @@ from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import why_foreign
 from xpc.compiler.files.folder_contents import Tree, tree
 from xpc.compiler.files.inputs import UsageError, read_spec
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.verifying.file_differences import differences
 from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
@@ -28,7 +29,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc verify", description="Check that a bundle is what its own spec compiles to.", epilog=EPILOG
     )
     parser.add_argument(

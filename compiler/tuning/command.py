@@ -16,6 +16,7 @@ from xpc.compiler.plan.experiment import Assumed, Plan, plan
 from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.render import render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.spec import Spec
@@ -39,7 +40,7 @@ EPILOG = (
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("xpc plan", description="Predict a run's memory and time.", epilog=EPILOG)
+    parser = ArgumentParser("xpc plan", description="Predict a run's memory and time.", epilog=EPILOG)
     parser.add_argument("files", nargs="+", metavar="SPEC", help="a spec, or - for standard input")
     parser.add_argument("--on", action="append", default=[], metavar="GPUS", help="plan for `8 x a100-80gb` instead")
     parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, if they are not known")

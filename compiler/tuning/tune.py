@@ -19,6 +19,7 @@ from xpc.compiler.plan import GIB
 from xpc.compiler.plan.calibration import Reading
 from xpc.compiler.plan.changes import LEAST_GAIN, Change, effect
 from xpc.compiler.render import render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
@@ -49,7 +50,7 @@ class Probe:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc tune", description="Measure on your own GPUs the fastest way to run a spec.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="SPEC", help="a spec")

@@ -33,6 +33,13 @@ RENDERED = {
     "compiler/preview/rehearsal/command.py", "compiler/review/diff.py", "compiler/review/fmt.py",
     "compiler/review/pull_request/check.py", "compiler/tuning/command.py", "compiler/tuning/tune.py",
 }  # fmt: skip
+SCRIPT = """\
+from trl import SFTConfig, SFTTrainer
+from datasets import load_dataset
+text = {0}
+args = SFTConfig(output_dir=text, learning_rate=text, lr_scheduler_type=text, run_name=text, **{{text: text}})
+SFTTrainer(model=text, args=args, train_dataset=load_dataset(text, split=text)).train()
+"""
 EVIL = ("##[stop-commands]x", "::stop-commands::x", "  ::error::x", "a ##[add-mask]b", "%0A::error::x")
 
 
@@ -65,6 +72,8 @@ def test_only_one_file_prints() -> None:
 
 def test_every_other_way_to_print_is_listed() -> None:
     assert {path for path, name, _ in calls() if name == "show_exact"} <= EXACT
+    parsers = {path for path, name, _ in calls() if name == "argparse.ArgumentParser"}
+    assert parsers <= GENERATORS, "compiler/render/argument_parser.py has the parser that neutralises arguments"
     assert {path for path, name, _ in calls() if name == "show_rendered"} <= RENDERED
     for path, name, call in calls():
         if name == "show_rendered":
@@ -97,6 +106,9 @@ def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> N
         "f.xp": spec(train=f'{quoted} on {quoted} for 1 epochs'), "g.yaml": f"{evil}: x\nmodel: {quoted}\n",
         "h.xp": spec().replace("xpc 1\n", f"xpc 1\nextends {quoted}\n"),
     }  # fmt: skip
+    script = SCRIPT.format(quoted)
+    cells = [{"cell_type": "code", "source": [one]} for one in (evil, script)]
+    files |= {"train.py": script, "train.ipynb": json.dumps({"cells": cells})}
     put(tmp_path, files)
     put(tmp_path / "sweep", {"a.xp": spec(f'sweep {{ track.name = [{quoted}, "b"] }}', "track wandb")})
     specs = [one for one in files if one.endswith(".xp")]
@@ -108,6 +120,10 @@ def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> N
         ("explain", "b.xp:track.name"), ("plan", "b.xp", "f.xp"), ("plan", "--format", "json", "b.xp"),
         ("verify", evil), ("compile", "b.xp", "-o", "out"), ("import", "g.yaml"),
         ("import", "--report", "json", "g.yaml"),
+        ("import", "train.py"), ("import", "--partial", "train.py", "-o", "p.xp"), ("import", "train.ipynb"),
+        ("import", evil), ("check", f"--{evil}"), ("preview", "c.xp"), ("preview", evil), ("preview", "b.xp", "--golden", "."), ("rehearse", "c.xp"),
+        ("rehearse", evil), ("report", "."), ("report", evil), ("verify", "--all", "."), ("tune", "c.xp"),
+        ("doctor", "--python", evil), ("new", evil), ("schema", evil), ("lsp", evil), ("completion", evil),
         ("lock", "b.xp"), ("upgrade", "b.xp", "--target", "trl-0.18"), ("check", "sweep/a.xp"), (evil,),
         ("list", "models", evil),
     ]  # fmt: skip

@@ -21,6 +21,7 @@ from xpc.compiler.preview.rehearsal.rows import columns_of_rewards, copy_head, w
 from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
 from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
 from xpc.compiler.registry import chat_templates
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import colored
 from xpc.grammar.diagnostic import ERROR
 
@@ -48,7 +49,7 @@ RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         "xpc rehearse", description="Run a small twin of an experiment to its end, on this CPU.", epilog=EPILOG
     )
     add = parser.add_argument

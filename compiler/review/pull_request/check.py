@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import FORMATS, render
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.review import fmt
 from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head
@@ -30,7 +31,7 @@ NOTHING = "no spec to check"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
-    parser = argparse.ArgumentParser("check", description=__doc__)
+    parser = ArgumentParser("check", description=__doc__)
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="a spec, a folder or a glob; changed files with --hook"
     )

@@ -1,0 +1,46 @@
+"""No parser of ours takes more than n log n for an input of size n: a file of eight times the size takes about eight
+times as long.
+
+Times are CPU seconds of this process, the least of five. Inputs whose largest form is refused at once grow no further.
+`make slow` and `make soak` run this.
+"""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+import pytest
+from growing import INPUTS, Work
+
+pytestmark = pytest.mark.nightly
+
+LEAST = 0.3
+"""Seconds of the larger input: shorter times are measured badly."""
+MOST = 16.0
+"""Largest ratio of the times: n log n gives 10 to 12 for eight times the size, and n squared 64."""
+FIRST, LARGEST = 64, 2_000_000
+
+
+def seconds(work: Work, times: int, enough: float = 0.0) -> float:
+    """The least CPU seconds of several runs; one run is enough if it takes less than `enough`."""
+    least = inf
+    for _ in range(times):
+        started = time.process_time()
+        work()
+        least = min(least, time.process_time() - started)
+        if least < enough:
+            break
+    return least
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_eight_times_the_size_takes_eight_times_as_long(name: str) -> None:
+    make, size = INPUTS[name], FIRST
+    make(FIRST)()  # what is imported and read once
+    while seconds(make(8 * size), 2, LEAST) < LEAST:
+        size *= 2
+        if 8 * size > LARGEST:  # refused, or too fast to be measured
+            return
+    ratio = seconds(make(8 * size), 5) / max(seconds(make(size), 5), 1e-4)
+    assert ratio < MOST, f"{name}: {size:,} -> {8 * size:,} takes {ratio:.1f} times as long"
