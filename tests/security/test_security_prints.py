@@ -121,7 +121,7 @@ def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> N
         ("verify", evil), ("compile", "b.xp", "-o", "out"), ("import", "g.yaml"),
         ("import", "--report", "json", "g.yaml"),
         ("import", "train.py"), ("import", "--partial", "train.py", "-o", "p.xp"), ("import", "train.ipynb"),
-        ("import", evil), ("check", f"--{evil}"), ("preview", "c.xp"), ("preview", evil), ("preview", "b.xp", "--golden", "."), ("rehearse", "c.xp"),
+        ("import", evil), ("check", f"--{evil}"), ("preview", "c.xp"), ("preview", evil), ("rehearse", "c.xp"),
         ("rehearse", evil), ("report", "."), ("report", evil), ("verify", "--all", "."), ("tune", "c.xp"),
         ("doctor", "--python", evil), ("new", evil), ("schema", evil), ("lsp", evil), ("completion", evil),
         ("lock", "b.xp"), ("upgrade", "b.xp", "--target", "trl-0.18"), ("check", "sweep/a.xp"), (evil,),

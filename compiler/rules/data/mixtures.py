@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.data.row_counts import available, mixture_rows
 from xpc.compiler.rules.core.conditions import mixture
 from xpc.compiler.rules.core.rule import Finding, rule
-from xpc.compiler.rules.data.sources import overlap, read_alike
+from xpc.compiler.rules.data.sources import reading, stored_rows
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 
@@ -167,10 +167,15 @@ def named_twice(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `mixture.py`; confirmed by running it.
     """
+    known: dict[tuple[str, str], int] = {}
     for number, source in enumerate(spec.data):
-        first = next((one for one in spec.data[:number] if overlap(one, source) and read_alike(one, source)), None)
-        if first is None:
+        rows = [(one, reading(source)) for one in stored_rows(source)]
+        earlier = [known[one] for one in rows if one in known]
+        for one in rows:
+            known.setdefault(one, number)
+        if not earlier:
             continue
+        first = spec.data[min(earlier)]
         name = f"`{source.name[:80]}`"
         same = f"{name} is named twice" if first.name == source.name else f"{name} has rows of `{first.name[:80]}`"
         if spec.flag("data.unique"):

@@ -249,10 +249,15 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
     Source: no library compares the rows of the two datasets.
     """
+    trained: dict[str, int] = {}
+    for number, source in enumerate(spec.data):
+        for rows in stored_rows(source):
+            trained.setdefault(rows, number)
     for one in spec.evaluated:
         for source in one.sources:
-            same = next((other for other in spec.data if overlap(source, other)), None)
-            if same is not None:
+            found = [trained[rows] for rows in stored_rows(source) if rows in trained]
+            if found:
+                same = spec.data[min(found)]
                 name, other = f"`{source.name[:80]}`", f"`{same.name[:80]}`"
                 yield Finding(
                     one.label,
@@ -267,7 +272,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
     for source in spec.data if isinstance(split, str) else ():
         if source.path is not None and not source.parts:
             continue  # XP551: a file has no splits
-        if overlap(evolve(source, split=split), source):
+        if not stored_rows(evolve(source, split=split)).isdisjoint(stored_rows(source)):
             yield Finding(
                 spec.place("eval.split", "trained on"),
                 f"`{split}` is used for both training and evaluation",
@@ -277,27 +282,20 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
             return
 
 
-def overlap(one: DataSource, other: DataSource) -> bool:
-    """Whether two sources share rows: the same file or a copy of it (possibly in a folder), or parts of one split.
+def stored_rows(source: DataSource) -> set[str]:
+    """What identifies the rows of a source: its files by digest (or by path if they are not here), or its split.
 
-    Each part of a split begins with its first row, so any two parts overlap. If both have `take`, they select by the
-    same seed.
+    Two sources share rows if they have one of these in common: the same file or a copy of it (possibly in a folder), or
+    parts of one split. Each part of a split begins with its first row, so any two parts overlap. If both have `take`,
+    they select by the same seed.
     """
-    return not _stored(one).isdisjoint(_stored(other))
-
-
-def _stored(source: DataSource) -> set[str]:
-    """What identifies the rows of a source: its files by digest (or by path if they are not here), or its split."""
     if source.id is not None:
         return {f"{source.id.lower()} {source.config} {source.split}"}
     return {part.sha256 or normpath(part.path or "") for part in source.of_split(source.split)}
 
 
-def read_alike(one: DataSource, other: DataSource) -> bool:
-    """Whether a row that both sources contain becomes the same training row."""
-    return (one.kind, one.columns, one.context, one.wording) == (
-        other.kind,
-        other.columns,
-        other.context,
-        other.wording,
-    )
+def reading(source: DataSource) -> str:
+    """How the rows of a source are read: if this is equal for two sources, a row of both becomes the same training
+    row.
+    """
+    return repr((source.kind, source.columns, source.context, source.wording))
