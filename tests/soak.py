@@ -45,6 +45,7 @@ def pieces(seed: int) -> dict[str, list[str]]:
     return {
         "properties": [*test, drawn, "-n", "2", *properties()],
         "fuzz": [sys.executable, "tests/fuzz/fuzz.py", "--inputs", "10000", "--jobs", "2", "--seed", str(seed)],
+        "growth": [*test, "-m", "nightly", "tests/security/test_growth_rates.py"],
         "faults": [*test, "-m", "slow", "-n", "2", "--dist", "loadfile", "tests/faults"],
         "differential": [
             sys.executable, "tests/proof/differential/differential.py", "--accepted", "600", "--steps", "24",
