@@ -18,8 +18,8 @@ from compile_support import checked, put
 
 from xpc.compiler.data import parquet, reader
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.importing.python.machine import Machine
-from xpc.compiler.importing.python.source import parts
+from xpc.compiler.importing.python.interpreter import script as scripts
+from xpc.compiler.importing.python.interpreter.source import parts
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import shell, yaml
 from xpc.compiler.importing.text.entries import Unreadable
@@ -110,9 +110,7 @@ def shell_calls(text: str, _: str) -> object:
 
 
 def script(text: str, name: str) -> object:
-    machine = Machine(lambda _: None)
-    machine.run(parts(text, f"{name}.py")[0])
-    return machine
+    return scripts.followed(parts(text, f"{name}.py")[0], lambda _: None)
 
 
 def locked(make: Callable[[int], str]) -> Callable[[int], Work]:
