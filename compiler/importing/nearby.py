@@ -31,10 +31,9 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            if not _inside(root, path) and (name.endswith(".py") or Workspace(one).outside_fault(name)):
-                continue
-            with suppress(OSError, ValueError):  # a file that is missing, too large or endless is skipped
-                return read_file(path, 4 * MAX_SIZE)
+            with suppress(OSError, ValueError):  # skip what is missing, too large, or no name of a file
+                if _inside(root, path) or not (name.endswith(".py") or Workspace(one).outside_fault(name)):
+                    return read_file(path, 4 * MAX_SIZE)
         return None
 
     return read
