@@ -60,6 +60,8 @@ class _Reader:
     text: str = field(repr=False)
     file: str
     at: int = 0
+    counted: tuple[int, int] = (0, 1)
+    """A place and its line, so that no text is counted twice."""
 
     def skip(self) -> int:
         found = _SPACE.match(self.text, self.at)
@@ -67,7 +69,9 @@ class _Reader:
         return self.at
 
     def line(self) -> int:
-        return self.text.count("\n", 0, self.at) + 1
+        at, line = self.counted
+        self.counted = self.at, line + self.text.count("\n", at, self.at)
+        return self.counted[1]
 
     def wrong(self, why: str) -> Unreadable:
         return Unreadable(f"it is not JSON: {why}", self.line())
