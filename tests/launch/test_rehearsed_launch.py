@@ -65,7 +65,7 @@ def test_a_failed_rehearsal_starts_no_run(warm: Forks, bundle: str, tmp_path: Pa
     (tmp_path / "out.rehearsal" / "mine").write_text("")
     run = launch(bundle, str(tmp_path), "--rehearse", PYTHON=warm.python)
     assert run.done.returncode == 1
-    assert "out.rehearsal is not the folder of a rehearsal; move it away" in run.output
+    assert "is not the folder of a rehearsal; move it away" in run.output
     assert os.listdir(tmp_path) == ["out.rehearsal"]
 
 
