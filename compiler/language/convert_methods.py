@@ -30,7 +30,7 @@ from xpc.grammar.tree import Setting as Written
 
 def weighted(row: Setting, item: Item, node: Value | None) -> object:
     """Read `name`, `name(weight=1)`, `"file.py:function"` or `file("file.py:function", weight=1)`: one of them, or a
-    list.
+    list. Rewards may have arguments: `cosine(weight=1, max_len=2000)`.
     """
     nodes = node.items if isinstance(node, List) else (node,)
     if not nodes:
@@ -42,9 +42,12 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
     if not isinstance(node, Call):
         return Weighted(str(_name(row, item, node)))
     name, weight = node.name.text, None
+    rewards = row.path == "method.rewards"
     for part in node.args:
         if isinstance(part, Written) and part.name.text == "weight" and weight is None:
             weight = float(_number(row, item, part.value))
+        elif isinstance(part, Written) and part.name.text != "weight" and rewards:
+            continue  # an argument, read below
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:
@@ -56,7 +59,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
             raise Wrong("explained", "XP104", message, row, item, wrong, help=help)
     if name == "file":
         raise _wrong_kind(row, item, node)
-    return Weighted(name, weight)
+    return Weighted(name, weight, arguments=_arguments(row, item, node, ("weight",)) if rewards else ())
 
 
 def template(row: Setting, item: Item, node: Value | None) -> object:
@@ -78,18 +81,19 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
     return Template(f"files/{name}.jinja", arguments, name)
 
 
-def _arguments(row: Setting, item: Item, node: Call) -> tuple[tuple[str, bool | int | float | str], ...]:
-    """The arguments of a template, in the order of the spec."""
+def _arguments(
+    row: Setting, item: Item, node: Call, apart: tuple[str, ...] = ()
+) -> tuple[tuple[str, bool | int | float | str], ...]:
+    """The arguments of a template or a reward function, in the order of the spec, without the names in `apart`."""
     found: dict[str, bool | int | float | str] = {}
     for part in node.args:
-        if not isinstance(part, Written):
+        if not isinstance(part, Written) or part.name.text in apart:
             continue
         name, value = part.name.text, plain_value(part.value)
         if name in found or not name.isidentifier() or not isinstance(value, bool | int | float | str):
-            message = (
-                f"`{name[:60]}` is written twice" if name in found else "a template takes names with one value each"
-            )
-            help = "keep one of the two" if name in found else f"write `{node.name.text[:60]}(enable_thinking=false)`"
+            message = f"`{name[:60]}` is written twice" if name in found else "arguments are names with one value each"
+            shown = "cosine(max_len=1000)" if apart else f"{node.name.text[:60]}(enable_thinking=false)"
+            help = "keep one of the two" if name in found else f"write `{shown}`"
             raise Wrong("explained", "XP104", message, row, item, part.value, help=help)
         found[name] = value
     return tuple(found.items())

@@ -68,7 +68,8 @@ class Amount:
 
 @record
 class Weighted:
-    """One of several losses or reward functions; `weight` is None if the spec writes none.
+    """One of several losses or reward functions; `weight` is None if the spec writes none. `arguments` are those of a
+    reward function: `cosine(max_len=1000)`.
 
     A reward function from a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once the
     file is read.
@@ -79,6 +80,7 @@ class Weighted:
     file: str | None = None
     function: str | None = None
     sha256: str | None = None
+    arguments: tuple[tuple[str, bool | int | float | str], ...] = ()
 
 
 @record

@@ -17,5 +17,15 @@ REWARDS: Mapping[str, str] = {
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
 """Reward functions of the runtime, those of Open-R1 that execute no code, with what they reward."""
+REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
+    "cosine": {
+        "min_value_wrong": float, "max_value_wrong": float, "min_value_correct": float, "max_value_correct": float,
+        "max_len": int,
+    },
+    "repetition_penalty": {"ngram_size": int, "max_penalty": float},
+    "soft_overlong_punishment": {"max_completion_len": int, "soft_punish_cache": int},
+    "code_format": {"language": str},
+}  # fmt: skip
+"""Arguments of built-in reward functions, as in the runtime; the functions of a file have their own."""
 MATH = ("accuracy", "cosine", "len", "length")
 """Reward functions that compare with a solution by math-verify."""

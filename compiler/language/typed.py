@@ -48,10 +48,12 @@ def _template(value: Template) -> str:
 
 def _weighted(one: Weighted) -> str:
     """A loss or a reward function as it is typed; a function from a file is named by its copy in the bundle."""
+    weight = [] if one.weight is None else [f"weight={real(one.weight)}"]
+    inside = [*weight, *(f"{name}={plain(value)}" for name, value in one.arguments)]
     if one.function is None:
-        return one.name if one.weight is None else f"{one.name}(weight={real(one.weight)})"
+        return f"{one.name}({', '.join(inside)})" if inside else one.name
     name = quoted(f"{one.file}:{one.function}")
-    return name if one.weight is None else f"file({name}, weight={real(one.weight)})"
+    return f"file({', '.join([name, *inside])})" if inside else name
 
 
 def plain(value: object, exact: bool = False) -> str:

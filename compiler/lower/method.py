@@ -72,10 +72,10 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 def method_section(spec: Spec) -> Section:
     """What the runtime needs to know about the method besides its arguments, with reward functions and the teacher."""
-    rewards: list[Reward] = [
-        {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
-        for one in spec.weighted("method.rewards")
-    ]
+    rewards: list[Reward] = []
+    for one in spec.weighted("method.rewards"):
+        reward: Reward = {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
+        rewards.append({**reward, "options": dict(one.arguments)} if one.arguments else reward)
     return {
         **method_facts(spec.method),
         "rewards": rewards,

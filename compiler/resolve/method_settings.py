@@ -15,7 +15,7 @@ from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.load import Loaded
 from xpc.compiler.language.methods import DEFAULT, METHODS
-from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.rewards import REWARD_ARGUMENTS, REWARDS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec.values import Origin, Value
@@ -145,7 +145,7 @@ class MethodCheck:
         for one, (node, item) in zip(written, self._nodes("method.rewards"), strict=True):
             label = _place(item, node)
             if one.name in REWARDS:
-                out.append(one)
+                out.append(self._with_arguments(one, label))
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function(one, label) or one)
             else:
@@ -153,6 +153,22 @@ class MethodCheck:
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)
+
+    def _with_arguments(self, one: Weighted, label: Label) -> Weighted:
+        """A built-in reward function with the arguments that it takes; others are reported and dropped."""
+        known, kept = REWARD_ARGUMENTS.get(one.name, {}), []
+        for name, value in one.arguments:
+            kind = known.get(name)
+            if kind is None:
+                takes = ", ".join(f"`{argument}`" for argument in ("weight", *known))
+                message = f"`{one.name}` has no argument `{name[:60]}`"
+                self.problems.report("XP104", message, label, help=f"it takes {takes}")
+            elif _fits(kind, value):
+                kept.append((name, value))
+            else:
+                shown = {int: "a whole number above 0", float: "a number", str: "a name or a quoted text"}[kind]
+                self.problems.report("XP104", f"`{name}` of `{one.name}` takes {shown}", label, help=f"write {shown}")
+        return evolve(one, arguments=tuple(kept))
 
     def _function(self, one: Weighted, label: Label) -> Weighted | None:
         """Copy a reward file into the bundle if it defines the function. The file is parsed and never run."""
@@ -182,6 +198,13 @@ class MethodCheck:
             self.problems.report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help)
             return None
         return evolve(one, file=self.keep(read), function=function, sha256=read.digest)
+
+
+def _fits(kind: type, value: object) -> bool:
+    """Whether a value is of the kind of an argument; whole numbers are lengths and counts, and above 0."""
+    if kind is str or isinstance(value, bool):
+        return kind is str and isinstance(value, str)
+    return (isinstance(value, int) and value > 0) if kind is int else isinstance(value, int | float)
 
 
 def _place(item: Item, node: Node | None) -> Label:

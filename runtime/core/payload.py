@@ -4,12 +4,13 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class Reward(TypedDict):
-    """A reward function: a built-in one, named, or a function in a file of the bundle."""
+    """A reward function: a built-in one, named, or a function in a file of the bundle; `options` are its arguments."""
 
     name: str
     file: str | None
     function: str | None
     sha256: str | None
+    options: NotRequired[dict[str, bool | int | float | str]]
 
 
 class Teacher(TypedDict):

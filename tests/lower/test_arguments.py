@@ -131,6 +131,14 @@ ROWS = {
             "epsilon_high": 0.28, "delta": 1.5, "mask_truncated_completions": True, "log_completions": True,
             "loss_type": "dr_grpo", "beta": 0.04, "steps_per_generation": 2,
         }, PROMPTS),
+        Row("method grpo(rewards=[cosine(weight=2, max_len=4000), repetition_penalty(ngram_size=4)])", {
+            "reward_weights": [2.0, 1.0],
+            ".method.rewards": [
+                {"name": "cosine", "file": None, "function": None, "sha256": None, "options": {"max_len": 4000}},
+                {"name": "repetition_penalty", "file": None, "function": None, "sha256": None,
+                 "options": {"ngram_size": 4}},
+            ],
+        }, PROMPTS),
         Row(online("loss=grpo, level=sequence"), {"importance_sampling_level": "sequence"}, PROMPTS,
             on={OLDEST: "XP127"}),
         Row(online("scale_rewards=none"), {"scale_rewards": "none"}, PROMPTS, on={OLDEST: {"scale_rewards": False}}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from xpc.compiler.stacks import STACKS, load
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features.method import reward_calls
+from xpc.runtime.features.method import reward_calls, rewards
 from xpc.runtime.features.method.reward_progress import RewardProgress
 
 ROW = {"prompt": [{"role": "user", "content": "6+1?"}], "solution": "7"}
@@ -141,3 +142,15 @@ def test_the_preflight_calls_each_function_once(tmp_path: Path) -> None:
     (why,) = feature.check_first_row(bundle, "d.jsonl", ROW, TOKENIZER)
     assert "returned a float (1.0), called with row 0 of d.jsonl and 3 answers" in why
     assert calls.read_text() == "x"
+
+
+def test_arguments_of_a_function_of_a_file_are_set_under_its_own_name() -> None:
+    def close(completions: list[str], *, most: int, scale: float = 1.0, **_: Any) -> list[float]:
+        return [scale * min(most, len(one)) for one in completions]
+
+    made = rewards._with_options(close, {"most": 3})
+    assert reward_calls.name_of(made) == "close"
+    assert made(completions=["ab", "abcd"], solution=["7", "7"]) == [2.0, 3.0]
+    assert list(signature(made).parameters) == ["completions", "most", "scale", "_"]
+    signature(made).bind(completions=[], solution=[])
+    assert rewards._with_options(close, {}) is close

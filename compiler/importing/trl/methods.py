@@ -10,14 +10,14 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
 from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.rewards import REWARD_ARGUMENTS, REWARDS
 from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"
 """The file next to the spec with reward functions that are not registered and name no module."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-EXECUTED = ("code_language", "code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
+EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
 """Arguments of Open-R1's functions that execute code, which the runtime does not have."""
@@ -160,6 +160,34 @@ def _blocks(draft: Draft, named: Entries) -> None:
                        "GPU that `hardware` does not count")  # fmt: skip
 
 
+ARGUMENTS: Mapping[str, tuple[str, str]] = {
+    **{f"cosine_{name}": ("cosine", name) for name in REWARD_ARGUMENTS["cosine"]},
+    "repetition_n_grams": ("repetition_penalty", "ngram_size"),
+    "repetition_max_penalty": ("repetition_penalty", "max_penalty"),
+    "max_completion_len": ("soft_overlong_punishment", "max_completion_len"),
+    "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
+    "code_language": ("code_format", "language"),
+}
+"""Arguments of Open-R1's scripts for its reward functions, by the function and its argument (`configs.py`)."""
+
+
+def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[str, int | float | str], ...]:
+    """The arguments of a built-in reward function that the source states."""
+    found: list[tuple[str, int | float | str]] = []
+    for key, (owner, argument) in ARGUMENTS.items():
+        one = named.get(key)
+        if owner != reward or one is None or one.empty:
+            continue
+        kind = REWARD_ARGUMENTS[reward][argument]
+        value = text(one) if kind is str else integer(one) if kind is int else number(one)
+        if value is None:
+            draft.error(one, "a reward function takes one value here")
+        else:
+            found.append((argument, value))
+            draft.mark(one, MAPPED, f"method.rewards: {reward}({argument}={plain(one)})")
+    return tuple(found)
+
+
 def _rewards(draft: Draft, named: Entries) -> None:
     entry, weights = named.get("reward_funcs"), named.get("reward_weights")
     own: list[str] = []
@@ -173,7 +201,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
         found = []
         for name, weight in zip(names, given or [None] * len(names)):
             if name in REWARDS:
-                found.append(Weighted(name, weight))
+                found.append(Weighted(name, weight, arguments=_reward_arguments(draft, named, name)))
             else:
                 module, _, function = name.rpartition(".")
                 file = f"{module}.py" if PART.fullmatch(module) else REWARD_FILE
@@ -186,6 +214,10 @@ def _rewards(draft: Draft, named: Entries) -> None:
             listed = ", ".join(f"`{name}`" for name in own)
             places = " and ".join(f"`{one}`" for one in sorted(files))
             draft.warn(entry, f"{listed}: no registered reward function", f"write it in {places} next to the spec")
+    for key, (reward, _) in ARGUMENTS.items():
+        one = named.get(key)
+        if one is not None and (one.file, one.key) not in draft.fates:
+            draft.note(one, f"an argument of `{reward}`, which is not among the reward functions")
     KEYS.apply_usual(draft, named)
     for name in EXECUTED:
         one = named.get(name)

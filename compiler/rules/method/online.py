@@ -126,6 +126,16 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
             continue
         place = spec.place("method.rewards")
         takes, needs, others = known
+        stated = {name for name, _ in reward.arguments}
+        foreign = sorted(stated - set(takes)) if not others else []
+        if foreign:
+            yield Finding(
+                evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
+                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, which it does not accept",
+                f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
+            )
+            continue
+        needs = needs - stated
         for source in spec.data:
             first, *rest = source.columns or ("prompt",)
             columns = (

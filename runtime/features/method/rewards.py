@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from inspect import iscoroutinefunction, signature
 from types import ModuleType
@@ -245,7 +245,7 @@ def _loaded(bundle: Bundle) -> list[Function]:
 def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     name = reward["name"]
     if reward["file"] is not None:
-        return _from_file(bundle, reward)
+        return _with_options(_from_file(bundle, reward), reward.get("options") or {})
     options = dict(reward.get("options") or {})
     if name in SANDBOXED:
         raise RunError(
@@ -266,6 +266,15 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
         return CONFIGURABLE[name](**options)
     except TypeError as error:
         raise RunError(f"the reward {name!r} does not take these settings: {error}") from error
+
+
+def _with_options(function: Function, options: Mapping[str, Any]) -> Function:
+    """The function with some of its arguments set, under its own name, which names its metrics."""
+    if not options:
+        return function
+    made = partial(function, **options)
+    made.__name__ = reward_calls.name_of(function)  # type: ignore[attr-defined]
+    return made
 
 
 def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
