@@ -174,8 +174,8 @@ TABLE: tuple[Setting, ...] = (
             args=("mask_truncated_completions",), inner=True),
     _of_methods("method.log_completions", k.FLAG, "log some prompts with their completions and rewards",
             args=("log_completions",), inner=True),
-    _of_methods("method.rewards", k.WEIGHTED, "reward functions with weights and arguments: built-in names, and functions "
-            'of files, as `file("rewards.py:right", weight=0.5)`',
+    _of_methods("method.rewards", k.WEIGHTED, "reward functions, with weights and arguments: built-in names, and "
+            'functions of files, as `file("rewards.py:right", weight=0.5)`',
             args=("reward_weights",)),
     _of_methods("method.vllm", k.FLAG, "generate with vLLM instead of transformers", args=("use_vllm",)),
     _of_methods("method.vllm.mode", k.CHOICE, "vLLM inside the training processes, or a separate server",
