@@ -82,7 +82,7 @@ class Model(TypedDict):
     liger: bool
     liger_unchecked: NotRequired[bool]
     compile_layers: NotRequired[bool]
-    rope: NotRequired["Rope"]
+    rope: NotRequired[dict[str, Any]]  # rope_type, factor, original (null: of config.json), parameters
     kernels: NotRequired[dict[str, str]]
 
 
@@ -93,15 +93,6 @@ class Tokenizer(TypedDict):
     eos_token: str | None
     pad_token: str | None
     added: list[str] | None
-
-
-class Rope(TypedDict):
-    """A scaling of rotary positions. `original` is the context before it; null is that of config.json."""
-
-    rope_type: str
-    factor: float
-    original: int | None
-    parameters: dict[str, float]
 
 
 class Rows(TypedDict):

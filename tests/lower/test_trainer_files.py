@@ -92,7 +92,7 @@ ORDER = {
     "rows_mapped": ("Mixture", "Shares", "KtoRows", "LengthLimits"),
     "token_counter": ("PairCounts", "OrpoCounts", "MixedShapes"),
     "tokens_counted": ("Shares", "Packing", "LossMask", "RewardHead"),
-    "model_options": ("RewardHead", "Adapters"),
+    "model_options": ("RewardHead", "Rope", "Adapters"),
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
     "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "ContinuedAdapter", "Adapters"),
