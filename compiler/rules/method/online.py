@@ -105,8 +105,8 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
     """A reward function of a file must accept the keyword arguments that the trainer passes: `completions`, the
-    trainer's other values, and the columns of the rows. Only the signature is read; nothing is executed, and a function
-    that is decorated or assigned is not checked before the launch.
+    trainer's other values, and the columns of the rows. It must name the arguments that the spec sets. Only the
+    signature is read; nothing is executed, and a function that is decorated or assigned is not checked before the launch.
 
     Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
     accept the others as `**kwargs`.
@@ -127,11 +127,11 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
         place = spec.place("method.rewards")
         takes, needs, others = known
         stated = {name for name, _ in reward.arguments}
-        foreign = sorted(stated - set(takes)) if not others else []
+        foreign = sorted(stated - set(takes))  # `**kwargs` would swallow a misspelt one
         if foreign:
             yield Finding(
                 evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
-                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, which it does not accept",
+                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, which it does not name",
                 f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
             )
             continue
