@@ -106,7 +106,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 def uncallable(spec: Spec) -> Iterator[Finding]:
     """A reward function of a file must accept the keyword arguments that the trainer passes: `completions`, the
     trainer's other values, and the columns of the rows. It must name the arguments that the spec sets. Only the
-    signature is read; nothing is executed, and a function that is decorated or assigned is not checked before the launch.
+    signature is read; nothing is executed, and a decorated or assigned function is not checked before the launch.
 
     Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
     accept the others as `**kwargs`.
