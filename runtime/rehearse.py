@@ -72,7 +72,7 @@ def main(folder: str) -> int:
 def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, str], folder: str) -> int:
     """Launch twice, and delete the folder of the rehearsal. Returns 0, or the status of the launch that failed."""
     if os.path.lexists(out) and os.listdir(out) and not os.path.exists(os.path.join(out, MARKER)):
-        print(f"error: {out!r} is not the folder of a rehearsal; move it away", flush=True)
+        _say(f"error: {out!r} is not the folder of a rehearsal; move it away")
         return 1
     shutil.rmtree(out, ignore_errors=True)
     environ = {"XPC_DATA_ROOT": _root(folder), **environ}
@@ -87,7 +87,7 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
             _say(f"the rehearsal failed, and the run is not started; {out} has what it wrote")
             return status
         if status and saved <= before and os.path.exists(os.path.join(out, "metrics.jsonl")):
-            print(f"error: the rehearsal saved nothing after step {before} in {out!r}", flush=True)
+            _say(f"error: the rehearsal saved nothing after step {before} in {out!r}")
             return 1
         before = saved
     if os.environ.get("NODE_RANK", "0") == "0":
@@ -155,7 +155,8 @@ def _root(folder: str) -> str:
 
 def _say(sentence: str) -> None:
     if os.environ.get("NODE_RANK", "0") == "0":
-        print(f"launch.sh: {sentence}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"launch.sh: {sentence}\n")
+        sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def test_the_runtime_never_imports_xpc():
 def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared = {"xpc.runtime.core", "xpc.runtime.core.payload", "xpc.runtime.core.conditions"}
     shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}  # the rows that a mixture draws
+    shared |= {"xpc.runtime.prepare_rows"}  # the key of prepared rows, whose counts the plan reads
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}  # curves and totals, as the run itself states them
     for path, imports in modules("compiler"):
         assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path

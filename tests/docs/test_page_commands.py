@@ -60,6 +60,8 @@ LINES = {
     r"\S*launch\.sh": "tests/proof/training/test_train.py",
     r"MASTER_ADDR=\S+ MASTER_PORT=\d+ NODE_RANK=\d \S*launch\.sh": "tests/launch/test_two_nodes.py",
     r"\S*launch\.sh --preflight.*": "tests/runtime/test_runtime_preflight.py",
+    r"\S*launch\.sh --prepare \S+": "tests/launch/test_prepared_launch.py",
+    r"XPC_PREPARED=\S+ \S*launch\.sh": "tests/launch/test_prepared_launch.py",
     r"\S*launch\.sh --stage \S+": "tests/proof/training/test_train_staged.py",
     r"\S*/launch\.sh (--list|--all|lr=\S+)": "tests/docs/test_sweep_page.py",
     r"XPC_STAGED=\S+ (sbatch )?\S*(launch\.sh|job\.sbatch)": "tests/proof/training/test_train_staged.py",

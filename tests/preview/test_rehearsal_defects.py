@@ -10,7 +10,7 @@ import pytest
 from emitted import put
 
 from xpc.compiler.files.inputs import SpecError
-from xpc.compiler.preview.rehearsal import command, show
+from xpc.compiler.preview.rehearsal import show, small_run
 from xpc.compiler.stacks import DEFAULT
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_a_defect_of_the_spec_is_found_by_the_check(name: str, tmp_path: Path, c
     text, code = CHECKED[name]
     put(str(tmp_path), {**FILES, "run.xp": text})
     with pytest.raises(SpecError, match="does not compile, so there is nothing to rehearse"):
-        command.checked_run(str(tmp_path / "run.xp"))
+        small_run.checked_run(str(tmp_path / "run.xp"))
     found = capsys.readouterr().err
     assert found.startswith(f"{code} "), found
     assert found.rstrip().endswith("1 error"), found
@@ -149,7 +149,7 @@ def found_in(warm: Warm, text: str) -> tuple[list[str], int]:
     """The findings of a rehearsal in one of the warm interpreters, and its status."""
     put(warm.place, {**FILES, "run.xp": text})
     path = os.path.join(warm.place, "run.xp")
-    report = command.rehearse(command.checked_run(path), path, warm.of(DEFAULT))
+    report = small_run.rehearse(small_run.checked_run(path), path, warm.of(DEFAULT))
     return [one["message"] for one in report["findings"]], show.status(report)
 
 

@@ -13,7 +13,7 @@ from case_support import spec as written
 from compile_support import REPOSITORY, checked, put
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.preview.rehearsal import command, rows, steps
+from xpc.compiler.preview.rehearsal import command, rows, small_run, steps
 from xpc.compiler.preview.rehearsal.local_hub import Hub
 from xpc.compiler.preview.rehearsal.twin import Twin, twin_of
 from xpc.compiler.spec.resources import DataSource
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     spec = checked(written().replace("out/run", "file/out"), SPECS).spec
     assert spec is not None
     found = steps.Rehearsal(str(tmp_path), twin(written()), spec, {}, "", {}, Hub(), print)
-    command._place_of_results(spec, str(tmp_path), found)
+    small_run._place_of_results(spec, str(tmp_path), found)
     assert [one.message for one in found.findings] == ["`file/out` cannot be written: you may not write to file"]
 
 

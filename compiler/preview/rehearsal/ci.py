@@ -18,7 +18,7 @@ from xpc.compiler.files.private_folder import private_folder, read, write
 from xpc.compiler.lower import lower
 from xpc.compiler.preview.process import interpreter, progress
 from xpc.compiler.preview.rehearsal import show
-from xpc.compiler.preview.rehearsal.command import checked_run, rehearse, warm_interpreter
+from xpc.compiler.preview.rehearsal.small_run import checked_run, rehearse, warm_interpreter
 from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head
 from xpc.compiler.review.repository import Repository, find
 from xpc.compiler.review.spec_finder import specs_of_commit, specs_of_work_tree

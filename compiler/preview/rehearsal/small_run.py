@@ -1,0 +1,206 @@
+"""Rehearse one spec: make its twin, the rows and a small model, and do all steps in a warm interpreter."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+
+from xpc.compiler.files.file_memory import user_memory
+from xpc.compiler.files.inputs import UsageError, read_spec
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.preview.process import chosen_run, progress
+from xpc.compiler.preview.rehearsal import show
+from xpc.compiler.preview.rehearsal.forks import Forks
+from xpc.compiler.preview.rehearsal.local_hub import WRITE, Hub
+from xpc.compiler.preview.rehearsal.rows import columns_of_rewards, copy_head, write_made
+from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
+from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
+from xpc.compiler.registry import chat_templates
+from xpc.grammar.diagnostic import ERROR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from xpc.compiler.spec.checked import CheckedSpec
+    from xpc.compiler.spec.resources import DataSource, Model
+
+SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
+"""Control tokens in the text of a chat template."""
+STOCK_FAMILY = "llama"
+ROUNDS = 20
+"""The most settings that are left out because a rule refuses them on a CPU."""
+ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
+"""Beginnings of environment variables that a launch of the rehearsal does not get."""
+RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
+
+
+def rehearse(
+    spec: CheckedSpec, path: str, warm: Forks, rows: str | None = None, keep: str | None = None
+) -> dict[str, Any]:
+    """Rehearse the checked spec of a file in a warm interpreter, and return the report. `rows` is a file with rows for
+    absent sources, `keep` a folder for the twin and its runs. Raises UsageError.
+    """
+    owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
+    with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
+        try:
+            found = _rehearsed(spec, os.path.dirname(os.path.abspath(path)), warm, rows, folder, hub)
+        finally:
+            if keep is not None:
+                shutil.copytree(folder, keep, symlinks=True)
+    return {"spec": os.path.basename(path), "stack": spec.stack.name, **show.table(found, spec.problems)}
+
+
+def checked_run(path: str, member: str | None = None) -> CheckedSpec:
+    """The checked run of a file, or a member of its sweep. Raises UsageError and SpecError."""
+    data, name, workspace = read_spec(path)
+    workspace.memory, workspace.allow_oom = user_memory(), True
+    workspace.most_members = 1 if member is None else workspace.most_members
+    return chosen_run(check_text(data, name, workspace), path, member, "rehearse")
+
+
+def warm_interpreter(python: str) -> Forks:
+    """A warm interpreter for rehearsals, whose libraries see no GPU and no hub."""
+    progress("starting the interpreter that trains")
+    return Forks(python, {**_environ(), "HF_HUB_OFFLINE": "1"}, os.devnull)
+
+
+def _environ() -> dict[str, str]:
+    """The environment of a launch without what an outer launch left in it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
+    return kept | {
+        "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
+        "WANDB_MODE": "disabled",
+    }  # fmt: skip
+
+
+def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, folder: str, hub: Hub) -> Rehearsal:
+    def here(source: DataSource) -> bool:
+        return source.path is not None and os.path.exists(os.path.join(root, source.path))
+
+    twin = twin_of(spec, here, rows is not None)
+    home = {"HF_HOME": os.path.join(folder, "hf"), "PYTHON": warm.python}
+    environ = _environ() | home | hub.environment(WRITE)
+    texts = _write_rows(twin, rows, root, folder)
+    progress("making a small model")
+    made = _models(spec, twin, root, texts, folder, warm.python)
+    twin, files, small = _compiled_twin(twin, folder)
+    found = Rehearsal(
+        folder, twin, small, files, warm.python, environ, hub, progress,
+        own_tokenizer=all(one["tokenizer"] for one in made),
+        made_rows=rows is None and any(one.absent for one in twin.rows),
+    )  # fmt: skip
+    _place_of_results(spec, root, found)
+    found.run()
+    return found
+
+
+def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
+    """Write the rows of each source. Returns the texts of those that are made. Raises UsageError."""
+    texts: list[str] = []
+    more = columns_of_rewards(twin.spec)
+    for one in twin.rows:
+        target = os.path.join(folder, one.path)
+        try:
+            if not one.absent and one.source.path is not None:
+                copy_head(os.path.join(root, one.source.path), target)
+            elif given is not None:
+                copy_head(given, target)
+            else:
+                texts += write_made(one.source, target, more)
+        except OSError as error:
+            raise UsageError(f"{error.filename or one.source.name} cannot be copied: {error.strerror}") from error
+    return texts
+
+
+def _models(
+    spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
+) -> list[dict[str, Any]]:
+    """Make the small models, and return what the worker says about each."""
+    wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
+    if spec.teacher is not None:
+        wanted.append(_wanted(spec, spec.teacher, root, os.path.join(folder, TEACHER)))
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    texts = texts or ["What colour is the red apple? The apple is red. It is a sentence with some words in it."]
+    return list(run_worker(python, "small_models.py", {"models": wanted, "texts": texts}, environ)["models"])
+
+
+def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str, Any]:
+    alias = model.facts.alias if model.facts is not None else ""
+    template = spec.chat_template
+    if template is None and model.chat is not False:
+        template = chat_templates.text(chat_templates.native(alias) or "chatml").decode()
+    end = spec.get("model.eos") or model.eos or chat_templates.base_end(alias) or _end_of(template)
+    special = [*SPECIAL.findall(template or ""), *spec.names("model.tokens"), str(end)]
+    kinds = model.config.get("architectures")
+    scores = isinstance(kinds, list) and any("SequenceClassification" in str(one) for one in kinds)
+    return {
+        "folder": folder, "source": os.path.join(root, model.path) if model.path else model.id,
+        "revision": model.revision, "model_type": model.model_type or STOCK_FAMILY, "config": dict(model.config),
+        "scores": scores, "special": special, "end": end, "pad": spec.get("model.pad") or "<|pad|>",
+        "template": template,
+    }  # fmt: skip
+
+
+def _end_of(template: str | None) -> str:
+    """The end token of a model whose own is not known: that of its turns, or a common one."""
+    known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
+    return next((one for one in known if template and one in template), "</s>")
+
+
+def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], CheckedSpec]:
+    """Compile the twin; settings that a rule refuses on a CPU are left out. Raises UsageError."""
+    for name, content in twin.spec.bundled.items():
+        place = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "wb") as out:
+            out.write(content)
+    for _ in range(ROUNDS):
+        text = twin.text
+        with open(os.path.join(folder, "twin.xp"), "w", encoding="utf-8") as out:
+            out.write(text)
+        workspace = Workspace(folder)
+        workspace.allow_oom = True
+        files, checked = compile_text(text.encode(), "twin.xp", workspace)
+        if files is not None and checked.spec is not None:
+            return twin, files, checked.spec
+        refused = next(one for one in checked.problems if one.severity == ERROR)
+        smaller = None
+        for label in (refused.primary, *refused.related):
+            if label is not None and smaller is None:
+                path = _path_at(text, label.span.start)
+                smaller = None if path is None else without(twin, path, f"{refused.message} ({refused.code})")
+        if smaller is None:
+            raise UsageError(f"the twin does not compile: {refused.code}: {refused.message}")
+        twin = smaller
+    raise UsageError("the twin does not compile")
+
+
+def _path_at(text: str, offset: int) -> str | None:
+    """The setting that is written at an offset of the twin's text."""
+    from xpc.compiler.language.schema import BY_PATH
+
+    begin = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    line = text[begin : end if end >= 0 else len(text)]
+    clause = line.split(" ")[0] if line[:1].strip() else text[:begin].rstrip("\n").rpartition("\n\n")[2].split(" ")[0]
+    clause = "lora" if clause in ("qlora", "oft") else clause
+    if line[:1].strip():
+        return clause if clause in BY_PATH else None
+    name = re.split(r"[ (=]", line.strip(), maxsplit=1)[0]
+    path = f"{clause}.{name}"
+    return path if path in BY_PATH else None
+
+
+def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
+    """Whether the folder of the results can be written here, if it is on this machine."""
+    place = spec.text("save")
+    while place and not os.path.lexists(os.path.join(root, place)):
+        place = os.path.dirname(place)
+    target = os.path.join(root, place) if place else root
+    if not os.path.isdir(target) or not os.access(target, os.W_OK | os.X_OK):
+        message = f"`{spec.text('save')}` cannot be written: you may not write to {place or '.'}"
+        found.find("save", message, "save", 'name another folder, such as `save "out/run"`')
