@@ -67,7 +67,8 @@ def teacher(run: Any) -> Any:
         out.last_hidden_state = 2 * out.last_hidden_state
         return out
 
-    model.base_model.register_forward_hook(certain)
+    body = model.get_decoder() if model.base_model is model else model.base_model  # gemma 3 in transformers 4.52
+    body.register_forward_hook(certain)
     return model.requires_grad_(False).eval()
 
 
