@@ -86,8 +86,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
-    torch_distributed.end_outlived_processes_by(signals.END_SIGNAL, lambda: _failed.append(True))
-    torch_distributed.call_before_processes_start(_exit_if_stopped)
+    torch_distributed.adapt_agent(signals.END_SIGNAL, lambda: _failed.append(True), _exit_if_stopped)
     for feature in read.features:
         feature.before_launch(read, os.environ)
     sys.argv = list(words)

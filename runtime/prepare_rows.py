@@ -112,7 +112,7 @@ def tiny_model(bundle: Any, tokenizer: Any) -> Any:
         bos_token_id=tokenizer.bos_token_id,
     )  # fmt: skip
     kind = LlamaForSequenceClassification if bundle.plan["method"]["scores"] else LlamaForCausalLM
-    config._name_or_path, config.architectures = bundle.model_place, [kind.__name__]
+    config.name_or_path, config.architectures = bundle.model_place, [kind.__name__]
     with torch.random.fork_rng(devices=[]):
         model = kind(config)
     model.config.use_cache = False

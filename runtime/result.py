@@ -8,7 +8,7 @@ import json
 import os
 import re
 import runpy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from math import isnan
@@ -119,9 +119,17 @@ def utilisation(
     return {"flops_per_second": round(speed), "share": round(speed / flops["peak"], 4) if flops["peak"] else None}
 
 
-def draw(folder: str) -> str:
-    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file; the path of the picture."""
-    return str(runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py"))["write"](folder))
+def draw(folder: str, say: Callable[[str], object]) -> str:
+    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file; the path of the picture.
+
+    If it fails, the reason is passed to ``say``, and the path is empty: no picture is worth a run.
+    """
+    try:
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py")
+        return str(runpy.run_path(program)["write"](folder))
+    except Exception as error:
+        say(f"no picture was drawn: {str(error).partition(chr(10))[0]}")
+        return ""
 
 
 def usage(folder: str, scores: bool, chat: bool) -> list[str]:

@@ -76,7 +76,7 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
         assert isinstance(found, String)
         return Template(found.value, arguments)
     if files:
-        raise _wrong_kind(row, item, files[0] if isinstance(files[0], Value) else node)
+        raise _wrong_kind(row, item, node)
     name = str(_choice(row, evolve(item, node=node), Ref(node.name.span, node.name.text)))
     return Template(f"files/{name}.jinja", arguments, name)
 

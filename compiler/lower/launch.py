@@ -12,6 +12,7 @@ VARIABLES = {
     "PYTHON": "the interpreter of the run (python3)",
     "XPC_STAGED": "a folder filled by --stage: models and rows are read from it instead of the hub",
     "XPC_PREPARED": "a folder filled by --prepare: prepared rows of this run are read from it",
+    "XPC_REHEARSE": "if set, every launch rehearses first, as with --rehearse",
     "XPC_DATA_ROOT": "the first place to look for data files and model folders that are not in the bundle",
     "XPC_RETRIES": "how often a run that has lost a process is restarted ({retries})",
     "NODE_RANK": "the number of this node, 0 to {last}",

@@ -19,7 +19,8 @@ fi
 case "${{1:-}}" in
   "") ;;
 {cases}{help}  *)
-    printf '{name}: unknown argument %q; only {flags} accepted\n' "$1" >&2
+    printf '{name}: unknown argument %q; only %s accepted\n' "$1" \
+      '{flags}' >&2
     exit 2
     ;;
 esac

@@ -109,9 +109,8 @@ class FaultTolerant(TrainerHooks):
     def loss_not_finite(self, word: str, step: int) -> None:
         """Handle a loss that is "nan" or "infinite". Raises RunError."""
         good = f"checkpoint-{self.saved[-1]} is the newest one" if self.saved else "there is no checkpoint yet"
-        advice = "lower the learning rate, check the rows of this step"
-        if step == 1:  # computed before any weight changed
-            advice = "no weight has changed yet, so check the model and the rows of this step (answers may be cut off)"
+        first = "no weight has changed yet, so check the model and the rows of this step (answers may be cut off)"
+        advice = first if step == 1 else "lower the learning rate, check the rows of this step"
         if self.args.fp16:
             advice += ", write `precision bf16`, which has the range of fp32"
         raise RunError(

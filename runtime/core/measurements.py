@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -83,13 +83,10 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
     return out
 
 
-def peaks(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
+def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
     """The peak of each process by kind of memory, in the order of the processes."""
-    out: dict[str, list[int]] = {}
-    for phases in each:
-        for kind in dict.fromkeys(kind for kinds in phases.values() for kind in kinds):
-            out.setdefault(kind, []).append(max(kinds.get(kind, 0) for kinds in phases.values()))
-    return out
+    kinds = dict.fromkeys(kind for phases in each for known in phases.values() for kind in known)
+    return {kind: [max(known.get(kind, 0) for known in phases.values()) for phases in each if phases] for kind in kinds}
 
 
 def batches(found: Iterable[Any], waited: float) -> None:

@@ -15,7 +15,7 @@ from transformers.trainer_callback import ExportableState
 from ..library_internals.transformers_trainer import tokens_trained
 from . import checkpoints, machine, measurements, progress, signals
 from .checkpoint_integrity import final_files
-from .errors import first_line, put, say
+from .errors import put, say
 from .fault_tolerance import writing
 from .feature import Bundle
 from .metrics_file import events, number, trim, written
@@ -212,20 +212,15 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
             "files": {},  # below, once the picture is drawn and the model card is complete
         }
-        picture = ""
-        try:
-            picture = result["draw"](folder)
-        except Exception as error:  # no picture is worth a run
-            say(f"no picture was drawn: {first_line(error)}")
-        chat = bool(getattr(trainer.processing_class, "chat_template", None))
-        use = [bundle.plan["method"]["scores"], chat]
-        stated = result["usage"](str(bundle.arguments["output_dir"]), *use)
-        result["complete_cards"](folder, facts, bundle.folder, [bundle.model, *bundle.sources()], stated)
+        picture = result["draw"](folder, say)
+        use = [bundle.plan["method"]["scores"], bool(getattr(trainer.processing_class, "chat_template", None))]
+        stated, sources = result["usage"](bundle.arguments["output_dir"], *use), [bundle.model, *bundle.sources()]
+        result["complete_cards"](folder, facts, bundle.folder, sources, stated)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
-        seal = sha256(text.encode()).hexdigest()
         with open(target + ".part", "w", encoding="utf-8") as handle:
-            handle.write(f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n')  # the digest of the text without the seal
+            # The seal is the digest of the text without the seal.
+            handle.write(f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n')
         os.replace(target + ".part", target)
     base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")

@@ -19,14 +19,13 @@ class TemplateTime(Feature):
         """Let a template that does not end stop the run, for whichever row that happens."""
         from transformers import tokenization_utils_base as base
 
-        if base.render_jinja_template.__module__ != __name__:
-            base.render_jinja_template = _limited(base.render_jinja_template)
+        base.render_jinja_template = _limited(base.render_jinja_template)
 
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        main = threading.current_thread() is threading.main_thread()  # no other can set a signal's handler
-        if not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:  # `time_limit` is shorter
+        main = threading.main_thread()  # no other can set a signal's handler; `time_limit` is shorter
+        if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             return render(*args, **options)
         signal.signal(signal.SIGVTALRM, _stop)
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)

@@ -16,30 +16,23 @@ def one_timeout(timeout: timedelta) -> None:
         setattr(distributed_c10d, name, timeout)
 
 
-def end_outlived_processes_by(number: int, failed: Callable[[], None]) -> None:
-    """Make the agent end the remaining processes after a failure with this signal, after it has called ``failed``.
+def adapt_agent(number: int, failed: Callable[[], None], start: Callable[[], None]) -> None:
+    """Make the agent call ``start`` before it starts its processes, and after a failure call ``failed`` and end the
+    remaining processes with the signal ``number``.
 
     Otherwise the agent sends SIGTERM, which means "save" to a bundle's processes (torch 2.13,
     elastic/agent/server/local_elastic_agent.py).
     """
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
+    start_workers = LocalElasticAgent._start_workers
+
+    def started(agent: LocalElasticAgent, group: Any) -> Any:
+        start()
+        return start_workers(agent, group)
+
     def stop(agent: LocalElasticAgent, _: object) -> None:
         failed()
         agent._shutdown(number)
 
-    LocalElasticAgent._stop_workers = stop
-
-
-def call_before_processes_start(check: Callable[[], None]) -> None:
-    """Make the agent call ``check`` before it starts its processes (torch 2.13, as above)."""
-    from torch.distributed.elastic.agent.server.api import WorkerGroup
-    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-
-    start = LocalElasticAgent._start_workers
-
-    def checked(agent: LocalElasticAgent, group: WorkerGroup) -> Any:
-        check()
-        return start(agent, group)
-
-    LocalElasticAgent._start_workers = checked
+    LocalElasticAgent._start_workers, LocalElasticAgent._stop_workers = started, stop

@@ -40,7 +40,7 @@ def test_requirements_name_peft_where_a_run_has_an_adapter() -> None:
         ("qlora", "bf16", "fsdp", "trl-1.16", "bfloat16"),
         ("qlora(dora)", "bf16", "zero2", "trl-1.16", "bfloat16"),
         ("lora", "bf16", "zero2", "trl-1.16", "float32"),
-        ("lora", "bf16", "zero3", "trl-1.16", "float32"),
+        ("lora", "bf16", "zero3", "trl-1.16", "bfloat16"),  # the type that DeepSpeed gives the base
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-0.18", "float32"),
     ],
@@ -265,5 +265,8 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
     stack = load(target)
     assert stack is not None
     older = "gpt-oss" in model and stack.lacks_family("gpt_oss")  # transformers 4.52
+    if older:
+        assert "XP342" in codes(found)
+        return
     assert found.spec is not None
-    assert found.spec.get("model.attn") == ("sdpa" if older else attn)
+    assert found.spec.get("model.attn") == attn

@@ -99,8 +99,8 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
 
     from xpc.compiler import stacks
 
-    # In the requirements of every bundle, or of those that use it; torch requires jinja2, accelerate psutil, and
-    # datasets numpy, pyarrow and tqdm.
+    # In the requirements of every bundle, or of those that use it; torch requires jinja2, accelerate psutil,
+    # transformers tokenizers, and datasets numpy, pyarrow and tqdm.
     always = {"torch", "transformers", "trl", "accelerate", "datasets"}
     known = always | {"deepspeed", "liger-kernel"}  # of every target
     # Where the spec asks for them.
@@ -118,4 +118,4 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 seen.add(node.module.partition(".")[0])
     foreign = {name.replace("_", "-") for name in seen - set(sys.stdlib_module_names)}
-    assert foreign <= known | optional | {"jinja2", "psutil", "numpy", "pyarrow", "tqdm"}
+    assert foreign <= known | optional | {"jinja2", "psutil", "numpy", "pyarrow", "tokenizers", "tqdm"}

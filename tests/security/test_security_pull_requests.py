@@ -66,7 +66,7 @@ def many(root: Path) -> None:
     put(root, {f"specs/n{number:04}.xp": spec(save=f"out/{number}") for number in range(600)})
 
 
-def drawn(letters: int, alphabet: str, seed: int = 1) -> str:
+def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
     """Lines of a letter each, in the same order in each run."""
     return "\n".join(random.Random(seed).choices(alphabet, k=letters // 2))
 
@@ -79,10 +79,10 @@ def shuffled(root: Path) -> None:
         put(root, {f"specs/new{number}.xp": "\n".join(text.removesuffix(SPEC).split("\n")[::-1]) + f"\n{SPEC}"})
 
 
-COMMENTS = {f"specs/long{n}.xp": re.sub("(.)", r"\1#", drawn(10_000, "\t ", n)) + f"\n{SPEC}" for n in range(12)}
+COMMENTS = {f"specs/long{n}.xp": re.sub("(.)", r"\1#", random_lines(10_000, "\t ", n)) + f"\n{SPEC}" for n in range(12)}
 RENAMES, PREVIEW = "renames of specs that are the same lines in another order", "megabytes of preview lines that repeat"
 MANY = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
-BASE = {RENAMES: COMMENTS, PREVIEW: {"specs/rows.preview": drawn(10**6, MANY)}}
+BASE = {RENAMES: COMMENTS, PREVIEW: {"specs/rows.preview": random_lines(10**6, MANY)}}
 """Files that a pull request finds."""
 MODULES = ("json.py", "sitecustomize.py", "html.py", "argparse.py", "xpc/__init__.py", "lark.py")
 TEMPLATE = 'model(chat_template=file("t.jinja"))'
@@ -142,7 +142,7 @@ EVIL = {
     "a lock that is a folder": named("specs/a.xp.lock/x", "x"),
     "a submodule that runs": named(".gitmodules", f'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "{RUN}"\n'),
     "a golden preview of commands": named("specs/a.preview", "::error::x\n##[stop-commands]x\n```\n</details>\n" * 100),
-    PREVIEW: lambda root: put(root, {"specs/rows.preview": drawn(10**6, MANY, 2)}),
+    PREVIEW: lambda root: put(root, {"specs/rows.preview": random_lines(10**6, MANY, 2)}),
     RENAMES: shuffled,
     "everything deleted": lambda root: shutil.rmtree(root / "specs"),
 }  # fmt: skip

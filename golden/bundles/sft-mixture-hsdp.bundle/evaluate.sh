@@ -37,7 +37,8 @@ case "${1:-}" in
     exit 0
     ;;
   *)
-    printf 'evaluate.sh: unknown argument %q; only --dry-run and --help are accepted\n' "$1" >&2
+    printf 'evaluate.sh: unknown argument %q; only %s accepted\n' "$1" \
+      '--dry-run and --help are' >&2
     exit 2
     ;;
 esac

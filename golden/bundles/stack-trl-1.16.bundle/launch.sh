@@ -19,6 +19,7 @@
 #   PYTHON               the interpreter of the run (python3)
 #   XPC_STAGED           a folder filled by --stage: models and rows are read from it instead of the hub
 #   XPC_PREPARED         a folder filled by --prepare: prepared rows of this run are read from it
+#   XPC_REHEARSE         if set, every launch rehearses first, as with --rehearse
 #   XPC_DATA_ROOT        the first place to look for data files and model folders that are not in the bundle
 #   XPC_RETRIES          how often a run that has lost a process is restarted (3)
 #   MASTER_PORT          a free port of node 0 (found if unset)
@@ -58,7 +59,8 @@ case "${1:-}" in
     exit 0
     ;;
   *)
-    printf 'launch.sh: unknown argument %q; only --dry-run, --preflight, --prepare, --rehearse, --stage and --help are accepted\n' "$1" >&2
+    printf 'launch.sh: unknown argument %q; only %s accepted\n' "$1" \
+      '--dry-run, --preflight, --prepare, --rehearse, --stage and --help are' >&2
     exit 2
     ;;
 esac
