@@ -132,6 +132,12 @@ def draw(folder: str, say: Callable[[str], object]) -> str:
         return ""
 
 
+def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -> str:
+    """Where the weights are: the folder, for adapters also their base, and a second line for merged weights."""
+    place = f"{folder}  (adapters; their base is {base})" if base else folder
+    return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
+
+
 def usage(folder: str, scores: bool, chat: bool) -> list[str]:
     """Three lines of Python that load the weights in ``folder`` and ask them; adapters load their base, too."""
     task, answer = ("text-classification", '["score"]') if scores else ("text-generation", '["generated_text"]')

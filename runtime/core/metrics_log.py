@@ -213,7 +213,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "files": {},  # below, once the picture is drawn and the model card is complete
         }
         picture = result["draw"](folder, say)
-        use = [bundle.plan["method"]["scores"], bool(getattr(trainer.processing_class, "chat_template", None))]
+        chat = any(one["shape"] != "text" for one in bundle.data["sources"])
+        use = [bundle.plan["method"]["scores"], chat and bool(getattr(trainer.processing_class, "chat_template", None))]
         stated, sources = result["usage"](bundle.arguments["output_dir"], *use), [bundle.model, *bundle.sources()]
         result["complete_cards"](folder, facts, bundle.folder, sources, stated)
         facts["files"] = final_files(folder)
@@ -222,12 +223,11 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             # The seal is the digest of the text without the seal.
             handle.write(f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n')
         os.replace(target + ".part", target)
-    base = f"  (adapters; their base is {facts['adapter_of']})" if facts["adapter_of"] else ""
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     put(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
         f"{result['lines'](found)}{evaluation_lines}seen       {processed}\n"
-        f"weights    {folder}{base}\n"
+        f"weights    {result['weights'](folder, facts['adapter_of'], bundle.lora)}\n"
         f"{picture and f'picture    {picture}{chr(10)}'}"
         f"metrics    {path}\n"
         f"use        {f'{chr(10)}           '.join(result['usage'](folder, *use))}\n"

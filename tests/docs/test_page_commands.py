@@ -40,6 +40,7 @@ ELSEWHERE = {
     r"xpc preview .*": "preview/test_preview_command.py",
     r"xpc report out/\S+.*|xpc report DIR\.\.\.": "report/test_report.py",
     r"xpc verify \S+ --spec \S+": "review/test_verify.py",
+    r"xpc explain \S+:lora\.targets": "explain/test_explain_spec.py",
     r"xpc verify --all": "review/test_verify_all.py",
     r"xpc (check|explain|compile|diff|verify) (wrong|german|bigger)\.\S+.*": "docs/test_tutorial_pages.py",
     r"xpc compile scan\.xp": "docs/test_sweep_page.py",

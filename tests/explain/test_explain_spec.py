@@ -93,7 +93,7 @@ def test_a_swept_setting_has_its_values(tmp_path):
 
 
 def test_targets_are_shown_with_their_modules(tmp_path):
-    shown = explained(spec("lora(targets=[q_proj, down_proj])"), "lora.targets", tmp_path)
+    shown = explained(spec("lora(targets=[q_proj, down_proj])"), ":lora.targets", tmp_path)
     assert "  adapts model.layers.N.mlp.down_proj\n  adapts model.layers.N.self_attn.q_proj\n" in shown
     assert "o_proj" not in shown
 

@@ -116,7 +116,7 @@ class Losses:
     def __init__(self, *losses: float) -> None:
         torch = pytest.importorskip("torch")
         self.losses = iter(torch.tensor(loss) for loss in losses)
-        self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1)
+        self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1, fp16=False)
         self.state = SimpleNamespace(global_step=7, max_steps=20)
         self.accelerator = SimpleNamespace(gather=lambda losses: losses)  # of one process
 

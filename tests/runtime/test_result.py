@@ -146,6 +146,19 @@ def test_the_best_loss_is_the_lowest_and_the_best_reward_the_highest() -> None:
     assert list(result.results([{"step": 1, "loss": 0.0}], rewarded=True)) == ["loss"]
 
 
+def test_merged_weights_are_named() -> None:
+    assert result.weights("out", None, None) == "out"
+    assert result.weights("out", "base", {"merge": None}) == "out  (adapters; their base is base)"
+    assert result.weights("out", "base", {"merge": True}).endswith("\nmerged     out/merged")
+
+
+def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert not result.draw(str(tmp_path), said.append)
+    assert said
+    assert said[0].startswith("no picture was drawn: ")
+
+
 def test_the_lines_of_use_are_python() -> None:
     for scores in (True, False):
         for chat in (True, False):
