@@ -154,6 +154,7 @@ def test_merged_weights_are_named() -> None:
 
 def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
     said: list[str] = []
+    (tmp_path / "picture.svg").mkdir()
     assert not result.draw(str(tmp_path), said.append)
     assert said
     assert said[0].startswith("no picture was drawn: ")
