@@ -2,6 +2,7 @@
 checkpoints.
 """
 
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -20,9 +21,11 @@ class ProjectedGradients(Feature):
 
     def before_model(self, bundle: Bundle) -> None:
         """Allow the optimizers' classes, because transformers loads optimizer.pt with `weights_only`, which
-        refuses them.
+        refuses them. Both packages warn that their AdamW is deprecated, which the spec cannot change.
         """
         import torch
+
+        warnings.filterwarnings("ignore", category=FutureWarning, message="This implementation of AdamW is deprecated")
 
         installed = [one for one in PROJECTIONS if find_spec(one[0])]
         classes = [getattr(import_module(f"{package}.{module}"), name) for package, module, name in installed]

@@ -35,7 +35,7 @@ def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp
     done = warm.train(spec(yarn, target=target, length="2 steps"), f"rope-{target}", target, str(tmp_path / "rope"))
     assert scaling(done.out) == ("yarn", 4.0, 4 * context)
     assert scaling(plain.out)[2] == context
-    again = spec(yarn, target=target).replace('"tiny"', '"out"')
+    again = spec(yarn, target=target, save='save "again"').replace('"tiny"', '"out"')
     assert errors(checked(again, os.path.dirname(done.out))) == ["XP132"]
     adapted = warm.train(
         spec(yarn, "lora(rank=4)", target=target, length="2 steps", save=merged), f"rope-lora-{target}", target,
