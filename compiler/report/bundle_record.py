@@ -92,14 +92,31 @@ def _places(run: RunRecord) -> Iterator[str]:
 
 
 def members_of(folder: str) -> list[str]:
-    """The bundles of a sweep's members; empty for another folder."""
+    """The bundles of a sweep's members, in the spec's order; empty for another folder."""
     members = os.path.join(folder, "members")
     if os.path.islink(members) or not os.path.isfile(os.path.join(folder, "sweep.toml")):
         return []
+    order = _order(folder)
     try:
-        return [os.path.join(members, name) for name in sorted(os.listdir(members))[:MOST]]
+        names = sorted(os.listdir(members), key=lambda name: (order.get(name, len(order)), name))
     except OSError:
         return []
+    return [os.path.join(members, name) for name in names[:MOST]]
+
+
+def position(bundle: BundleRecord | None) -> int:
+    """The place of a member's bundle in its sweep's `members.txt`; after all members for another bundle."""
+    above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
+    return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST
+
+
+def _order(folder: str) -> dict[str, int]:
+    """The numbers of a sweep's members by name; empty if its `members.txt` cannot be read."""
+    try:
+        names = read(os.path.join(folder, "members.txt"), LARGEST_PINS).decode("utf-8", "surrogateescape").split("\n")
+    except OSError:
+        return {}
+    return {name: number for number, name in enumerate(names[:MOST])}
 
 
 def output_of(folder: str) -> str:

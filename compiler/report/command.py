@@ -12,10 +12,10 @@ from xpc.compiler.report.show import as_json, markdown
 
 FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"markdown": markdown, "json": as_json}
 EPILOG = (
-    "DIR is the output folder of a run, which may be going or have died, its bundle, or a sweep. Several runs are "
-    "overlaid, and their specs compared with the first one's. The bundle of a run is found where the run was launched, "
-    "or in a folder *.bundle here or next to the run. Nothing in DIR is executed. Exit status: 0 reported, 2 wrong "
-    "usage."
+    "DIR is the output folder of a run, which may be going or have died, or its bundle; for a sweep, its bundle or its "
+    "output folder, which count as all members. Several runs are overlaid, and their specs compared with the first "
+    "one's. The bundle of a run is found where the run was launched, or in a folder *.bundle here or next to the run. "
+    "Nothing in DIR is executed. Exit status: 0 reported, 2 wrong usage."
 )
 
 
@@ -37,8 +37,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     folders = list(dict.fromkeys(options.folders))
-    if options.bundle is not None and len(folders) > 1:
-        raise UsageError("--bundle names the bundle of one run: report several by their bundles")
     found = entries(folders, options.bundle)
     if options.html is not None:
         _write(options.html, found)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from xpc.compiler.files import bundled
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.report.bundle_record import BundleRecord, bundle_of, members_of, output_of, read_bundle
+from xpc.compiler.report.bundle_record import BundleRecord, bundle_of, members_of, output_of, position, read_bundle
 from xpc.compiler.report.row import Row, time
 from xpc.compiler.report.rows import rows_of
-from xpc.compiler.report.run_record import RunRecord, read_run
+from xpc.compiler.report.run_record import RunRecord, read_run, runs_inside
 from xpc.compiler.review.changes import Comparison, compare_operands
 from xpc.compiler.review.operands import DoesNotCompile
 from xpc.grammar.record import field, mutable
@@ -60,7 +60,10 @@ def entry(folder: str, bundle: str | None) -> Entry:
     else:
         run = read_run(folder)
         if run is None:
-            raise UsageError(f"{folder} contains no run: it has no metrics.jsonl, summary.json or xpc_run.json")
+            raise UsageError(
+                f"{folder} contains no run: neither it nor a folder in it has metrics.jsonl, summary.json or "
+                "xpc_run.json"
+            )
     notes = [] if run is None else run.notes
     found = read_bundle(bundle) if bundle is not None else None if run is None else bundle_of(run)
     if found is None:
@@ -74,15 +77,22 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """The entries of a report; a sweep's folder counts as its members. Runs with the same name are named by their
-    paths, and specs are compared with the first one's. Raises UsageError.
+    """The entries of a report. A sweep's bundle and its output folder count as its members, in the spec's order. Runs
+    with the same name are named by their paths, and specs are compared with the first one's. Raises UsageError.
     """
-    folders = [one for folder in folders for one in members_of(folder) or [folder]]
-    if len(folders) > MOST:
-        raise UsageError(f"a report has at most {MOST} runs, and these are {len(folders)}")
-    found = [entry(folder, bundle) for folder in folders]
+    inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
+    count = sum(len(places) or 1 for places in inside.values())
+    if count > MOST:
+        raise UsageError(f"a report has at most {MOST} runs, and these are {count}")
+    if bundle is not None and count > 1:
+        raise UsageError("--bundle names the bundle of one run: report several by their bundles")
+    named: list[tuple[str, Entry]] = []
+    for folder, places in inside.items():
+        own = [(place, entry(place, bundle)) for place in places or [folder]]
+        named += sorted(own, key=lambda one: position(one[1].bundle))
+    found = [one for _, one in named]
     labels = [one.label for one in found]
-    for one, folder in zip(found, folders, strict=True):
+    for folder, one in named:
         if labels.count(one.label) > 1:
             one.label = folder
     first = found[0].bundle

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
+FILES = {SUMMARY, METRICS, MARKER, MEASURED}
+"""A folder with one of them is the output folder of a run."""
 LARGEST = 256 * 2**20
 """Most bytes of metrics.jsonl."""
 LARGEST_TABLE = 16 * 2**20
@@ -125,7 +127,7 @@ def read_run(folder: str) -> RunRecord | None:
         names = _names(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if not names & {SUMMARY, METRICS, MARKER, MEASURED}:
+    if not names & FILES:
         return None
     run = RunRecord(folder, os.path.basename(os.path.abspath(folder)))
     run.summary = _object(run, folder, SUMMARY, names)
@@ -144,6 +146,18 @@ def read_run(folder: str) -> RunRecord | None:
     elif MARKER in names and _locked(os.path.join(folder, MARKER)):
         run.status = GOING
     return run
+
+
+def runs_inside(folder: str) -> list[str]:
+    """The folders of runs directly inside a folder that is not a run, such as the output folder of a sweep."""
+    try:
+        names = _names(folder)
+        if names & FILES:
+            return []
+        places = [os.path.join(folder, name) for name in sorted(names)[:MOST_VALUES]]
+        return [one for one in places if os.path.isdir(one) and not os.path.islink(one) and _names(one) & FILES]
+    except OSError:
+        return []
 
 
 def _names(folder: str) -> set[str]:

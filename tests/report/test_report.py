@@ -15,6 +15,7 @@ from report_support import ROWS, SPEC, compiled, events, lines, run
 
 from xpc.compiler.cli import main
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.report.bundle_record import digest_of
 from xpc.compiler.report.command import parse
 from xpc.compiler.report.command import run as report
 from xpc.compiler.report.measured_rows import of_each
@@ -199,6 +200,22 @@ def test_a_sweep_is_its_members(place: Path) -> None:
     names = [one["name"] for one in found["runs"][1]["diff"]["groups"][0]["settings"]]
     assert "optimizer.lr" in names
     assert report(parse(["s.bundle"]))[0].count("has not run yet") == 6
+
+
+def test_members_have_the_order_of_the_spec_and_are_found_in_their_output_folder(place: Path) -> None:
+    put(place, {"s.xp": SPEC.replace('save "out"', 'save "out/s"\nsweep { lr = [5e-4, 1e-4, 1e-3] }')})
+    assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0
+    names = ["lr=0.0005", "lr=0.0001", "lr=0.001"]
+    for name in names:
+        marker = {"bundle": digest_of(f"s.bundle/members/{name}"), "settings": {}}
+        put(place / "out" / "s" / name, {"xpc_run.json": lines([marker]), "metrics.jsonl": lines(events())})
+    (place / "out" / "s" / "link").symlink_to(place / "out" / "s" / names[0])
+    for folder in ("s.bundle", "out/s"):
+        found = json.loads(report(parse([folder, "--json"]))[0])
+        assert [one["name"] for one in found["runs"]] == names
+        assert all(one["step"] == 10 and one["bundle"] for one in found["runs"])
+    with pytest.raises(UsageError, match="--bundle names the bundle of one run"):
+        report(parse(["out/s", "--bundle", "s.bundle"]))
 
 
 def test_rewards_come_before_a_loss_that_says_nothing(place: Path) -> None:
