@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.report.entry import Entry, entries
-from xpc.compiler.report.show import as_json, markdown
+from xpc.compiler.report.show import as_json, as_text, markdown
 
-FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"markdown": markdown, "json": as_json}
+FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"text": as_text, "markdown": markdown, "json": as_json}
 EPILOG = (
     "DIR is the output folder of a run, which may be going or have died, or its bundle; for a sweep, its bundle or its "
     "output folder, which count as all members. Several runs are overlaid, and their specs compared with the first "
@@ -26,9 +26,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, a bundle, or a sweep")
     parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if it is not found")
-    parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves, too")
+    parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves")
     parser.add_argument(
-        "--format", choices=tuple(FORMATS), default="markdown", help="output format (default: markdown)"
+        "--format", choices=tuple(FORMATS), help="format of the printed report (default: text; with --html, none)"
     )
     parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     return parser.parse_args(list(arguments))
@@ -40,7 +40,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     found = entries(folders, options.bundle)
     if options.html is not None:
         _write(options.html, found)
-    return FORMATS[options.format](found), 0
+        if options.format is None:
+            return f"wrote {options.html}\n", 0
+    return FORMATS[options.format or "text"](found), 0
 
 
 def _write(path: str, found: Sequence[Entry]) -> None:

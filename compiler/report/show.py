@@ -1,4 +1,4 @@
-"""Show a report as Markdown or JSON."""
+"""Show a report as text, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from xpc.compiler.lower.readme import cell
+from xpc.compiler.render.visible import visible
 from xpc.compiler.report.entry import Entry
 from xpc.compiler.report.row import Row
 from xpc.compiler.report.run_record import RunRecord
@@ -18,6 +19,41 @@ FORMAT = 1
 POINTS = 2000
 """Most points of a curve in JSON; of a longer one, every second, third ... is omitted."""
 HEADS = ("asked", "planned", "ran", "why they differ")
+WIDEST = 32
+"""Most characters to which a column of the text is padded."""
+
+
+def as_text(found: Sequence[Entry]) -> str:
+    """The report for a terminal, in the order of the Markdown."""
+    several = len(found) > 1
+    lines = [visible(", ".join(one.label for one in found))]
+    if several:
+        rows = [[f"{group}: {name}", *texts] for group, name, texts in overview(found)]
+        lines += ["", *_aligned([["", *(one.label for one in found)], *rows])]
+        for one in found[1:]:
+            if one.diff is not None:
+                lines += ["", visible(f"Spec of {one.label}, compared with {found[0].label}"), ""]
+                lines += show.as_text(one.diff).rstrip("\n").split("\n")
+    for one in found:
+        lines += ["", *([visible(one.label), ""] if several else []), visible(one.summary)]
+        lines += [f"note: {visible(note)}" for note in one.notes]
+        group, table = "", []
+        for row in one.rows:
+            if row.group != group:
+                group = row.group
+                table += [[], [group, *HEADS]]
+            why = f"differs: {row.why}" if row.differs else row.why
+            table.append([f"  {row.name}", row.requested, row.planned, row.actual, why])
+        lines += _aligned(table)
+    return "\n".join(lines) + "\n"
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines with aligned columns; a cell that is wider than `WIDEST` moves the rest of its line."""
+    shown = [[visible(one) for one in row] for row in table]
+    count = max(map(len, shown), default=0)
+    widths = [min(max(len(row[at]) for row in shown if row), WIDEST) for at in range(count)]
+    return ["  ".join(f"{one:<{width}}" for one, width in zip(row, widths, strict=False)).rstrip() for row in shown]
 
 
 def markdown(found: Sequence[Entry]) -> str:

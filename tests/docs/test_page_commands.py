@@ -87,7 +87,7 @@ OUTPUTS = {
     "micro 1 -> 2; memory": "the first line of a diff",
     "It rained for a week": "a text file",
     "trainer_args.json:94": "the line of a verification",
-    "# quickstart\n": "the first lines of a report",
+    "quickstart\n\nended without": "the first lines of a report",
 }
 """Blocks that show what a program printed, by how they begin."""
 

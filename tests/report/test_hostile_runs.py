@@ -78,8 +78,10 @@ def test_no_text_is_markup_or_a_command(place: Path, with_bundle: bool, capsys: 
     if not with_bundle:
         (place / "x.bundle").rename(place / "x.kept")
     out.rename(place / "out" / "<b>&x ##[z")
-    assert main(["report", "out/<b>&x ##[z", "--html", "r.html"]) == 0
+    assert main(["report", "out/<b>&x ##[z", "--html", "r.html", "--format", "markdown"]) == 0
     page, text = (place / "r.html").read_text(), capsys.readouterr().out
+    assert main(["report", "out/<b>&x ##[z"]) == 0
+    plain = capsys.readouterr().out
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -87,7 +89,7 @@ def test_no_text_is_markup_or_a_command(place: Path, with_bundle: bool, capsys: 
     assert not {name for name in tags.attributes if name.startswith("on") or name in ("src", "action")}
     assert "alert(1)" in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
-    for shown in (page, text):
+    for shown in (page, text, plain):
         assert not [one for one in shown if not one.isprintable() and one not in "\n"]
         assert "##[" not in shown
         assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")]
@@ -134,7 +136,7 @@ def test_values_of_another_form_count_as_missing(place: Path, value: Any) -> Non
     event = {"step": 1, "loss": 1.0, "tokens": 1.0, "seconds": 1.0, "lr": 1.0}
     put(out, {"metrics.jsonl": lines([{**event, name: value} for name in event] + [dict.fromkeys(event, value)])})
     put(out, {"xpc_run.json": json.dumps({"bundle": value, "settings": value}) + "\n"})
-    for form in ("markdown", "json"):
+    for form in ("text", "markdown", "json"):
         assert report(parse(["out/x", "--html", "r.html", "--format", form]))[1] == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_several_runs_are_columns_and_their_specs_are_compared(place: Path) -> N
     compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
     run(place)
     run(place, "y", steps=8, finished=False)
-    text, status = report(parse(["out/x", "out/y", "--html", "r.html"]))
+    text, status = report(parse(["out/x", "out/y", "--html", "r.html", "--format", "markdown"]))
     assert status == 0
     assert "| Outcome: steps | 10 | 8 |" in text
     assert "## Spec of y, compared with x" in text
@@ -247,10 +248,38 @@ def test_wrong_use_is_one_sentence(place: Path, words: list[str], sentence: str)
         report(parse(words))
 
 
-def test_the_command_is_listed_and_prints_markdown(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "title", "loss"),
+    [
+        ((), "x", r"^  loss +4 -> 0\.4, best 0\.4 at step 10$"),
+        (("--format", "markdown"), "# x", r"^\| loss \|  \|  \| 4 -&gt; 0\.4, best 0\.4 at step 10 \|  \|$"),
+    ],
+)
+def test_the_command_prints_text_or_markdown(
+    place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], title: str, loss: str
+) -> None:
     run(place)
-    assert main(["report", "out/x"]) == 0
+    assert main(["report", "out/x", *words]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# x\n\nfinished at step 10 after 20.0 s of training; not as planned: ")
+    assert out.startswith(f"{title}\n\nfinished at step 10 after 20.0 s of training; not as planned: ")
+    assert re.search(loss, out, re.M)
     assert ROWS  # the rows are next to the spec, not in the report
     assert "messages" not in out
+
+
+def test_a_page_alone_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(place)
+    assert main(["report", "out/x", "--html", "r.html"]) == 0
+    assert capsys.readouterr().out == "wrote r.html\n"
+
+
+def test_the_text_of_several_runs_is_not_escaped(place: Path) -> None:
+    compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
+    run(place)
+    out = run(place, "y")
+    put(out, {"metrics.jsonl": lines([{**one, "eval_loss": 2.0} for one in events()])})
+    text = report(parse(["out/x", "out/y"]))[0]
+    assert re.search(r"^Outcome: steps +10 +10$", text, re.M)
+    assert "Spec of y, compared with x" in text
+    assert "optimizer.lr  1e-05 -> 3e-05" in text
+    assert "eval_loss" in text
