@@ -149,7 +149,24 @@ def _arguments(name: str) -> str:
                 lines.append(f"  {target.name} {escape}: {text}\n")
         if target.removed.get(name) and not any(told):
             lines.append(f"  {target.name}: gone ({target.removed[name]})\n")
+    if any("`extra " in line for line in lines):
+        lines += _rules_about(name)
     return f"{name}: a library's own name\n" + "".join(lines) if lines else ""
+
+
+def _rules_about(name: str) -> list[str]:
+    """The rules whose first sentence has a library's argument, with this sentence."""
+    from textwrap import fill
+
+    from xpc.compiler.rules import every
+
+    summaries = {rule.code: " ".join(rule.text.partition("\n\n")[0].split()) for rule in every()}
+    first = {code: text.partition(". ")[0].removesuffix(".") for code, text in sorted(summaries.items())}
+    return [
+        fill(f"{code}: {text}", 100, initial_indent="  ", subsequent_indent=" " * 9) + "\n"
+        for code, text in first.items()
+        if f"`{name}`" in text
+    ]
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:

@@ -59,6 +59,7 @@ def test_every_name_is_explained(names):
         ("warmup_ratio", "`warmup_steps` today"),
         ("hardware", "a100-80gb"),
         ("log_level", "console output only"),
+        ("load_best_model_at_end", "XP511: With `load_best_model_at_end`, the interval of `save` must be a multiple"),
         ("leave_one_out", "leave_one_out: `method` decides it: training method (rloo)\n"),
         ("load_in_8bit", "load_in_8bit: `lora.bits` decides it: bits of the frozen base: 4 or 8\n"),
     ],
