@@ -29,7 +29,7 @@ help: ## show this list
 demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, every stack, real training on the CPU (about 30 minutes)
+test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, every stack, real training on the CPU (half an hour)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
