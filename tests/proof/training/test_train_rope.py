@@ -36,7 +36,7 @@ def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp
     assert scaling(done.out) == ("yarn", 4.0, 4 * context)
     assert scaling(plain.out)[2] == context
     again = spec(yarn, target=target, save='save "again"').replace('"tiny"', '"out"')
-    assert errors(checked(again, os.path.dirname(done.out))) == ["XP132"]
+    assert "XP132" in errors(checked(again, os.path.dirname(done.out)))  # its rows are elsewhere
     adapted = warm.train(
         spec(yarn, "lora(rank=4)", target=target, length="2 steps", save=merged), f"rope-lora-{target}", target,
         str(tmp_path / "lora"),
