@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import tiny_models
@@ -170,7 +171,8 @@ def tied(run: Any) -> dict[str, Any]:
     ).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if weight.requires_grad and (".lora_B." in name or ".modules_to_save." in name):
+            # peft starts these at zero; those of an embedding have another name.
+            if weight.requires_grad and re.search(r"\.(lora_B|lora_embedding_A|modules_to_save)\.", name):
                 weight.add_(0.1 * torch.randn_like(weight))
         ids = torch.arange(3, 40)[None]
         before = model(input_ids=ids).logits
