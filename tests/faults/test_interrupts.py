@@ -37,7 +37,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.nightly if kind == "torchrun" else ()) for kind in LAUNCHES]
+    "kind", [pytest.param(kind, marks=() if kind == "accelerate" else pytest.mark.nightly) for kind in LAUNCHES]
 )
 def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     here = runs(DEFAULT)

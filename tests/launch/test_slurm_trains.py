@@ -73,6 +73,7 @@ def test_a_rehearsed_job_trains_as_without(
     same(tmp_path, alone("zero2"))
 
 
+@pytest.mark.nightly
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:

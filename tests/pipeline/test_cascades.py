@@ -90,7 +90,7 @@ def test_a_misspelt_name_is_one_finding(name):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_misspelt_name_is_one_finding_in_every_spec():
     wrong = [one for path in SPECS for one in cascades(path)]
     assert not wrong, "\n".join(wrong)

@@ -10,6 +10,7 @@ from typing import Any
 import generated
 import generator
 import pytest
+from differential import Differential, report_text
 from differential_refusals import claims
 from differential_report import FOUND, page
 from differential_steps import Candidate, chosen
@@ -17,7 +18,6 @@ from emitted import put
 from prove import every
 from stacks import REPOSITORY, interpreter
 
-from differential import Differential, report_text
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.load import load
