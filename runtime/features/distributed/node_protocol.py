@@ -237,16 +237,21 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
     Raises RunError if node 0 cannot be reached, or closes the connection.
     """
     until = time.monotonic() + seat.wait
+    line, greeted = _reached(seat, mine, until), False
     try:
-        line = Line(node_network.reach(seat.address, seat.port, until))
-    except RunError as error:
-        raise RunError(f"{mine.name} did not reach node 0 within {seat.wait} s: {error}") from error
-    try:
-        line.send({GREETING: 1, "rank": mine.rank, "facts": mine.facts, "found": mine.found})
-        try:
-            line.read(HELLO)
-        except TimeoutError as error:
-            raise ConnectionAbortedError("it does not answer") from error
+        while not greeted:
+            try:
+                line.send({GREETING: 1, "rank": mine.rank, "facts": mine.facts, "found": mine.found})
+                line.read(HELLO)
+                greeted = True
+            except TimeoutError as error:
+                raise ConnectionAbortedError("it does not answer") from error
+            except ConnectionResetError:  # an earlier launch of node 0 has just ended
+                if time.monotonic() + 1 > until:
+                    raise
+                line.close()
+                time.sleep(0.5)
+                line = _reached(seat, mine, until)
         while True:
             question = line.read(until - time.monotonic() + ANSWER)
             if question.get("ask") == "end":
@@ -260,6 +265,14 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
         raise RunError(f"node 0 closed the connection in the preflight ({error.strerror or error})") from error
     finally:
         line.close()
+
+
+def _reached(seat: Seat, mine: Node, until: float) -> Line:
+    """A connection to node 0. Raises RunError if there is none until then."""
+    try:
+        return Line(node_network.reach(seat.address, seat.port, until))
+    except RunError as error:
+        raise RunError(f"{mine.name} did not reach node 0 within {seat.wait} s: {error}") from error
 
 
 def report_misplaced(seat: Seat, mine: Node) -> None:
