@@ -99,9 +99,7 @@ def _model(spec: Spec) -> Model:
             "rope_type": spec.rope.kind,
             "factor": spec.rope.factor,
             "original": spec.rope.original,
-            "parameters": {**LLAMA3, **dict(spec.rope.parameters)}
-            if spec.rope.kind == "llama3"
-            else dict(spec.rope.parameters),
+            "parameters": (LLAMA3 if spec.rope.kind == "llama3" else {}) | dict(spec.rope.parameters),
         }
     if spec.kernels:
         out["kernels"] = {**spec.kernels}

@@ -18,7 +18,6 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 from xpc.grammar.record import field, mutable, record
 
-TRIMMED = ("strip", "rstrip", "lstrip")
 PADDED = "the labels contain padding, which the script trains on"
 
 

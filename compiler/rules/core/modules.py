@@ -77,12 +77,6 @@ def layer_modules(family: str) -> frozenset[str]:
     return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
 
 
-def is_container_path(family: str, path: str) -> bool:
-    """Whether each part of a dotted path is a module with submodules: the decoder, a layer's number, a block."""
-    containers = (*CONTAINERS[family], *BLOCKS[family])
-    return all(part in containers or part.isdecimal() for part in path.split("."))
-
-
 def container_names() -> frozenset[str]:
     """All modules with submodules, of any family, and the score of a reward model."""
     return frozenset(one for parts in (*BLOCKS.values(), *CONTAINERS.values()) for one in (*parts, "score"))
