@@ -264,24 +264,17 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
     from .core.errors import say
 
     batched = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_map.py"))["mapped"]
-    depth = [0]
 
     def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
-        if depth[0]:  # a map within a map
-            return real(rows, function, **options)
         if options.get("desc"):
             say(f"{options['desc']}: {len(rows):,} rows")
         path = os.path.join(folder, f"{len(calls):03d}")
-        depth[0] += 1
-        try:
-            out = batched(real, rows, path, tokenizer, function=function, **options)
-        finally:
-            depth[0] -= 1
+        out = batched(real, rows, path, tokenizer, function=function, **options)
         files = [os.path.basename(one["filename"]) for one in out.cache_files] if out is not rows else []
         calls.append({"rows": len(rows), "columns": list(rows.column_names), "files": files})
         return out
 
-    return mapped
+    return _outermost(mapped)
 
 
 @contextmanager
@@ -315,25 +308,35 @@ def reading(bundle: Any) -> Iterator[None]:
 def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
     """A replacement of ``Dataset.map`` that returns the result of the same call of the preparation."""
     left = iter(calls)
-    depth = [0]
 
     def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
-        if depth[0]:
-            return real(rows, function, **options)
         found = next(left, None)
         if found is not None and (found["rows"], found["columns"]) != (len(rows), list(rows.column_names)):
             from .core.errors import RunError
 
             raise RunError(f"{folder} has other rows than this run; delete it, and run `launch.sh --prepare` again")
         if found is None or not found["files"]:
-            depth[0] += 1
-            try:
-                return real(rows, function, **options)
-            finally:
-                depth[0] -= 1
+            return real(rows, function, **options)
         return _joined([os.path.join(folder, one) for one in found["files"]], rows.format)
 
-    return mapped
+    return _outermost(mapped)
+
+
+def _outermost(mapped: Mapped) -> Mapped:
+    """The replacement for calls of ``Dataset.map`` that are not within another one, which stay as they are."""
+    within = False
+
+    def called(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+        nonlocal within
+        if within:
+            return real(rows, function, **options)
+        within = True
+        try:
+            return mapped(real, rows, function, **options)
+        finally:
+            within = False
+
+    return called
 
 
 def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> Any:

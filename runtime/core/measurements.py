@@ -62,7 +62,11 @@ def peak(phase: str) -> None:
         found = {"resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
         with suppress(OSError), open("/proc/self/clear_refs", "w") as handle:
             handle.write("5")
-    known = Measured.memory.setdefault(phase, {})
+    _raise(Measured.memory.setdefault(phase, {}), found)
+
+
+def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
+    """Keep the larger value of each kind of memory."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 
@@ -78,8 +82,7 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
     out: dict[str, dict[str, int]] = {}
     for phases in each:
         for phase, kinds in phases.items():
-            known = out.setdefault(phase, {})
-            known.update({kind: max(size, known.get(kind, 0)) for kind, size in kinds.items()})
+            _raise(out.setdefault(phase, {}), kinds)
     return out
 
 

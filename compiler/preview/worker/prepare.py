@@ -91,8 +91,8 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)
     if most is not None and longest > most:
-        why = "" if session.plan["method"]["scores"] else "and no answer is "
-        return f"it has {longest:,} tokens, {why}within seq = {most:,}".replace(", within", ", more than"), longest
+        why = "more than" if session.plan["method"]["scores"] else "and no answer is within"
+        return f"it has {longest:,} tokens, {why} seq = {most:,}", longest
     return "it has nothing to learn", 0
 
 

@@ -9,25 +9,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from runpy import run_path
 from typing import Any
 
-OFF: Mapping[str, Any] = {
-    "activation_checkpointing": False, "activation_offloading": False, "bf16": False, "bf16_full_eval": False,
-    "ddp_backend": None, "eval_on_start": False, "eval_strategy": "no", "fp16": False, "fp16_full_eval": False,
-    "gradient_checkpointing": False, "load_best_model_at_end": False, "optim": "adamw_torch", "optim_args": None,
-    "optim_target_modules": None, "precompute_ref_log_probs": False, "push_to_hub": False, "report_to": [],
-    "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
-    "use_liger_loss": False, "use_vllm": False,
-}  # fmt: skip
-"""Arguments that decide how the run computes or saves, and not which tokens it gets. Only stated ones are replaced."""
-DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
-ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "library_internals")
-"""Folders of the runtime whose features do not concern rows."""
-MODELS = (
-    "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
-    "packages", "reward_head", "rewards", "teacher", "tied_weights", "weight_dtypes",
-)  # fmt: skip
-"""Features that load or change models, or call functions of the user."""
 GENERATED = 2
 """Tokens that the tiny model writes for a prompt."""
 
@@ -42,10 +26,12 @@ class Session:
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
+        self.preparing = run_path(os.path.join(folder, "prepare_rows.py"))
+        """What the bundle's own preparation without a GPU replaces: models, arguments, features."""
         base = self.core("feature").Feature
         self.chosen = _chosen_rows(base)
-        kept = [one for one in enabled.FEATURES if _concerns_rows(one)]
-        self.bundle = self.core("bundle").read(folder, [self.chosen, *kept, _stand_ins(base)])
+        kept = [one for one in enabled.FEATURES if self.preparing["concerns_rows"](one)]
+        self.bundle = self.core("bundle").read(folder, [self.chosen, *kept, self.preparing["stand_ins"](base)])
         self.chosen.others = kept
         self.scratch = scratch
         self.plan = self.bundle.plan
@@ -58,8 +44,9 @@ class Session:
         run, arguments = self.bundle.run, dict(self.bundle.arguments)
         self.stated = self.bundle.arguments
         self.world = run["world_size"] // run.get("context_parallel", 1)
-        arguments |= {name: OFF[name] for name in OFF if name in arguments}
-        for name in DROPPED:
+        off = self.preparing["OFF"]
+        arguments |= {name: off[name] for name in off if name in arguments}
+        for name in self.preparing["DROPPED"]:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
         # The only process takes the rows of all processes, so that steps and generation batches are the same as in the
@@ -101,27 +88,8 @@ class Session:
         return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
 
     def tiny_model(self) -> Any:
-        """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
-
-        Preparation reads the tokenizer and the arguments; of a model, only its class and configuration are looked at.
-        """
-        import torch
-        from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
-
-        tokenizer = self.tokenizer
-        config = LlamaConfig(
-            vocab_size=max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1), hidden_size=8, intermediate_size=8,
-            num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, num_labels=1,
-            max_position_embeddings=2**20, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=tokenizer.bos_token_id,
-        )  # fmt: skip
-        kind = LlamaForSequenceClassification if self.plan["method"]["scores"] else LlamaForCausalLM
-        config._name_or_path, config.architectures = self.bundle.model_place, [kind.__name__]
-        with torch.random.fork_rng(devices=[]):
-            model = kind(config)
-        model.config.use_cache = False
-        self.core("model").align_tokens(model, tokenizer)
-        return model.eval()
+        """A model that trl's constructors accept, over the tokenizer's vocabulary."""
+        return self.preparing["tiny_model"](self.bundle, self.tokenizer)
 
     def rows(self) -> tuple[Any, Any]:
         """The training rows and evaluation rows in trl's format, read by the bundle's own code. Raises RunError."""
@@ -167,12 +135,6 @@ class Session:
             self.chosen.stored = self.chosen.numbers = None
 
 
-def _concerns_rows(feature: Any) -> bool:
-    """Whether a feature of the runtime changes how rows are prepared."""
-    parts = type(feature).__module__.split(".")
-    return not (set(parts) & set(ELSEWHERE) or parts[-1] in MODELS)
-
-
 @contextmanager
 def _without_warnings() -> Any:
     """A context without the libraries' warnings about the tiny model and the missing GPU."""
@@ -207,29 +169,6 @@ def _chosen_rows(base: Any) -> Any:
             return lambda source, row, index, **how: convert(source, row, numbers[index], **how)
 
     return ChosenRows()
-
-
-def _stand_ins(base: Any) -> Any:
-    """A feature that gives trl's constructor stand-ins for rewards and the teacher, which a preview does not load."""
-
-    class StandIns(base):  # type: ignore[misc]
-        """Rewards that return 0, and a tiny teacher."""
-
-        def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-            """Add the stand-ins to the constructor's arguments."""
-            plan = bundle.plan["method"]
-            if plan["rewarded"]:
-                options["reward_funcs"] = [_no_reward for _ in plan["rewards"]]
-                rewards = importlib.import_module("trainer.features.method.rewards")
-                rewards.ignore_token_types(options["processing_class"], model)
-            if plan["teacher"]:
-                options["teacher_model"] = load().requires_grad_(False)
-
-    return StandIns()
-
-
-def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
-    return [0.0] * len(prompts)
 
 
 def isolate() -> None:
