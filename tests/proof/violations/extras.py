@@ -111,7 +111,7 @@ MEETING: tuple[Proof, ...] = (
     Proof("D89", "XP476", at="load", raises="AssertionError", match="not divisible",
           text=small(HPZ, hardware="3 x cpu", strategy="zero3", batch="gbs=6 micro=2"),
           legal=small(HPZ, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2")),
-    Proof("D90", "XP478", at="load", measure="numbers.step", expect=lambda seen: seen["weights"] > 0,
+    Proof("D90", "XP478", at="load", measure="numbers.filled_step", expect=lambda seen: seen["weights"] > 0,
           text=small(HPZ, OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2"),
           legal=small(OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2")),
     Proof("C26", "XP275", at="train", raises="AssertionError", match="CUDA",
