@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from process_groups import together
 from stacks import interpreter
+from tiers import EACH_STACK
 
 from xpc.compiler import stacks
 from xpc.compiler.stacks import DEFAULT
@@ -33,7 +34,7 @@ KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_fu
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("target", stacks.names())
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, kind: str, tmp_path: Path) -> None:
     facts = stacks.load(target).facts
     if kind != "fsdp1" and not facts.fsdp2:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle, product
 
 import pytest
 from fault_runs import Runs, text
 from interpreters import OTHERS, sharded
 from moments import killed, killed_launched, stopped, stopped_launched
+from tiers import nightly_but
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +24,11 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("target", OTHERS)
+DAILY = tuple(zip(OTHERS, cycle(("ddp", "zero2"))))
+"""A kind for each stack; `make slow` tries every kind on each."""
+
+
+@pytest.mark.parametrize(("target", "kind"), nightly_but(product(OTHERS, KINDS), DAILY.__contains__))
 def test_runs_end_as_one_that_was_left_alone(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, target: str, kind: str
 ) -> None:

@@ -63,6 +63,7 @@ def log(folder: Path) -> str:
     return (folder / "log").read_text(errors="replace")
 
 
+@pytest.mark.nightly
 def test_what_is_killed_is_started_again(
     cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:

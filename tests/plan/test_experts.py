@@ -6,7 +6,8 @@ import json
 import subprocess
 
 import pytest
-from interpreters import DEFAULT, STACKS, interpreter
+from interpreters import DEFAULT, interpreter
+from tiers import EACH_STACK
 
 from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Workspace
@@ -54,7 +55,7 @@ def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", EACH_STACK)
 def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
     """Of a stack of experts the pair of gate and up has one of twice the rank, where targets name its layers."""
     lines = [

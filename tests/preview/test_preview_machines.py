@@ -13,7 +13,7 @@ import pytest
 import tiny
 from compile_support import put
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SPEC = """\
 xpc 1

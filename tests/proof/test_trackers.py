@@ -12,6 +12,7 @@ from glob import glob
 import pytest
 from method_runs import STEPS, Trained, Warm, small
 from stacks import has
+from tiers import EACH_STACK
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
@@ -44,7 +45,7 @@ def read(path: str) -> bytes:
         return handle.read()
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_wandb_keeps_every_step(tracked: Callable[[str], Trained], target: str) -> None:
     done = tracked(target)
     (path,) = glob(os.path.join(os.path.dirname(done.out), "wandb", "offline-run-*", "*.wandb"))
@@ -55,7 +56,7 @@ def test_wandb_keeps_every_step(tracked: Callable[[str], Trained], target: str) 
         assert repr(loss)[:12].encode() in kept
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_tensorboard_keeps_every_step(tracked: Callable[[str], Trained], target: str) -> None:
     done = tracked(target)
     (path,) = glob(os.path.join(done.out, "runs", "*", "events.out.tfevents.*"))
@@ -70,6 +71,6 @@ def test_trackio_keeps_every_step(tracked: Callable[[str], Trained], warm: Warm)
     assert [event["train/loss"] for _, event in rows if "train/loss" in event] == done.values("loss")
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_our_own_metrics_are_there_all_the_same(tracked: Callable[[str], Trained], target: str) -> None:
     assert [event["step"] for event in tracked(target).events] == list(range(1, STEPS + 1))

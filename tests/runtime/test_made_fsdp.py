@@ -10,8 +10,9 @@ import pytest
 from compile_support import compiled
 from emitted import put
 from method_runs import Warm
+from tiers import nightly_but
 
-from xpc.compiler.stacks import STACKS, load
+from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
     return Warm(str(tmp_path_factory.mktemp("place")))
 
 
-@pytest.mark.parametrize(("target", "strategy"), STRATEGIES)
+@pytest.mark.parametrize(("target", "strategy"), nightly_but(STRATEGIES, lambda one: one[0] == DEFAULT))
 def test_a_plugin_of_other_settings_is_found(warm: Warm, target: str, strategy: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "run.bundle")
     put(folder, compiled(SPEC.format(strategy=strategy, target=target), str(tmp_path)))

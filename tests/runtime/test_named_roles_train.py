@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from runtime_bundles import source, write
 from test_runtime_trains import Stacks, bundle, metrics, stacks
-
-from xpc.compiler.stacks import STACKS
+from tiers import EACH_STACK
 
 __all__ = ["stacks"]
 
@@ -30,7 +29,7 @@ def losses(tmp_path: Path, stacks: Stacks, target: str, rows: str | None, **data
     return [event["loss"] for event in metrics(cwd)]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_names_that_stand_for_roles_train_as_the_roles(tmp_path: Path, stacks: Stacks, target: str) -> None:
     with open(os.path.join(stacks.tiny(target), "messages.jsonl"), encoding="utf-8") as handle:
         every = [json.loads(line)["messages"] for line in handle]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from interpreters import interpreter, stack_of
+from tiers import EACH_STACK
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
@@ -55,14 +56,14 @@ def stated(stack: stacks.Stack, method: str) -> dict[str, Any]:
     return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False, **workers}
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@pytest.mark.parametrize("name", EACH_STACK)
 def test_the_table_is_what_the_classes_say_today(name: str, answers: Ask) -> None:
     with open(os.path.join(generate.HERE, name, "stack.json"), encoding="utf-8") as file:
         assert answers(name)["table"] == file.read()
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", stacks.names())
+@pytest.mark.parametrize("name", EACH_STACK)
 def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, answers: Ask) -> None:
     stack = stack_of(name)
     if stack.refused(method):
@@ -71,7 +72,7 @@ def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, 
     assert answers(name)["built"][method] == {"warnings": [], "changed": {}, "unstated": omitted}
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@pytest.mark.parametrize("name", EACH_STACK)
 def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> None:
     stack = stack_of(name)
     error = answers(name)["packed"]
@@ -80,7 +81,7 @@ def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> N
     assert error < 1e-5 or error > 0.05
 
 
-@pytest.mark.parametrize("name", stacks.names())
+@pytest.mark.parametrize("name", EACH_STACK)
 def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
     stack = stack_of(name)
     found, models = answers(name)["liger"]

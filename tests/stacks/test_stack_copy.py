@@ -42,6 +42,7 @@ def test_a_spec_is_compiled_for_the_copy(package: Path) -> None:
     assert done.stdout.split() == [str(package / "xpc" / "compiler" / "stacks" / "__init__.py"), COPY, COPY]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "file",
     [

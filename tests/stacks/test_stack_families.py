@@ -14,7 +14,7 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.language.model_choices import ROPE
 from xpc.compiler.rules.numerics.attention import FIXED_POSITIONS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "families.py")
 EXACT, MIXED = 1e-4, 0.05
@@ -41,10 +41,7 @@ def known(name: str) -> dict[str, dict]:
     return {family: found for family, found in measured(name).items() if found["known"]}
 
 
-every_stack = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == stacks.DEFAULT else pytest.mark.nightly) for name in stacks.names()],
-)
+every_stack = pytest.mark.parametrize("name", stacks.names())
 CAPPED = ("gemma2", "vaultgemma")
 """Families whose scores have a soft cap, which sdpa drops: transformers 4 lets it be chosen all the same."""
 
@@ -118,8 +115,7 @@ def _number(error: float | str) -> float:
     return error if isinstance(error, float) else 0.0
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", stacks.names())
+@every_stack
 def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
     """By DeepSpeed's Ulysses; of a family with windows the tiny model has none that is shorter than its row."""
     stated = set(stacks.load(name).facts.sequence_parallel)

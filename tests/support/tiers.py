@@ -1,12 +1,14 @@
-"""Cases that are many and look alike: the fast tier takes some, the slow one the others."""
+"""Cases that are many and look alike: a tier takes some, the next slower one the others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 from case_support import Case
+
+from xpc.compiler.stacks import DEFAULT, STACKS
 
 
 def every_fourth(cases: Sequence[Case]) -> list[Any]:
@@ -15,3 +17,15 @@ def every_fourth(cases: Sequence[Case]) -> list[Any]:
         pytest.param(case, id=case.title, marks=() if number % 4 == 0 else pytest.mark.slow)
         for number, case in enumerate(cases)
     ]
+
+
+def nightly_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]:
+    """All of them as parameters (a tuple is one of several names); only `make slow` tries those that are not daily."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=() if daily(case) else pytest.mark.nightly)
+        for case in cases
+    ]
+
+
+EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
+"""Names of stacks, where the older ones are nightly."""

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from import_support import imported
 from interpreters import interpreter
-
-from xpc.compiler.stacks import names
+from tiers import EACH_STACK
 
 RUNNER = os.path.join(os.path.dirname(__file__), "recorded_arguments.py")
 START = """
@@ -101,7 +100,7 @@ COMPARED = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stack", names())
+@pytest.mark.parametrize("stack", EACH_STACK)
 def test_bundles_have_the_values_of_the_running_scripts(stack: str, tmp_path: Any) -> None:
     python = interpreter(stack)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from method_runs import Warm
 from stacks import REPOSITORY, Run, payload
+from tiers import nightly_but
 from tiny_runs import COLD, LAYOUT, STRATEGIES, SYSTEM, spec
 
 from xpc.compiler.stacks import DEFAULT, load
@@ -19,7 +20,12 @@ pytestmark = pytest.mark.slow
 SEEN = {"one": "NO", "ddp": "MULTI_CPU"}
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+def on_default(name: str) -> bool:
+    """Whether a strategy runs on the default stack: those are daily. On the others test_train_methods.py trains."""
+    return STRATEGIES[name][2] == DEFAULT
+
+
+@pytest.mark.parametrize("name", nightly_but(STRATEGIES, on_default))
 def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[str], Run], name: str) -> None:
     run = strategies(name)
     world = 1 if name.endswith("one") else 2
@@ -34,7 +40,7 @@ def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[s
     assert run.summary["last_loss"] == run.losses[-1]
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "one"])
+@pytest.mark.parametrize("name", nightly_but([name for name in STRATEGIES if name != "one"], on_default))
 def test_strategies_and_targets_train_the_same(strategies: Callable[[str], Run], name: str) -> None:
     # One seed, one order of the rows, one arithmetic: what is sharded or how it is launched must not show.
     one, other = strategies("one").losses, strategies(name).losses
@@ -46,7 +52,7 @@ def test_strategies_and_targets_train_the_same(strategies: Callable[[str], Run],
     assert rates[1] == pytest.approx(rates[0])  # DeepSpeed steps its schedule before transformers logs the rate
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", nightly_but(STRATEGIES, on_default))
 def test_nothing_warns(strategies: Callable[[str], Run], name: str) -> None:
     text = strategies(name).done.stderr.lower()
     for word in ("futurewarning", "deprecat", "userwarning", "traceback", "find_unused", "[warning]"):

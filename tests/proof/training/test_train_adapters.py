@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,11 @@ class Kind:
     @property
     def world(self) -> int:
         return 1 if self.strategy == "one" else 2
+
+    @property
+    def nightly(self) -> bool:
+        """Whether only `make slow` trains it: on the older stacks, all but what differs from one stack to the next."""
+        return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens")
 
     @property
     def resumes(self) -> bool:
@@ -92,7 +97,15 @@ sys.path.insert(0, sys.argv[1])
 import tiny_models
 print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 """
-every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
+
+
+def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
+    """Runs as parameters."""
+    daily = {one: pytest.mark.nightly if one.nightly else () for one in runs}
+    return pytest.mark.parametrize("kind", [pytest.param(one, id=one.name, marks=mark) for one, mark in daily.items()])
+
+
+every = of(RUNS)
 Runs = Callable[[Kind], list[Trained]]
 
 
@@ -220,7 +233,7 @@ print(json.dumps({"apart": (one - two).abs().max().item(), "moved": (one - bare)
 """
 
 
-@pytest.mark.parametrize("kind", [run for run in RUNS if run.merges], ids=lambda one: one.name)
+@of(run for run in RUNS if run.merges)
 def test_the_merged_model_is_the_adapted_one(runs: Runs, warm: Warm, kind: Kind) -> None:
     for done in runs(kind):
         (seen,) = warm.program(kind.target, MERGED, done.out)
@@ -269,7 +282,7 @@ print(json.dumps({"rates": [one["lr"] for one in groups], "sizes": [len(one.get(
 """
 
 
-@pytest.mark.parametrize("kind", [run for run in RUNS if run.what == "saved"], ids=lambda one: one.name)
+@of(run for run in RUNS if run.what == "saved")
 def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, warm: Warm, kind: Kind) -> None:
     (seen,) = warm.program(kind.target, GROUPS, os.path.join(runs(kind)[0].out, "checkpoint-2"))
     if kind.strategy == "one":
