@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from xpc.grammar import codes
 from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Block, Budget, Call, Clause, File, Name, Number, Ref, Setting, String, Train, Value
+from xpc.grammar.tree import Block, Budget, Call, Clause, Count, File, Name, Number, Ref, Setting, String, Train, Value
 
 WORDS = frozenset({"train", "on", "for", "with", "extends", "x", "xpc"})
+VERBS = ("train", "finetune", "tune", "fit", "learn", "run")
+"""Words that begin a sentence in other words; `train` is the language's."""
 _BELONGS = {
     "on": "`on` belongs to the sentence: train MODEL on DATA",
     "for": "`for` belongs to the sentence: train MODEL on DATA for 3 epochs",
@@ -70,7 +75,7 @@ class _Checker:
         for at, option in enumerate(train.options):
             if _word(option) == "for":
                 return self._late_budget(train, at)
-        for option in train.options:
+        for option, following in zip_longest(train.options, train.options[1:]):
             word = _word(option)
             if word == "with":
                 self._error(
@@ -79,9 +84,16 @@ class _Checker:
                     "a second `with`",
                     "one `with` introduces all choices and settings",
                 )
+            elif word == "on" and isinstance(following, Count):
+                hardware = self.file.source.slice(following.span)
+                span = Span(option.span.start, following.span.end)
+                edits = (Edit(span, hardware),)
+                self._error(
+                    codes.RESERVED_WORD, option.span, "hardware has no `on`", f"write `{hardware}`", edits=edits
+                )
             else:
                 self._operand(option)
-        return train
+        return evolve(train, options=_without_words(train.options))
 
     def _late_budget(self, train: Train, at: int) -> Train:
         """Report `with zero2 for 3 epochs`. The message has the corrected sentence, and the tree gets the intended
@@ -124,6 +136,8 @@ class _Checker:
             self._operand(statement)
             return statement
         word = _word(statement.head)
+        if word is None and self._another_verb(statement):
+            return None
         block = statement.block
         if block is not None:
             self._one_line(block)
@@ -135,7 +149,31 @@ class _Checker:
             self._operand(operand)
         if isinstance(statement.head, Call):
             self._operand(statement.head)
-        return evolve(statement, block=block)
+        return evolve(statement, operands=_without_words(statement.operands), block=block)
+
+    def _another_verb(self, clause: Clause) -> bool:
+        """Report `finetune MODEL on DATA with lora`, or `MODEL on DATA`, in a file without a sentence. There is no edit
+        for a first word that may be a choice, such as `dpo`.
+        """
+        first, second = (*map(_word, clause.operands), None, None)[:2]
+        if self.file.train is not None or "on" not in (first, second):
+            return False
+        verb, written = clause.head, self.file.source.slice
+        typed, message, also = written(verb.span)[:60], "the sentence begins with `train`", ""
+        names: tuple[Setting | Value, ...] = clause.operands[:3]
+        edits: tuple[Edit, ...] = ()
+        if first == "on":
+            names = (verb, *clause.operands[:2])
+            edits = (Edit(Span(verb.span.start, verb.span.start), "train "),)
+        else:
+            message += f", not with `{typed}`"
+            if nearest(typed, VERBS) is not None:
+                edits = (Edit(verb.span, "train"),)
+            else:
+                also = f", and choices such as `{typed}` after `with`"
+        sentence = " ".join(["train", *(written(name.span) for name in names)])
+        self._error(codes.INCOMPLETE_SENTENCE, verb.span, message, f"write `{sentence}`{also}", edits=edits)
+        return True
 
     def _one_line(self, block: Block) -> None:
         """Report a list inside a one-line block that continues on another line. It is reported for the
@@ -210,6 +248,11 @@ class _Checker:
                     self._operand(argument)
         elif isinstance(operand, Setting) and isinstance(operand.value, Call):
             self._operand(operand.value)
+
+
+def _without_words(operands: tuple[Setting | Value, ...]) -> tuple[Setting | Value, ...]:
+    """The operands without words of the language, which are reported already."""
+    return tuple(operand for operand in operands if _word(operand) is None)
 
 
 def _word(value: object) -> str | None:

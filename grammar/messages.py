@@ -292,6 +292,12 @@ def _in_sentence(place: Place) -> Diagnostic:
         return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")
     if place.met == "EQUAL":
         return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
+    if not {"FOR", "WITH"} & {*since} and place.shown in ("`,`", "`and`", "`plus`"):
+        remedy = (
+            f"write `on rows`, and below the header `data rows {{`, `{place.word}` and the others on a line each, `}}`"
+        )
+        also = "; choices go after `with`" if place.met == "COMMA" else ""
+        return place.error(code, "several datasets go into a `data` block", remedy + also)
     if place.met == "COMMA":
         return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
     if place.met == "LPAR" and "WITH" not in since:
