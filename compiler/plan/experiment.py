@@ -9,6 +9,7 @@ from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
+from xpc.compiler.plan.evaluations import evaluated_rows, evaluations, forward_share
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.price import price_of
@@ -48,7 +49,10 @@ class Assumed:
 
 @record
 class Plan:
-    """What a run needs. Unknown values are None, and `unknown` explains each of them by its name."""
+    """What a run needs. Unknown values are None, and `unknown` explains each of them by its name.
+
+    `hours` are those of training and of its `evaluations`, which take the share `evaluating` of them.
+    """
 
     spec: Spec
     capacity: float
@@ -64,6 +68,8 @@ class Plan:
     unknown: Mapping[str, str]
     measured: Measured | None = None
     price: float | None = None
+    evaluations: int | None = 0
+    evaluating: float = 0.0
 
     @property
     def peak(self) -> Span | None:
@@ -121,10 +127,18 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # Shorter rows take less time, but the lengths are not known here.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
+    aside = 0.0
+    if hours is not None and steps and not isinstance(load, str):
+        rows: float = (evaluations(spec, steps) or 0) * (evaluated_rows(spec) or 0)
+        if spec.flag("batch.packing"):
+            rows *= (given.tokens or 0) / row_tokens(spec)
+        aside = rows * forward_share(load) / (steps * spec.integer("batch.gbs"))
+        hours = hours.times(1.0 + aside)
     out = Plan(
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
+        evaluations(spec, steps), aside / (1.0 + aside),
     )  # fmt: skip
     if out.peak is None or not capacity:
         return out

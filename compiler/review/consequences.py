@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import ceil, sqrt
+from math import sqrt
 
-from xpc.compiler.data.rows import count
-from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import GIB
+from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.price import price_of
@@ -116,7 +115,7 @@ def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[
         text = f"{count_:,} step{'' if count_ == 1 else 's'}, {percent}% of the run"
         yield "warm-up", Quantity(text, text)
     yield from _parameters(spec)
-    yield from _evaluations(spec, length.steps)
+    yield from _evaluations(spec, planned)
     if planned.saves is not None:
         yield "checkpoints written", _counted(planned.saves)
     written = disk(spec)
@@ -163,36 +162,13 @@ def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
         )
 
 
-def _evaluations(spec: Spec, steps: int | None) -> Iterator[tuple[str, Quantity]]:
-    every = spec.get("eval.every")
-    if not isinstance(every, Amount) or every.unit == "never":
+def _evaluations(spec: Spec, planned: Plan) -> Iterator[tuple[str, Quantity]]:
+    if planned.evaluations == 0:
         return
-    number: int | None = None
-    if every.unit == "epoch":
-        epochs = spec.get("train.epochs")
-        number = None if epochs is None else ceil(float(epochs))
-    elif steps is not None:
-        apart = int(every.value) if every.unit == "count" else max(1, ceil(steps * every.value))
-        number = steps // apart if apart else None
-    yield "evaluations", _counted(number)
-    rows = _evaluated_rows(spec)
+    yield "evaluations", _counted(planned.evaluations)
+    rows = evaluated_rows(spec)
     if rows is not None:
         yield "rows of an evaluation", _counted(rows)
-
-
-def _evaluated_rows(spec: Spec) -> int | None:
-    """The rows of one evaluation, if they are known."""
-    held = spec.get("data.holdout")
-    if spec.evaluated:
-        counts = [count(source) for one in spec.evaluated for source in one.sources]
-        return None if None in counts else sum(one for one in counts if one is not None)
-    if isinstance(held, Amount):
-        if held.unit != "share":
-            return int(held.value)
-        counts = [count(source) for source in spec.data]
-        if None not in counts:
-            return ceil(held.value * sum(one for one in counts if one is not None))
-    return None
 
 
 def _cost(spec: Spec, planned: Plan, prices: Mapping[str, float]) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from xpc.compiler.lower.disk import disk
 from xpc.compiler.plan import BUDGET, FITS, GIB, NO, TIGHT, UNKNOWN
 from xpc.compiler.plan.changes import Change, effect, faster, fitting
+from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, Span
 from xpc.compiler.rules.core.legality import error_codes
 
@@ -67,6 +68,8 @@ def _one(plan: Plan) -> str:
         lines.append(f"time: unknown, {plan.unknown.get('hours', '')}")
     else:
         lines.append(f"time: {duration(plan.hours)}, {duration(plan.gpu_hours, 'GPU-')}")
+        if plan.evaluating >= 0.01:
+            lines.append(f"  {100 * plan.evaluating:.0f}% of it evaluates: {evaluated(plan)}")
         if plan.full_rows:
             lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
     if plan.cost is not None:
@@ -130,7 +133,14 @@ def saved(plan: Plan) -> list[str]:
     size = checkpoint_bytes(plan)
     if plan.saves is None or not size:
         return []
-    return [f"{plan.saves:,} checkpoint{'s' if plan.saves != 1 else ''} of {size / GIB:.1f} GiB"]
+    if plan.saves <= 1:
+        return [f"{plan.saves} checkpoint{'s' if plan.saves != 1 else ''} of {size / GIB:.1f} GiB"]
+    return [f"{plan.saves:,} checkpoints of {size / GIB:.1f} GiB, {plan.saves * size / GIB:,.1f} GiB to write"]
+
+
+def evaluated(plan: Plan) -> str:
+    """The evaluations as a phrase: `12 times 1,000 rows`."""
+    return f"{plan.evaluations or 0:,} times {evaluated_rows(plan.spec) or 0:,} rows"
 
 
 def duration(span: Span, of: str = "") -> str:
@@ -198,6 +208,8 @@ def table(plan: Plan) -> dict[str, object]:
         "tokens_are_most": plan.full_rows,
         "warmup_steps": plan.warmup,
         "checkpoints": plan.saves,
+        "evaluations": plan.evaluations,
+        "evaluating_share": round(plan.evaluating, 4),
         "checkpoint_bytes": round(checkpoint_bytes(plan)) or None,
         "tokens_per_second_per_gpu": None if plan.speed is None else round(plan.speed.tokens, 1),
         "hours": None if plan.hours is None else _span(plan.hours),

@@ -136,6 +136,19 @@ def test_windows_shorten_the_longest_row_of_gemma(planned):
     assert json.loads(text)["verdict"] == "no"
 
 
+def test_hours_include_evaluations(planned):
+    """A forward pass takes a third of the time of a trained row: 64 rows after every step of 64 add a third."""
+    lines = "zero3\nmemory(checkpointing=false)\ndata(holdout=64)\neval(every={})"
+    held = [planned("--format", "json", more=lines.format(every)) for every in ("never", "1")]
+    without, each = (json.loads(text) for text, _, _ in held)
+    assert without["evaluations"] == 0
+    assert each["evaluations"] == each["steps"]
+    assert each["evaluating_share"] == pytest.approx(0.25)
+    assert each["hours"]["value"] == pytest.approx(without["hours"]["value"] * 4 / 3, abs=0.001)
+    shown = planned(more="zero3\ndata(holdout=64)\neval(every=1)")[0]
+    assert f"evaluates: {each['steps']:,} times 64 rows" in shown
+
+
 def test_json_keeps_its_contract(planned):
     with open(os.path.join(ROOT, "docs", "plan.schema.json"), encoding="utf-8") as handle:
         schema = json.load(handle)

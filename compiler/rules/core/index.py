@@ -92,6 +92,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.numerics.rope", has_value("model.rope")),
     ("rules.optimizer.best_model", extra("trl")),
     ("rules.optimizer.early_stopping", has_value("eval.patience")),
+    ("rules.optimizer.evaluations", any_of(has_value("data.holdout"), evaluation_rows)),
     ("rules.optimizer.requirements", any_of(not_chosen("optimizer", "adamw"), written("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap", "optimizer.momentum"))),
     ("rules.optimizer.schedule", any_of(chosen("schedule", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy"), written("schedule.max_lr", "schedule.warmup_lr", "schedule.decay_type", "schedule.cycles", "schedule.power", "schedule.timescale", "schedule.factor", "schedule.patience"))),
     ("rules.saving.checkpoints", always),

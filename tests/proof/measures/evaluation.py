@@ -36,3 +36,15 @@ def without_trackers(run: Any) -> dict[str, Any]:
     with patch.multiple(there, **{one: answer for one, answer in names.items() if hasattr(there, one)}):
         run.trainer  # noqa: B018
     return {}
+
+
+def rows_seen(run: Any) -> dict[str, Any]:
+    """Whether more rows go through the model in evaluations than in training."""
+    seen = {True: 0, False: 0}
+
+    def count(model: Any, _: Any, batch: dict[str, Any]) -> None:
+        seen[model.training] += len(batch["input_ids"])
+
+    run.trainer.model.register_forward_pre_hook(count, with_kwargs=True)
+    run.trainer.train()
+    return {"more": seen[False] > seen[True], "evaluated": seen[False], "trained": seen[True]}

@@ -88,6 +88,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E14", "XP527", at="train", text=paired("method dpo(precompute)"), legal=paired("method dpo"),
           raises="TypeError", match="string indices"),
     Proof("E20", "XP516", at="train", raises="ValueError", match="eval_dataset"),
+    Proof("E26", "XP211", at="init", measure="evaluation.rows_seen", steps=3, expect={"more": True},
+          legal=spec("data(holdout=200)", "eval(every=500)")),
     Proof("E21", "XP793", at="init", measure="best.patient", raises="AssertionError", match="requires IntervalStrategy"),
     Proof("E22", "XP794", at="init", measure="best.patient", warns="without load_best_model_at_end"),
     Proof("E23", "XP517", at="init", text=late(100), legal=late(1), measure="best.evaluated",

@@ -1,0 +1,51 @@
+"""How often a run evaluates, on how many rows, and how long that takes next to its training."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from xpc.compiler.data.rows import count
+from xpc.compiler.language.kinds import Amount
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.plan.load import Load
+
+
+def evaluations(spec: Spec, steps: int | None) -> int | None:
+    """The number of evaluations; 0 without any, None if it follows from unknown steps or epochs."""
+    every = spec.get("eval.every")
+    if not isinstance(every, Amount) or every.unit == "never":
+        return 0
+    if every.unit == "epoch":
+        epochs = spec.get("train.epochs")
+        return None if epochs is None else ceil(float(epochs))
+    if steps is None:
+        return None
+    apart = int(every.value) if every.unit == "count" else max(1, ceil(steps * every.value))
+    return steps // apart if apart else None
+
+
+def evaluated_rows(spec: Spec) -> int | None:
+    """The rows of one evaluation, if they are known."""
+    held = spec.get("data.holdout")
+    if spec.evaluated:
+        counts = [count(source) for one in spec.evaluated for source in one.sources]
+        return None if None in counts else sum(one for one in counts if one is not None)
+    if isinstance(held, Amount):
+        if held.unit != "share":
+            return int(held.value)
+        counts = [count(source) for source in spec.data]
+        if None not in counts:
+            return ceil(held.value * sum(one for one in counts if one is not None))
+    return None
+
+
+def forward_share(load: Load) -> float:
+    """The time of a row that is evaluated, relative to one that is trained on: a forward pass against forward, backward
+    and recomputation, in operations (the counts of `time.py`).
+    """
+    through = 1.0 if load.layers is None or not load.facts.layers else load.layers / load.facts.layers
+    trained = load.trained / max(1, load.facts.params)
+    return 1.0 / (1.0 + through + trained + (through if load.checkpointing else 0.0))

@@ -1,0 +1,49 @@
+"""How often and on how many rows a run evaluates (XP211)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import any_of, evaluation_rows, has_value
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.numerics.batch import total_steps
+from xpc.compiler.spec import Spec
+
+WHEN = any_of(has_value("data.holdout"), evaluation_rows)
+FORWARD = 3
+"""Rows that are evaluated in the time of one that is trained on, at least: a backward pass costs two forward ones."""
+SHARE = 0.1
+"""The share of training time that the help allows for evaluations."""
+
+
+@rule("XP211", "evaluations-longer-than-training", "warning")
+def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
+    """Evaluations should not take longer than training. `eval(every=1)` with `data(holdout=50%)` evaluates half of the
+    rows after every step.
+
+    Why it is bad: the GPUs are held for evaluations, often for many times the hours of the training.
+
+    Without it: nothing is reported; the run is slow. Each evaluation reads all of its rows.
+
+    Source: transformers 5.23 `trainer_callback.py` (`DefaultFlowCallback`), `trainer.py` (`evaluation_loop`); confirmed
+    by running it.
+    """
+    from xpc.compiler.data.row_counts import trained as trained_rows
+    from xpc.compiler.plan.evaluations import evaluated_rows, evaluations
+
+    steps, rows = total_steps(spec), evaluated_rows(spec)
+    number = None if steps is None else evaluations(spec, steps)
+    if not steps or not rows or not number or number < 2 or spec.flag("batch.packing"):
+        return
+    trained = steps * spec.integer("batch.gbs")
+    if number * rows <= FORWARD * trained or trained_rows(spec) == 0:
+        return
+    fewer = int(SHARE * FORWARD * trained / rows)
+    often = f"write `every = {-(-steps // fewer)}`, or " if fewer else ""
+    least = max(1, int(SHARE * FORWARD * trained / number))
+    yield Finding(
+        spec.place("eval.every", f"{number:,} times"),
+        f"{number:,} evaluations of {rows:,} rows take longer than training on {trained:,}",
+        f"{often}evaluate about {least:,} rows",
+        (spec.label("data.holdout", "the rows of an evaluation"),) if spec.get("data.holdout") else (),
+    )
