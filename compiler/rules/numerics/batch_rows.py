@@ -12,6 +12,10 @@ from xpc.compiler.spec import Spec
 WHEN = few_rows
 
 
+STEPS = 8
+"""Steps of an epoch, at least, for the batch that the help proposes if the spec writes none."""
+
+
 @rule("XP208", "batch-larger-than-the-data", "warning")
 def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     """The global batch must not be larger than the number of rows.
@@ -46,10 +50,13 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     more = "" if rows < spec.replicas else f"write `batch gbs={fitting} micro={fitting // spec.replicas}`, or "
     if rows >= per_pass and spec.written("batch.gbs") and not spec.written("batch.accum"):
         more = f"write `gbs = {rows // per_pass * per_pass}`, or "
+    if label is None and rows >= spec.replicas:
+        doublings = max(1, rows // STEPS // spec.replicas).bit_length() - 1
+        more = f"write `gbs = {spec.replicas << doublings}`, or "
     yield Finding(
         place,
         message,
-        f"{more}train on more rows" if label is not None else "train on more rows",
+        f"{more}train on more rows",
         (spec.data[0].label,),
     )
 
