@@ -8,14 +8,17 @@ from __future__ import annotations
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed_on
-from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.likeness import parts
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
+from xpc.compiler.suggest.tables import components
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
 GENERAL = (
     "name", "path", "type", "n", "id", "dir", "size", "kind", "value", "enabled", "enable", "config", "mode", "version",
-    "file", "files", "model", "data", "steps", "every", "class_path", "target", "format", "level", "device",
+    "file", "files", "model", "data", "steps", "every", "interval", "freq", "class_path", "target", "format",
+    "level", "device",
 )  # fmt: skip
 """Last words that need the word before them."""
 
@@ -33,6 +36,16 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
         return None
     text = (unknown.typed or "").strip('"').rpartition(".")[2]
     return evolve(unknown, name=name, typed=text, node=Ref(unknown.node.span, text))
+
+
+def after_component(name: str) -> Meaning | None:
+    """The setting of a clause in a name that begins with a word for the clause: `rollout_max_tokens`; or None."""
+    first, *rest = parts(name)
+    clause = components().get(first)
+    specific = not {*rest}.issubset(GENERAL)  # not `generation_steps`
+    guess = meaning(" ".join(rest), clause, exact=True) if clause and specific else None
+    inside = clause is not None and guess is not None and guess.path.startswith(f"{clause}.")
+    return evolve(guess, likeness=SAME - 0.01) if inside and guess is not None else None
 
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:

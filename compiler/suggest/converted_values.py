@@ -155,7 +155,7 @@ def _seconds(count: int) -> str | None:
 
 
 def _targets(text: str) -> str | None:
-    if text.lower().replace("_", "-") in ("all", "all-linear", "true", "yes"):
+    if text.lower().replace("_", "-") in ("all", "all-linear", "linear", "all-linear-layers", "true", "yes"):
         return "all-linear"
     names = [part.strip() for part in text.split(",")]
     if len(names) > 1 and all(re.fullmatch(r"[A-Za-z_][\w.]*", part) for part in names):

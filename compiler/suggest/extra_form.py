@@ -8,6 +8,7 @@ from xpc.compiler import stacks
 from xpc.compiler.language.extras import MAPPING, legal_names, wrong_value
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
+from xpc.compiler.suggest.likeness import canonical
 from xpc.compiler.suggest.tables import extra_aliases
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
@@ -60,13 +61,20 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
     """The current name of a trainer argument, and the method that has it if sft does not."""
     new = stack.rename(name) if name not in stack.fields() else None
-    for one in (new or name, extra_aliases().get(letters(name), "")):
+    for one in (new or name, _aliases().get(letters(name)) or _aliases().get(canonical(name), "")):
         if one in legal_names(stack, "trl"):
             return one, ""
     for method in METHODS:
         if stack.refused(method) is None and (new or name) in legal_names(stack, "trl", method):
             return new or name, method
     return None
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    """Other tools' names of arguments, as letters and in their canonical form, each with the argument."""
+    rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
+    return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}
 
 
 def _of_file(escape: str, name: str) -> str | None:

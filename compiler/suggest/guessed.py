@@ -59,6 +59,8 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     if row.path in schema.ADAPTERS and isinstance(unknown.node, String) and "/" in unknown.node.value:
         guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
     node = unknown.node
+    if row.path == "eval.split" and isinstance(node, Number):
+        guess, row = Meaning("data.holdout", own=True), schema.BY_PATH["data.holdout"]  # `dev_split = 0.05` is a share
     if row.path == "hardware" and (node is None or isinstance(node, Number)) and guess.value != "cpu":
         count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
         form = f"hardware{'=' if unknown.header else ' '}{count} x GPU"

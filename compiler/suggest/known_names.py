@@ -56,10 +56,16 @@ def known() -> tuple[Known, ...]:
     for path, choices in tables.choices().items():
         if schema.BY_PATH[path].bare and path != "track":
             for choice, phrases in choices.items():
-                for phrase in phrases:
-                    if len(letters(phrase)) > 3 and phrase not in ("auto", "none", "full", "default", "true", "false"):
-                        add(phrase, path, choice)
+                for phrase in filter(_distinct, phrases):
+                    add(phrase, path, choice)
     return tuple(out.values())
+
+
+def _distinct(phrase: str) -> bool:
+    """Whether another spelling of a choice is clear without its setting: `fa2`, not `dp` or `auto`."""
+    common = ("auto", "none", "full", "default", "true", "false", "half", "single")
+    typed = letters(phrase)
+    return phrase not in common and not typed.isdigit() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
 
 
 def _target_names() -> Iterator[tuple[str, str]]:

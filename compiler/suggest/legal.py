@@ -71,7 +71,7 @@ def answer(wrong: Wrong) -> Diagnostic:
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
-    unset = unset_advice(row, typed)
+    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
     if row.path == "eval.split" and isinstance(node, Number):  # a share or a count, not a name

@@ -44,6 +44,11 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(typed.split()))
 
 
+def canonical(name: str) -> str:
+    """The letters of a name with synonyms replaced: the same for `moe_aux_loss_coef` and `moe aux loss coefficient`."""
+    return letters(" ".join(words(name[:80])))
+
+
 @cache
 def parts(name: str) -> tuple[str, ...]:
     """The words of a name as typed."""
@@ -104,7 +109,7 @@ def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = 
     If `more` is false, an additional word also counts as a difference: `accumulation_steps`, `eval_accumulation_steps`.
     """
     first, second = ("".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
-    return _matched(first, second) < 0.5 if first and second else not more and one != other
+    return _matched(first, second) < 0.65 if first and second else not more and one != other
 
 
 def _matched(one: str, other: str) -> float:

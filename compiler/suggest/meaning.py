@@ -56,6 +56,8 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     for word in one:
         if word in other:
             shared += weight(word)
+        elif any(begins(word, one) for one in other):
+            shared += 0.8 * weight(word)  # `mixed_prec`
         elif weight(word) == 1.0 and _typos_of(word).isdisjoint(other):
             return 0.0
     if not shared:
@@ -147,7 +149,7 @@ def _with_all_words(name: str) -> str | None:
     typed = frozenset(words(name[:80]))
     if sum(map(weight, typed)) < 2:
         return None
-    found = [one for one in passing.names() if typed < frozenset(words(one))]
+    found = [one for one in passing.names() if typed <= frozenset(words(one))]
     least = min((len(words(one)) for one in found), default=0)
     nearest = [one for one in found if len(words(one)) == least]
     return nearest[0] if len(nearest) == 1 else None
@@ -204,6 +206,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
             else max(word_likeness(own, words(phrase)), letter_likeness(typed, letters(phrase)))
         )
         like += 0.04 * (name == phrase)
-        if like >= ENOUGH and like > rank:
-            best, rank = name, like
+        if like >= ENOUGH and like >= rank:
+            tie = like == rank and best != name  # a typo of two choices, unless the first has the very words
+            best, rank = (best if like >= SAME else None) if tie else name, like
     return best

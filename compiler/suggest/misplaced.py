@@ -7,7 +7,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest.components import GENERAL, by_last_part
+from xpc.compiler.suggest.components import GENERAL, after_component, by_last_part
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import passed_on
@@ -112,7 +112,11 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return Suggestion("XP101", message, help=advised)
     joined = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
     together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not that of a source
-    if together is not None and is_in(together.path, clause) and name not in schema.CLAUSES:
+    if (
+        together is not None
+        and is_in(together.path, clause)
+        and (name not in schema.CLAUSES or (unknown.node is not None and name not in schema.BY_PATH))
+    ):
         return of_guess(unknown, clause, message, together)
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         if together is None or not is_in(together.path, clause):
@@ -172,10 +176,17 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         return Suggestion("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
     if clause is None and (unknown.typed or "").endswith('.xp"'):  # `import "base.xp"`, `include "base.xp"`
         return Suggestion("XP101", message, help=f"write `extends {unknown.typed}`, above the sentence and all clauses")
-    advised = advice(f"{name} {unknown.typed or ''}", "") or advice(name, unknown.typed or "")
+    named = f"{name} {unknown.typed or ''}"  # `offload_optimizer_device=nvme`
+    advised = advice(named, "") or advice(name, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
+    if unknown.typed and (found := _without_equivalent(message, named)) is not None:
+        return found
     guess = _of_method(name) or meaning(name, clause, valued=unknown.node is not None)
+    if clause is None and (guess is None or guess.likeness < SAME):
+        guess = after_component(name) or guess
+    if clause is not None and guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause):
+        guess = meaning(name, exact=True) or guess  # `max_len` in `method grpo` is not vLLM's
     if clause is not None and (guess is None or guess.likeness < SAME):
         children = [row.name for row in schema.children(clause)]
         begun = [one for one in children if one.startswith(name)]

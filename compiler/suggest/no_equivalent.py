@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from xpc.compiler import stacks
+from xpc.compiler.suggest.likeness import parts
 from xpc.grammar.package_data import read_text
 
 NO_EQUIVALENT = "leave it out: it has no equivalent, because "
@@ -57,7 +58,14 @@ def reasons() -> dict[str, str]:
 
 def own_reason(name: str) -> str | None:
     """The reason why a name in the table has no equivalent, or None. It takes precedence over similar spellings."""
-    return _table("none").get(_letters(name))
+    return _table("none").get(_letters(name)) or _family(name)
+
+
+def _family(name: str) -> str | None:
+    """The reason for a name that begins with the words of a family: `ema *` is also `ema_momentum`; or None."""
+    typed, rows = () if "." in name else parts(name[:80]), _table("family")
+    ends = range(1, len(typed))
+    return next((rows[head] for end in ends if (head := "".join(typed[:end])) in rows), None)
 
 
 def no_such_choice(setting: str, choice: str) -> str:

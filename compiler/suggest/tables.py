@@ -32,6 +32,13 @@ def synonyms() -> dict[str, str]:
 
 
 @cache
+def components() -> dict[str, str]:
+    """Words at the beginning of other tools' names, each with the clause of the settings that follow it."""
+    found: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["components"]
+    return {word: clause for clause, heads in found.items() for word in heads}
+
+
+@cache
 def idle_words() -> frozenset[str]:
     """Words that carry little meaning in a name."""
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
@@ -42,11 +49,9 @@ def examples() -> dict[str, str]:
     return read_table(__file__, "examples.toml")
 
 
-@cache
-def extra_aliases() -> dict[str, str]:
-    """Other tools' spellings of arguments of TRL and transformers, reduced to letters, each with the argument."""
-    found: dict[str, list[str]] = read_table(__file__, "extra_aliases.toml")
-    return {other: name for name, others in found.items() for other in others}
+def extra_aliases() -> dict[str, list[str]]:
+    """Phrases that other tools use for arguments of TRL and transformers, by argument."""
+    return read_table(__file__, "extra_aliases.toml")
 
 
 def usual_columns() -> dict[str, list[str]]:

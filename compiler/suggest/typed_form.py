@@ -46,7 +46,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         )  # `zero_stage=2`: read the number with its name
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
-    return edits[0].text if edits else None
+    return edits[0].text if edits and not edits[0].text.startswith(row.name) else None  # not `lora(rank=5)`
 
 
 def _machines(node: Value, text: str) -> str | None:
