@@ -61,7 +61,7 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
     """The current name of a trainer argument, and the method that has it if sft does not."""
     new = stack.rename(name) if name not in stack.fields() else None
-    for one in (new or name, _aliases().get(letters(name)) or _aliases().get(canonical(name), "")):
+    for one in (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), "")):
         if one in legal_names(stack, "trl"):
             return one, ""
     for method in METHODS:
@@ -71,7 +71,7 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 
 @cache
-def _aliases() -> dict[str, str]:
+def aliases() -> dict[str, str]:
     """Other tools' names of arguments, as letters and in their canonical form, each with the argument."""
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}

@@ -5,6 +5,7 @@ Loaded only for an unknown name.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from xpc.compiler.language import schema
@@ -84,7 +85,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     `interval` in `save` is `save_interval`. With `exact`, only the same words or letters are accepted; with `valued`,
     clauses are excluded.
     """
-    name = name[:80]
+    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])  # `enableligerkernel`
     ways = [name] if clause is None else [name, f"{clause} {name}"]
     best: Meaning | None = None
     rank = 0.0
@@ -156,19 +157,12 @@ def _with_all_words(name: str) -> str | None:
 
 
 def nearest_other_name(name: str) -> tuple[str | None, float]:
-    """The nearest name that `extra` passes on or that has no equivalent, or None; and the similarity."""
-    from xpc.compiler.suggest import extra_form as passing
-    from xpc.compiler.suggest import no_equivalent as without
-
+    """The nearest name that `extra` passes on or that no setting covers, or None; and the similarity."""
     typed = letters(name[:80])
     alphabet, best, rank = alphabet_of(typed), None, 0.84
     for one, other in _other_names():
         like = letter_likeness(typed, other.letters) if may_be_near(typed, alphabet, other) else 0.0
-        if (
-            like > rank
-            and not has_another_word(parts(name[:80]), other.parts, False)
-            and (one in passing.names() or without.reason(one) is not None)
-        ):
+        if like > rank and not has_another_word(parts(name[:80]), other.parts, False):
             best, rank = one, like
     return (_with_all_words(name), 0.85) if best is None else (best, rank)
 
@@ -178,7 +172,10 @@ def _other_names() -> tuple[tuple[str, Known], ...]:
     from xpc.compiler.suggest import extra_form as passing
     from xpc.compiler.suggest import no_equivalent as without
 
-    found = (*((one, letters(one)) for one in passing.names()), *((one, one) for one in without.reasons()))
+    found = (
+        *((one, letters(one)) for one in (*passing.names(), *(one for one in passing.aliases() if len(one) > 15))),
+        *((one, one) for one in (*without.reasons(), *without.advised())),
+    )
     return tuple(
         (one, Known(typed, alphabet_of(typed), (), "", "", False, 0.0, False, parts(one))) for one, typed in found
     )

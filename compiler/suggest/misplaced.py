@@ -28,6 +28,8 @@ MAX_SUGGESTED = 50
 """Unknown names of a file that get suggestions; the rest are only reported."""
 REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
+FILES = ("fsdp_", "zero_", "stage3_")
+"""Beginnings of keys that only accelerate or DeepSpeed have."""
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
@@ -199,8 +201,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         if found is not None:
             return found
     if guess is None or not exact or not guess.own:
-        files = name.startswith(("fsdp_", "zero_", "stage3_"))  # keys that only accelerate or DeepSpeed have
-        own = files and (guess is None or guess.path == "strategy")
+        own = name.startswith(FILES) and (guess is None or guess.path == "strategy")
         found = _without_equivalent(message, name) or (_passed_on(unknown, message) if own or not exact else None)
         found = found or (None if exact else _excluded(message, name))
         if found is not None:
@@ -218,7 +219,10 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             return Suggestion("XP101", message, help=f"write `{form}`: {NAMED_THERE}")
     if guess is None or not exact:
         other, likeness = nearest_other_name(name)
-        if other is not None and (guess is None or likeness > guess.likeness):
+        nearer = guess is None or likeness > guess.likeness
+        if other is not None and (
+            nearer or (guess is not None and guess.path == "strategy" and name.startswith(FILES))
+        ):
             return _near_other_name(unknown, message, other)
     methods = methods_with(name)
     if methods and (not exact or (guess is not None and guess.path == "method")):  # `dapo` is a loss of grpo
@@ -287,7 +291,10 @@ def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
 
 
 def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestion:
-    """The finding for a typo of a name that `extra` passes on or that has no equivalent."""
+    """The finding for a typo of a name that `extra` passes on or that no setting covers."""
+    advised = advice(near, unknown.typed or "")
+    if advised is not None:
+        return Suggestion("XP101", message, help=advised)
     found = _passed_on(evolve(unknown, name=near), message) or _excluded(message, near)
     assert found is not None
     return evolve(found, text=f"did you mean `{near}`?")

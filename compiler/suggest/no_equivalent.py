@@ -39,6 +39,11 @@ def advice(name: str, typed: str) -> str | None:
     return help.replace("{value}", value).replace("{share}", share)
 
 
+def advised() -> dict[str, str]:
+    """The names that `advice` knows, reduced to letters, each with its text."""
+    return _table("instead")
+
+
 def _letters(name: str) -> str:
     return "".join(c for c in name[:80].lower() if c.isalnum())
 
