@@ -22,12 +22,12 @@ _FOREIGN_KEYS = (
 # differ (another norm, no gate, more biases): there is no closed form here, and the generic one would be wrong.
 _OTHER_SHAPES = frozenset(
     (
-        "apertus", "arcee", "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom",
-        "blt", "camembert", "codegen", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama",
+        "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom", "blt", "camembert",
+        "codegen", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama",
         "electra", "ernie", "gpt-sw3", "gpt_neo", "gpt_neox_japanese", "gptj", "hrm_text",
-        "hunyuan_v1_dense", "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen",
+        "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen",
         "musicgen_melody", "nanochat", "nemotron", "olmo", "openai-gpt", "persimmon", "phi", "recurrent_gemma",
-        "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv", "seed_oss",
+        "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv",
         "stablelm", "trocr", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xlstm", "xmod",
     )
 )  # fmt: skip
@@ -190,6 +190,53 @@ def _qwen3_moe(c: Config) -> _Shape:
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 
 
+def _apertus(c: Config) -> _Shape:
+    """Apertus: norms of q and k that are as wide as one head, and an MLP without a gate. Its activation xIELU has two
+    trained numbers; one switch adds the four attention biases.
+    """
+    s = evolve(_dimensions(c), gated_mlp=False)
+    bias = c.flag("attention_bias", False)
+    numbers = 2 if c.text("hidden_act") in (None, "xielu") else 0
+    layer = _attention(s, bias, bias) + _mlp(s) + 2 * s.hidden + 2 * s.head_dim + numbers
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+
+
+def _arcee(c: Config) -> _Shape:
+    """Arcee: Llama without the MLP's gate."""
+    s = evolve(_dimensions(c), gated_mlp=False)
+    bias = c.flag("attention_bias", False)
+    layer = _attention(s, bias, bias) + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+
+
+def _ernie(c: Config) -> _Shape:
+    """ERNIE 4.5: Llama with one switch for every bias."""
+    s = _dimensions(c, tied=True, head_dim=128)
+    bias = c.flag("use_bias", False)
+    layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * s.hidden
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+
+
+def _exaone4(c: Config) -> _Shape:
+    """EXAONE 4: norms after attention and MLP, and norms of q and k that are as wide as one head."""
+    s = _plain(c)
+    return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
+
+
+def _hunyuan(c: Config) -> _Shape:
+    """Hunyuan: Llama with norms of q and k that are as wide as one head."""
+    s = _llama(c, mlp_bias=False)
+    return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
+
+
+def _seed_oss(c: Config) -> _Shape:
+    """Seed-OSS: Llama with one switch for the biases of q, k and v and another for that of the output."""
+    s = _dimensions(c, head_dim=128)
+    attention = _attention(s, c.flag("attention_bias", True), c.flag("attention_out_bias", False))
+    layer = attention + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
+    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+
+
 def _starcoder2(c: Config) -> _Shape:
     """Starcoder2: LayerNorms with bias, two MLP matrices, and one switch for all biases."""
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
@@ -266,7 +313,13 @@ def _falcon(c: Config) -> _Shape:
 
 
 _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
+    "apertus": _apertus,
+    "arcee": _arcee,
     "cohere": _cohere,
+    "cohere2": lambda c: _llama(c, tied=True, norms=1, mlp_bias=False),
+    "cwm": _plain,
+    "ernie4_5": _ernie,
+    "exaone4": _exaone4,
     "falcon": _falcon,
     "gemma": _gemma,
     "gemma2": _gemma2,
@@ -278,15 +331,18 @@ _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,
     "granite": _llama,
+    "hunyuan_v1_dense": _hunyuan,
     "llama": _llama,
     "mistral": _plain,
     "mixtral": _mixtral,
     "olmo2": _olmo2,
+    "olmo3": _olmo2,
     "opt": _opt,
     "phi3": _plain,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "seed_oss": _seed_oss,
     "smollm3": lambda c: _llama(c, tied=True),
     "starcoder2": _starcoder2,
 }

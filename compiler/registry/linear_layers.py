@@ -28,7 +28,8 @@ NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(
         (
             "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "olmo", "olmo2",
-            "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5",
+            "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5", "apertus", "arcee",
+            "cwm", "hunyuan_v1_dense",
         ),
         _LLAMA,
     ),

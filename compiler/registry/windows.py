@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-ALTERNATING = ("gemma2", "gemma3_text", "gpt_oss")
+ALTERNATING = ("cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "olmo3")
 """Families that make some of their layers sliding unless `layer_types` says otherwise."""
 SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
 """Families that read `sliding_window` only where `use_sliding_window` is on."""
 DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096, "gemma3_text": 4096,
-            "gpt_oss": 128}  # fmt: skip
+            "gpt_oss": 128, "cohere2": 4096, "cwm": 8192, "exaone4": 4096, "olmo3": 4096}  # fmt: skip
 """Default windows of classes whose configurations omit the default."""
 LATE = ("qwen2", "qwen3")
 """Families whose first `max_window_layers` layers keep full attention."""
@@ -55,8 +55,12 @@ def window(config: Mapping[str, object]) -> tuple[int, int]:
     whole = 0
     if model_type in ("gemma2", "gpt_oss"):
         whole = layers // 2
-    elif model_type == "gemma3_text":
-        every = config.get("sliding_window_pattern", 6)
+    elif model_type == "olmo3":
+        whole = layers // 4
+    elif model_type == "cwm":  # the first of four layers, not the last
+        whole = -(-layers // 4)
+    elif model_type in ("cohere2", "exaone4", "gemma3_text"):
+        every = config.get("sliding_window_pattern", 6 if model_type == "gemma3_text" else 4)
         whole = layers // every if isinstance(every, int) and every else 0
     elif model_type == "smollm3":
         every = config.get("no_rope_layer_interval", 4)

@@ -60,6 +60,8 @@ class Facts:
     """Families whose code reads each scaling of rotary positions (`rope`), by effect on tiny models."""
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
+    router_loss_fails_if_stated: Names
+    """The same, in families that have the loss only if its coefficient is stated."""
     expert_blocks: Mapping[str, str]
     """The class of the expert layer, in families that call only the experts that get tokens. Because processes then
     call different experts, ZeRO-3 must gather the layer as one module.

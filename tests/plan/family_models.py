@@ -36,14 +36,18 @@ ALL_KEYS = ("gpt2", "gpt_neox", "opt")
 """Families whose heads fill the hidden size, and each has keys."""
 ONE_KEY = ("gpt_bigcode",)
 """Families whose heads fill the hidden size and share one head of keys."""
-GROUPED = ("falcon", "phi3", "cohere")
+GROUPED = ("falcon", "phi3", "cohere", "cohere2")
 """Families whose heads fill the hidden size, in groups that share keys."""
 ROTATED_HALF = ("glm", "glm4")
 """Families that repeat the angles of a half-rotated head in each layer: bytes that grow with a head's width."""
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
-WINDOWED = ("gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "phi3", "starcoder2")
+WINDOWED = (
+    "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3", "starcoder2",
+)  # fmt: skip
 """Families of which some or all layers may slide. They are measured with a window that is longer than the rows."""
-PERIODS = {"gemma3_text": 6, "gemma2": 2, "smollm3": 4, "gpt_oss": 2}
+PERIODS = {
+    "cohere2": 4, "cwm": 4, "exaone4": 4, "gemma3_text": 6, "gemma2": 2, "gpt_oss": 2, "olmo3": 4, "smollm3": 4,
+}  # fmt: skip
 
 
 def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:

@@ -75,6 +75,17 @@ SWITCHES = [
     {"model_type": "qwen3_moe", "moe_intermediate_size": 32, "num_experts": 4, "mlp_only_layers": [0]},
     {"model_type": "qwen3_moe", "moe_intermediate_size": 32, "num_experts": 4, "decoder_sparse_step": 2},
     {"model_type": "mixtral", "num_local_experts": 3, "head_dim": 32},
+    {"model_type": "apertus"},
+    {"model_type": "apertus", "attention_bias": True, "hidden_act": "relu2"},
+    {"model_type": "arcee", "attention_bias": True, "mlp_bias": True, "head_dim": 32},
+    {"model_type": "cohere2", "attention_bias": True},
+    {"model_type": "cwm", "head_dim": 16},
+    {"model_type": "ernie4_5", "use_bias": True},
+    {"model_type": "exaone4", "head_dim": 32},
+    {"model_type": "hunyuan_v1_dense", "attention_bias": True, "head_dim": 32},
+    {"model_type": "olmo3", "attention_bias": True},
+    {"model_type": "seed_oss", "attention_out_bias": True, "mlp_bias": True, "head_dim": 16},
+    {"model_type": "seed_oss", "attention_bias": False, "head_dim": 16, "tie_word_embeddings": True},
     {"model_type": "glm", "attention_bias": False, "head_dim": 16},
     {"model_type": "glm4", "attention_bias": True, "head_dim": 16, "tie_word_embeddings": True},
 ]
@@ -98,8 +109,9 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    # The registry's own are tested above; gemma4_assistant's own defaults do not make a configuration.
-    known = {build.model_config(MODELS, alias)["model_type"] for alias in MODELS} | {"gemma4_assistant", "gpt_bigcode"}
+    # The registry's own are tested above; the defaults of these two do not make a configuration.
+    known = {build.model_config(MODELS, alias)["model_type"] for alias in MODELS} | {"gpt_bigcode"}
+    known |= {"gemma4_assistant", "hunyuan_v1_dense"}
     counted = 0
     for model_type in sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - known):
         saved = CONFIG_MAPPING[model_type]().to_dict()

@@ -110,6 +110,22 @@ def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None
         assert {family for family, count in counted.items() if not count} == set(stacks.load(name).facts.never_packed)
 
 
+@every_stack
+def test_the_families_whose_layers_call_only_the_experts_of_their_tokens(name: str) -> None:
+    """Under ZeRO-3 processes wait for each other where they call different experts."""
+    routed = {family: found["routed"] for family, found in known(name).items() if found["routed"]}
+    assert routed == dict(stacks.load(name).facts.expert_blocks)
+
+
+@every_stack
+def test_the_families_whose_balancing_loss_the_fused_head_cannot_compute(name: str) -> None:
+    facts = stacks.load(name).facts
+    failing = {family: found["unbalanced"] for family, found in known(name).items()}
+    always = {family for family, when in failing.items() if when == "default"}
+    assert always - set(facts.fused_head_fails) == set(facts.router_loss_fails)
+    assert {family for family, when in failing.items() if when == "stated"} == set(facts.router_loss_fails_if_stated)
+
+
 def _number(error: float | str) -> float:
     """An error, or nothing where the family has no flash attention or is refused."""
     return error if isinstance(error, float) else 0.0

@@ -23,10 +23,7 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "proof"))
-MIXTURES = (
-    "cohere2_moe", "ernie4_5_moe", "exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite",
-    "hunyuan_v1_moe", "longcat_flash", "minimax", "minimax_m2", "solar_open",
-)  # fmt: skip
+MIXTURES = ("longcat_flash",)
 """Mixtures of experts that PEFT converts and that the registry does not have."""
 LOW_RANK = [{"q_lora_rank": None}]
 DENSE_LAYER = [{"mlp_only_layers": [0]}]
@@ -35,8 +32,9 @@ TWO_KINDS = [{"layer_types": ["linear_attention", "full_attention"]}]
 FORMS: dict[str, list[dict[str, Any]]] = {
     "deepseek_v2": LOW_RANK, "deepseek_v3": LOW_RANK, "glm4_moe_lite": LOW_RANK, "qwen2_moe": DENSE_LAYER,
     "qwen3_moe": DENSE_LAYER, "glm4_moe": DENSE_FIRST, "afmoe": DENSE_FIRST, "ernie4_5_moe": DENSE_FIRST,
-    "exaone_moe": DENSE_FIRST, "solar_open": DENSE_FIRST, "qwen3_next": [*DENSE_LAYER, *TWO_KINDS],
-    "qwen3_5_text": TWO_KINDS, "llama4_text": [{"moe_layers": [1]}, {"interleave_moe_layer_step": 2}],
+    "exaone_moe": DENSE_FIRST, "solar_open": DENSE_FIRST, "dots1": DENSE_FIRST, "hy_v3": DENSE_FIRST,
+    "qwen3_next": [*DENSE_LAYER, *TWO_KINDS], "qwen3_5_text": TWO_KINDS, "qwen3_5_moe_text": TWO_KINDS,
+    "llama4_text": [{"moe_layers": [1]}, {"interleave_moe_layer_step": 2}],
     "granitemoehybrid": [{"shared_intermediate_size": 64, "num_local_experts": 0}],
     "opt": [{"word_embed_proj_dim": 32}], "falcon": [{"new_decoder_architecture": True, "num_kv_heads": 2}],
     "minimax": TWO_KINDS,
@@ -64,7 +62,10 @@ def models(family: str) -> Iterator[Any]:
                     setattr(made, name, value)
 
             def build(made: Any = made) -> Any:
-                with torch.device("meta"):
+                try:
+                    with torch.device("meta"):
+                        return AutoModelForCausalLM.from_config(made)
+                except NotImplementedError:  # apertus before transformers 5 reads a value of its activation
                     return AutoModelForCausalLM.from_config(made)
 
             build()

@@ -4,13 +4,14 @@ JSON in: a list of `model_type`s. JSON out: for each of them `known` (transforme
 for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
 the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
 raises; `scaled`, the scalings of positions that change its logits; `forgets`, whether completions are others where
-layers are recomputed; `packs`, how many layers are made of 4 bits. What else goes wrong ends the
-program, and the last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of
-them.
+layers are recomputed; `packs`, how many layers are made of 4 bits; `routed`, the class of layers that call only some
+experts; `unbalanced`, when the fused head fails at the balancing loss. What else goes wrong ends the program, and the
+last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -147,15 +148,13 @@ def packs(model_type: str) -> int | None:
     import importlib.util
 
     import tiny_models
-    import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     if importlib.util.find_spec("bitsandbytes") is None:
         return None
     from transformers.integrations import replace_with_bnb_linear
 
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
+    model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
     asked = BitsAndBytesConfig(load_in_4bit=True)
     model = replace_with_bnb_linear(model, modules_to_not_convert=["lm_head"], quantization_config=asked)
     return sum(type(module).__name__ == "Linear4bit" for module in model.modules())
@@ -224,6 +223,54 @@ def ends(model_type: str) -> bool:
     return False
 
 
+def routed(model_type: str) -> str | None:
+    """The class of the layers that call only the experts of their tokens; None if one token calls all of them."""
+    import torch
+
+    model = random_model(model_type, 0.1)
+    called: set[str] = set()
+    groups = {name: one for name, one in model.named_modules() if name.endswith("experts")}
+    groups = {name: one for name, one in groups.items() if isinstance(one, torch.nn.ModuleList)}
+    experts = [f"{name}.{number}" for name, one in groups.items() for number in range(len(one))]
+    for expert in experts:
+        for module in model.get_submodule(expert).modules():  # some layers call the parts of an expert themselves
+            module.register_forward_pre_hook(functools.partial(_note, called, expert))
+    with torch.no_grad():
+        model(input_ids=torch.tensor([[5]]), use_cache=False)
+    idle = next((expert for expert in experts if expert not in called), None)
+    return None if idle is None else type(model.get_submodule(idle.rsplit(".", 2)[0])).__name__
+
+
+def _note(called: set[str], expert: str, *_: object) -> None:
+    called.add(expert)
+
+
+def unbalanced(model_type: str) -> str | None:
+    """When the trainer's fused head fails to add the balancing loss: always (`default`), only where its coefficient is
+    stated (`stated`), or never (None)."""
+    import tiny_models
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        from trl.trainer.utils import add_fused_lm_head
+    except ImportError:
+        return None
+    config = tiny_models.config(model_type)
+    if not hasattr(config, "output_router_logits"):  # SFTTrainer's condition
+        return None
+    when = "default" if getattr(config, "router_aux_loss_coef", 0.0) else "stated"
+    config.output_router_logits, config.router_aux_loss_coef = True, 1.0
+    model = AutoModelForCausalLM.from_config(config)
+    add_fused_lm_head(model)
+    ids = torch.full((1, 8), 3)
+    try:
+        model(input_ids=ids, labels=ids, fused_lm_head=True)
+    except (AttributeError, IndexError, RuntimeError):
+        return when
+    return None
+
+
 def flags(model_type: str) -> dict[str, bool]:
     """What the class of the causal language model declares, and whether the family has one that gives scores."""
     import transformers
@@ -255,7 +302,8 @@ def main() -> None:
             continue
         print(model_type, file=sys.stderr, flush=True)  # the last one is that of an error, or of a kill
         errors = {one: error(model_type, one) for one in NAMES}
-        more = {"forgets": forgets(model_type), "packs": packs(model_type)}
+        more = {"forgets": forgets(model_type), "packs": packs(model_type), "routed": routed(model_type),
+                "unbalanced": unbalanced(model_type)}  # fmt: skip
         out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type),
                            "scaled": scaled(model_type), **more}  # fmt: skip
     print(json.dumps(out))

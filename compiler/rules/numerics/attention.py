@@ -292,10 +292,11 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 def fused_head(spec: Spec) -> Iterator[Finding]:
     """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
-    Why it is bad: llama4_text gives the complete model as its base model, and granitemoe, granitemoehybrid and phimoe
-    have no `num_experts` for the balancing loss, which is on unless its coefficient is 0.
+    Why it is bad: llama4_text gives the complete model as its base model. granitemoe, phimoe and others have no
+    `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its coefficient is 0.
+    In families without a coefficient, such as deepseek_v3 and glm4_moe, only a stated one switches it on.
 
-    Without it: AttributeError at the first step.
+    Without it: AttributeError (for doge, IndexError) at the first step.
 
     Source: trl 1.16 `trainer/utils.py` `add_fused_lm_head`; confirmed by running it on every family of the registry.
     """
@@ -307,9 +308,11 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.model.label, f"the trainer on {spec.stack.name} cannot train {kind}", f"write `target {other}`"
         )
-    elif kind in spec.stack.facts.router_loss_fails:
+    elif kind in (*spec.stack.facts.router_loss_fails, *spec.stack.facts.router_loss_fails_if_stated):
         weight = spec.extra_value("trl", "router_aux_loss_coef")
         own = spec.model.config.get("router_aux_loss_coef")
+        if own is None and kind in spec.stack.facts.router_loss_fails_if_stated:
+            own = 0
         if weight == 0 or (weight is None and own == 0):
             return
         yield Finding(

@@ -182,6 +182,10 @@ ATTENTION: tuple[Proof, ...] = (
           raises="AttributeError", match="last_hidden_state"),
     Proof("A40", "XP343", case="XP343-balancing-loss", at="train", family="granitemoe", raises="AttributeError",
           match="num_experts", variant="balancing-loss"),
+    Proof("A40", "XP343", case="XP343-no-router", at="train", family="doge", raises="IndexError",
+          match="out of range", variant="no-router"),
+    Proof("A40", "XP343", case="XP343-balancing-loss-stated", at="train", family="glm4_moe", raises="AttributeError",
+          match="num_experts", variant="balancing-loss-stated"),
 )  # fmt: skip
 
 KERNELS: tuple[Proof, ...] = (

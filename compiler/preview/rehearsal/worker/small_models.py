@@ -46,11 +46,17 @@ OWN: dict[str, dict[str, Any]] = {
               "mamba_dt_rank": 4},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "nemotron_h": {"n_groups": 1},
     "kimi_linear": {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
                     "num_key_value_heads": 4},
     "deepseek_v2": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
                     "v_head_dim": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4},
+    "glm4_moe_lite": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+                      "v_head_dim": 16, "num_key_value_heads": 4},
+    "minicpm3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+                 "v_head_dim": 16, "num_key_value_heads": 4},
+    "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
 """Sizes of families whose names mean something else elsewhere."""
 KINDS = (bool, str, float)
