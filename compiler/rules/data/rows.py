@@ -139,20 +139,28 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP556", "images-not-read", "warning")
-def images_not_read(spec: Spec) -> Iterator[Finding]:
-    """Rows should contain text only: columns of images are dropped. XP554 refuses an image within a message.
+MEDIA = ("image", "images", "video", "videos", "audio", "audios")
+"""Columns of rows with more than text, as TRL's and LLaMA-Factory's data name them."""
 
-    Why it is bad: the model would be trained without what the rows show.
+
+@rule("XP556", "images-not-read")
+def images_not_read(spec: Spec) -> Iterator[Finding]:
+    """Rows must contain text only. Columns of images, videos or sound are accepted where the spec names the columns
+    that it reads (`columns`): then only these are trained on. XP554 refuses an image within a message.
+
+    Why it is bad: the model would be trained without what the rows show. A model that reads images needs a processor in
+    place of the tokenizer, and torchvision; bundles have neither (XP130).
 
     Without it: the plain trainer raises ValueError in its constructor, after the model is loaded.
 
     Source: trl 1.16 `sft_trainer.py`.
     """
     for source in spec.files:
-        if any(name in ("image", "images") for name in source.found or ()):
+        media = next((name for name in source.found or () if name in MEDIA), None)
+        if media is not None and not source.only:
+            text = ", ".join(source.columns or ("messages",))
             yield Finding(
                 source.label,
-                f"`{source.name[:80]}` has images, but only text is trained on",
-                "leave the images out of the data, or name other data",
+                f"`{source.name[:80]}` has a column `{media}`, and no model here reads more than text",
+                f"write `columns = [{text}]` in `data` to train without it",
             )
