@@ -53,6 +53,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
         for note in row_comparison.check(sampled, tokenizer, label, row_format.conversations, omit):
             say(note)
         if any(map(row_format.conversations, sampled.values())):
+            bundle.conversational = True
             say(f"{label}: {len(sampled):,} of {len(part):,} rows compared with their rendered text")
     for feature in bundle.features:
         part = feature.source_mapped(bundle, source, part)

@@ -280,6 +280,7 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
+        self.conversational = False  # set when rows that the chat template renders were mapped
         self.repository: str | None = None  # the repository's full name on the hub, set when the run has created it
         self.arguments = plan["arguments"]
         self.model = plan["model"]

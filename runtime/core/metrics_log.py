@@ -213,8 +213,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "files": {},  # below, once the picture is drawn and the model card is complete
         }
         picture = result["draw"](folder, say)
-        chat = any(one["shape"] != "text" for one in bundle.data["sources"])
-        use = [bundle.plan["method"]["scores"], chat and bool(getattr(trainer.processing_class, "chat_template", None))]
+        use = [bundle.plan["method"]["scores"], bundle.conversational]
         stated, sources = result["usage"](bundle.arguments["output_dir"], *use), [bundle.model, *bundle.sources()]
         result["complete_cards"](folder, facts, bundle.folder, sources, stated)
         facts["files"] = final_files(folder)

@@ -94,8 +94,9 @@ def test_every_format_is_recognised(tmp_path):
     (tmp_path / "reward.py").write_text("def f(completions, **columns): return [0.0 for _ in completions]\n")
     for shape in rows():
         method = METHOD.get(shape, "sft") + ('(rewards=["reward.py:f"], generations=2)' if shape == "prompt" else "")
+        base = "" if shape in ("prompt_completion", "alpaca") else "-instruct"  # XP186: texts for a chat model
         text = (
-            f'train qwen2.5-0.5b-instruct on "{shape}.jsonl" for 1 epochs with 1 x h100-80gb bf16 gbs=2 micro=2 '
+            f'train qwen2.5-0.5b{base} on "{shape}.jsonl" for 1 epochs with 1 x h100-80gb bf16 gbs=2 micro=2 '
             f'method {method} save "out"\n'
         )
         checked = check_text(text.encode(), "row.xp", Workspace(str(tmp_path)))

@@ -142,6 +142,13 @@ def base_model(spec: Spec) -> bool:
     return any(one.path for one in spec.data) and base_end(spec.model.name) is not None
 
 
+def prompted_texts(spec: Spec) -> bool:
+    """A source's rows have prompts and answers that may be plain text, and the spec states no form for them."""
+    prompted = ("prompt_completion", "preference", "unpaired")
+    stated = spec.written("data.chat") or spec.written("data.prompt_template")
+    return not stated and any(one.shape in prompted and not one.chat for one in spec.data)
+
+
 def surveyed(spec: Spec) -> bool:
     """The rows of a local source were read."""
     return any(one.sha256 or one.parts for one in spec.sources)

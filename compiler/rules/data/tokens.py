@@ -106,7 +106,9 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("model.chat_template", "saved with the tokenizer, not trained with"),
             "there is a chat template, but no row is a conversation",
-            "leave `chat_template` out",
+            "leave `chat_template` out"
+            if all(one.shape == "text" for one in spec.data)
+            else "write `data(chat)`, which makes turns of the texts, or leave `chat_template` out",
             (spec.data[0].label,),
         )
 

@@ -256,7 +256,11 @@ class PromptRows(Feature):
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """A note if a prompt of these rows is tokenized differently without its answer than with it."""
+        """A note if these rows are plain text next to a chat template, or if a prompt is tokenized differently without
+        its answer than with it.
+        """
+        plain = all(isinstance(row.get("completion", row.get("chosen")), str) for row in rows)
+        note = "; plain text, which the chat template does not wrap" if plain and tokenizer.chat_template else ""
         if any(_boundary_moves(row, tokenizer) for row in rows):
-            return "; prompts alone have other tokens than before their answers, which begin at the first difference"
-        return ""
+            note += "; prompts alone have other tokens than before their answers, which begin at the first difference"
+        return note

@@ -117,6 +117,16 @@ def silent(run: Any) -> dict[str, Any]:
     return {"silent": said.count(False) if kept else 0}
 
 
+def templated(run: Any) -> dict[str, Any]:
+    """Whether the trainer's tokens of the first of the bundle's rows begin as the chat template begins a turn."""
+    run.tokenizer.chat_template = (
+        "<|im_start|>{% for turn in messages %}{{ turn.role }}: {{ turn.content }}{% endfor %}"
+    )
+    made = _trainer(run, _own(run)[0]).train_dataset[0]
+    name = next(one for one in ("prompt_input_ids", "prompt_ids", "input_ids", "chosen_ids") if one in made)
+    return {"templated": run.tokenizer.decode(made[name]).lstrip().startswith("<|im_start|>")}
+
+
 def unasked(run: Any) -> dict[str, Any]:
     """Rows that the trainer keeps although a turn of the user has no letter."""
     rows = _own(run)[0]

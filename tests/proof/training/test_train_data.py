@@ -113,3 +113,16 @@ def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(w
     assert status != 0
     assert "odd.jsonl, row 6: the chat template leaves out the content 'Answer in one word.'" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_run_names_the_form_that_its_pairs_were_learned_in(warm: Warm, tmp_path: Path, chat: bool) -> None:
+    rows = [{"prompt": "What colour is it?", "chosen": "It is red.", "rejected": f"It is {i}."} for i in range(8)]
+    put(warm.place, {"texts.jsonl": lines(rows)})
+    form = "true" if chat else "false"
+    text = spec("method dpo", f"data(chat={form})", data='"texts.jsonl"', length="1 step")
+    run = warm.train(text, f"texts-{form}", DEFAULT, str(tmp_path))
+    assert ("; plain text, which the chat template does not wrap" in run.output) != chat
+    question = '[{"role": "user", "content": "Hello"}]' if chat else '"Hello"'
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert all(f"ask({question}, max_new_tokens=64)" in one for one in (run.output, card))

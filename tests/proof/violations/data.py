@@ -23,6 +23,7 @@ def on(data: str, *more: str) -> str:
 
 LONG_ENOUGH = spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=4096")
 """Letters are tokens to the tiny tokenizer."""
+CHAT = spec("data(chat)", train=trained('qwen2.5-3b-instruct on "rows.jsonl"'))
 
 PROOFS: tuple[Proof, ...] = (
     Proof("E01", "XP501", at="init", raises="ValueError", match="eval_dataset"),
@@ -81,6 +82,9 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T16", "XP105", at="init", onto="legal", arguments={"max_length": "2k"}, raises="TypeError", match=""),
     Proof("T18", "XP560", measure="templates.pieces", expect=lambda seen: seen["most"] > 1),
     Proof("T65", "XP131", measure="templates.unread", expect={"same": True, "bare": True}),
+    *(Proof("T66", "XP186", case=case, at="load", measure="rows.templated", expect={"templated": False},
+            target=target, variant=f"{case[6:]}-{target[4:]}".strip("-"), legal=legal)
+      for target in ("trl-1.16", "trl-0.18") for case, legal in (("XP186", ""), ("XP186-sft", CHAT))),
     Proof("T44", "XP513", measure="templates.ended", expect={"ends": False}),
     Proof("T38", "XP567", measure="templates.instructed", raises="TemplateError", match="System role not supported"),
     Proof("T24", "XP551", measure="rows.evaluated", expect={"trained_on": True}, files={

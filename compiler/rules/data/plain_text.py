@@ -1,0 +1,71 @@
+"""Prompts and answers of plain text that a chat model learns without its chat template (XP186)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.registry import chat_templates
+from xpc.compiler.rules.core.conditions import prompted_texts
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource, Model
+
+WHEN = prompted_texts
+
+
+@rule("XP186", "plain-text-for-a-chat-model", "warning")
+def plain_text(spec: Spec) -> Iterator[Finding]:
+    """Rows for a chat model should be conversations, or `data(chat)` should make turns of their texts. Prompts and
+    answers of plain text are joined and tokenized as they are; `data(chat=false)` states that this is intended. Prompts
+    of grpo and rloo need neither: the run makes turns of them.
+
+    Why it is bad: a chat model answers within its chat template, and learns the answers outside of it.
+
+    Without it: silently, no row has a token of the template. The loss falls, and a chat with the trained model has
+    changed less than the loss says, or has become worse.
+
+    Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`,
+    `reward_trainer.py` (`is_conversational`); confirmed by running it.
+    """
+    if not prompted_texts(spec) or not _chats(spec.model):
+        return
+    if spec.written("model.chat_template") and rows.all_texts(spec.data):  # XP558 reports that no row needs it
+        return
+    for source in spec.data:
+        if source.shape == "text" or rows.conversational(source) is not False:
+            continue
+        have = "questions and answers" if source.shape != "preference" else "pairs"
+        if _prompted(source):
+            turns = "write `data(chat)`: the prompt becomes the user's turn, and each answer the assistant's"
+        else:
+            turns = "make lists of messages of them, or write `data(chat)` once the prompt has its own column"
+        name, model = source.name[:80], spec.model.name
+        yield Finding(
+            source.label,
+            f"the {have} of `{name}` are plain text, which {model} learns without its chat template",
+            f"{turns}; if plain text is intended, write `data(chat=false)`",
+            (spec.model.label,),
+        )
+        return
+
+
+def _prompted(source: DataSource) -> bool:
+    """Whether the prompt of a row has its own column."""
+    if source.shape != "preference" or len(rows.columns(source)) > 2:
+        return True
+    found = rows.survey(source)
+    return "prompt" in ((source.found or ()) if found is None else found.columns)
+
+
+def _chats(model: Model) -> bool:
+    """Whether a model is known to answer within its chat template: a registered one by its name, an unregistered one by
+    its name, too, and a local one if its template ends turns with the tokenizer's end token.
+    """
+    if model.path is not None:
+        text = model.template or ""
+        return bool(text) and ("eos_token" in text or (model.eos is not None and model.eos in text))
+    if model.known_from == "registry":
+        return bool(model.chat) and chat_templates.base_end(model.name) is None
+    name = model.name.rpartition("/")[2].lower()
+    return model.chat is not False and chat_templates.TUNED.search(name) is not None
