@@ -13,7 +13,9 @@ from math import ceil, floor, inf, isfinite, log10
 from typing import Any, NamedTuple
 
 FILE, METRICS, MEASURED = "picture.svg", "metrics.jsonl", "measured.jsonl"
-PANELS = ("reward", "margin", "loss", "learning rate", "tokens/s")
+REWARDS = "rewards"
+"""The panel with a curve for each reward function, if there are several."""
+PANELS = ("reward", REWARDS, "margin", "loss", "learning rate", "tokens/s")
 """The panels of a picture, in their order; a run has those that it logged."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
 """Colours that people with colour blindness tell apart (Okabe and Ito 2008), and two more."""
@@ -52,7 +54,8 @@ def curves(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
         for key, value in event.items():
             panel = _panel(key)
             if panel and (number := _number(value)) is not None:
-                found[panel].setdefault(key, []).append((step, number))
+                name = key.replace("rewards/", "", 1).removesuffix("/mean") if panel == REWARDS else key
+                found[panel].setdefault(name, []).append((step, number))
         now = _number(event.get("tokens")), _number(event.get("seconds"))
         if now[0] is None or now[1] is None or "loss" not in event:
             continue
@@ -60,6 +63,8 @@ def curves(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
             speed = (now[0] - before[0]) / (now[1] - before[1])
             found["tokens/s"].setdefault("tokens/s", []).append((step, speed))
         before = now[0], now[1]
+    if sum(not name.startswith("eval_") for name in found[REWARDS]) < 2:
+        found[REWARDS] = {}
     return {panel: named for panel, named in found.items() if named}
 
 
@@ -69,6 +74,8 @@ def _panel(key: str) -> str:
         return "loss"
     if key == "reward" or (evaluated and key.endswith("_reward")):
         return "reward"
+    if key.endswith("/mean") and (key.startswith("rewards/") or (evaluated and "rewards/" in key)):
+        return REWARDS
     return "margin" if key.endswith("rewards/margins") else "learning rate" if key == "lr" else ""
 
 
@@ -100,10 +107,12 @@ def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, st
         bottom = min(0.0, bottom)
     if top - bottom <= 1e-9 * max(1e-300, abs(top)):
         bottom, top = bottom - (abs(bottom) or 1) / 2, top + (abs(top) or 1) / 2
+    names, more = _legend(found if legend and len(found) > 1 else ())
+    above = TOP + more
 
     def place(x: float, y: float) -> str:
         across = LEFT + (x - low) / (high - low) * (WIDTH - LEFT - RIGHT)
-        return f"{across:.1f} {HEIGHT - BOTTOM - (y - bottom) / (top - bottom) * (HEIGHT - TOP - BOTTOM):.1f}"
+        return f"{across:.1f} {HEIGHT - BOTTOM - (y - bottom) / (top - bottom) * (HEIGHT - above - BOTTOM):.1f}"
 
     parts = [f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>']
     parts.append(f'<text class="title" x="8" y="16">{_text(title)}</text>')
@@ -119,22 +128,32 @@ def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, st
         if low <= step <= high:
             x = place(step, bottom).split()[0]
             parts.append(
-                f'<line class="restart" stroke="{color}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">'
+                f'<line class="restart" stroke="{color}" x1="{x}" x2="{x}" y1="{above}" y2="{HEIGHT - BOTTOM}">'
                 f"<title>started again from step {step:,.0f}</title></line>"
             )
-    across = 8
     for curve in found:
         kind = ' class="eval"' if curve.dashed else ""
         parts.append(f'<path{kind} stroke="{curve.color}" d="{_line(curve.points, place)}"/>')
-        if legend and len(found) > 1:
-            name = curve.name if len(curve.name) <= 24 else curve.name[:23] + "\u2026"
-            parts.append(f'<path{kind} stroke="{curve.color}" d="M{across} 29h16"/>')
-            parts.append(f'<text x="{across + 20}" y="33">{_text(name)}</text>')
-            across += 34 + 6 * len(name)
+    parts += names
     return (
         f'<svg class="curves" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{_text(title)} by step">{"".join(parts)}</svg>'
     )
+
+
+def _legend(found: Sequence[Curve]) -> tuple[list[str], int]:
+    """The names of the curves in as many lines as they need, and the height of all lines but the first."""
+    parts: list[str] = []
+    across, y = 8, 33
+    for curve in found:
+        name = curve.name if len(curve.name) <= 24 else curve.name[:23] + "\u2026"
+        if across > 8 and across + 20 + 6 * len(name) > WIDTH:
+            across, y = 8, y + 15
+        kind = ' class="eval"' if curve.dashed else ""
+        parts.append(f'<path{kind} stroke="{curve.color}" d="M{across} {y - 4}h16"/>')
+        parts.append(f'<text x="{across + 20}" y="{y}">{_text(name)}</text>')
+        across += 34 + 6 * len(name)
+    return parts, y - 33
 
 
 def _line(points: Points, place: Any) -> str:

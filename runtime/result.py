@@ -30,26 +30,38 @@ Result = dict[str, float]
 def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Result]:
     """First, last, lowest, highest and best value of each metric that matters, also of evaluations (``eval_loss``).
 
-    The loss of a method that logs rewards is omitted, because it is around zero at every step.
+    The loss of a method that logs rewards is omitted, because it is around zero at every step. Several reward functions
+    also have a result each, after the reward that they add up to.
     """
     values: dict[str, list[tuple[float, int]]] = {}
+    functions: dict[str, list[tuple[float, int]]] = {}
     for event in events:
         for key, value in event.items():
             evaluated = key.startswith("eval_") and key.endswith(("_loss", *(f"_{one}" for one in HIGHER)))
-            if (evaluated or key in ("loss", *HIGHER)) and (number := _number(value)) is not None:
-                values.setdefault(key, []).append((number, event["step"]))
+            kept = values if evaluated or key in ("loss", *HIGHER) else functions if _function(key) else None
+            if kept is not None and (number := _number(value)) is not None:
+                kept.setdefault(key, []).append((number, event["step"]))
     if rewarded and "reward" in values:
         values = {key: each for key, each in values.items() if not key.endswith("loss")}
+    if len({_function(key) for key in functions}) > 1:
+        values |= functions
     out: dict[str, Result] = {}
     for key, each in values.items():
         known = [one for one in each if not isnan(one[0])] or each
         low, high = min(known, key=lambda one: one[0]), max(known, key=lambda one: one[0])
-        best = high if key.endswith(HIGHER) else low
+        best = high if key.endswith(HIGHER) or key in functions else low
         out[key] = {
             "first": each[0][0], "last": each[-1][0], "count": len(each), "lowest": low[0], "lowest_step": low[1],
             "highest": high[0], "highest_step": high[1], "best": best[0], "best_step": best[1],
         }  # fmt: skip
     return out
+
+
+def _function(key: str) -> str:
+    """The reward function whose mean a metric is (trl logs ``rewards/NAME/mean``); empty for another metric."""
+    before, _, name = key.partition("rewards/")
+    known = name.endswith("/mean") and (not before or before.startswith("eval_"))
+    return name.removesuffix("/mean") if known else ""
 
 
 def _number(value: Any) -> float | None:
@@ -61,9 +73,10 @@ def _number(value: Any) -> float | None:
 
 
 def lines(found: Mapping[str, Result]) -> str:
-    """The lines about the metrics of training for the terminal."""
+    """The lines about the metrics of training for the terminal; each reward function has its own."""
+    functions = {key: f"  {_function(key)}" for key in found if not key.startswith("eval_") and _function(key)}
     text = ""
-    for key, word in WORDS.items():
+    for key, word in {**WORDS, **functions}.items():
         if one := found.get(key):
             text += f"{word:<10} {one['first']:.4f} -> {one['last']:.4f}"
             if one["count"] > 2:

@@ -16,7 +16,7 @@ from xpc.compiler.report.row import Row
 from xpc.compiler.report.show import HEADS, overview
 from xpc.compiler.review.show import headline, sections
 from xpc.grammar.package_data import read_text
-from xpc.runtime.picture import COLORS, PANELS, STYLE, Curve, curves, panel, panels
+from xpc.runtime.picture import COLORS, PANELS, REWARDS, STYLE, Curve, curves, panel, panels
 
 LONG = ("Settings", "Arguments", "Versions")
 """Groups that are folded, unless something in them differs."""
@@ -51,12 +51,12 @@ def _visible(found: dict[str, dict[str, list[tuple[float, float]]]]) -> dict[str
 
 
 def _curves(found: Sequence[Entry]) -> Iterator[str]:
-    """The curves of several runs: a colour for each run; evaluations are dashed."""
+    """The curves of several runs: a colour for each run, a panel for each reward function; evaluations are dashed."""
     colored = [(one, COLORS[number % len(COLORS)]) for number, one in enumerate(found)]
     keys = (f'<li><i style="background:{color}"></i>{text(one.label)}</li>' for one, color in colored)
     yield f'<ul class="runs">{"".join(keys)}</ul>'
     yield "<p class=soft>By step. Evaluations are dashed; a dotted line is a start that went on from there.</p>"
-    drawn: dict[str, list[Curve]] = {name: [] for name in PANELS}
+    drawn: dict[tuple[int, str], list[Curve]] = {}
     marks = []
     for one, color in colored:
         if one.run is None:
@@ -64,8 +64,11 @@ def _curves(found: Sequence[Entry]) -> Iterator[str]:
         marks += [(step, color) for step in one.run.restarts]
         for title, named in curves(one.run.events).items():
             for name, points in list(named.items())[: len(COLORS)]:
-                drawn[title].append(Curve(visible(name, 60), points, color, name.startswith("eval_")))
-    shown = (panel(title, lines, marks, legend=False) for title, lines in drawn.items() if lines)
+                one_title = visible(f"reward {name.removeprefix('eval_')}", 60) if title == REWARDS else title
+                curve = Curve(visible(name, 60), points, color, name.startswith("eval_"))
+                drawn.setdefault((PANELS.index(title), one_title), []).append(curve)
+    ordered = sorted(drawn.items(), key=lambda one: one[0])
+    shown = (panel(title, lines, marks, legend=False) for (_, title), lines in ordered)
     yield f'<div class="curves">{"".join(shown)}</div>'
 
 

@@ -192,6 +192,18 @@ def test_several_runs_are_columns_and_their_specs_are_compared(place: Path) -> N
     assert (change["before"], change["after"]) == (1e-05, 3e-05)
 
 
+def test_each_reward_function_of_several_runs_has_a_panel(place: Path) -> None:
+    compiled(place, "y", SPEC)
+    means = ("rewards/format/mean", "rewards/accuracy/mean")
+    for name in ("x", "y"):
+        out = run(place, name)
+        put(out, {"metrics.jsonl": lines([{**one, **dict.fromkeys(means, 0.5)} for one in events()])})
+    assert report(parse(["out/x", "out/y", "--html", "r.html"]))[1] == 0
+    page = (place / "r.html").read_text()
+    assert page.index("reward accuracy by step") < page.index("reward format by step") < page.index("loss by step")
+    assert rows("out/x")["rewards/format/mean"]["ran"] == "0.5 -> 0.5, best 0.5 at step 1"
+
+
 def test_a_sweep_is_its_members(place: Path) -> None:
     put(place, {"s.xp": SPEC.replace('save "out"', "sweep { lr = [1e-5, 3e-5] }")})
     assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0

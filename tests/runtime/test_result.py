@@ -146,6 +146,25 @@ def test_the_best_loss_is_the_lowest_and_the_best_reward_the_highest() -> None:
     assert list(result.results([{"step": 1, "loss": 0.0}], rewarded=True)) == ["loss"]
 
 
+REWARDED = [
+    {"step": step, "loss": 0.0, "reward": 0.5 * step, "rewards/accuracy/mean": 0.2 * step, "rewards/accuracy/std": 0.1,
+     "rewards/short/mean": 0.3 * step, "eval_rewards/short/mean": 0.9} for step in (1, 2, 3)
+]  # fmt: skip
+
+
+def test_each_of_several_reward_functions_has_a_result() -> None:
+    found = result.results(REWARDED, rewarded=True)
+    assert list(found) == ["reward", "rewards/accuracy/mean", "rewards/short/mean", "eval_rewards/short/mean"]
+    assert found["rewards/short/mean"]["best_step"] == 3
+    assert result.lines(found) == (
+        "reward     0.5000 -> 1.5000  (lowest 0.5000 at step 1, highest 1.5000 at step 3)\n"
+        "  accuracy 0.2000 -> 0.6000  (lowest 0.2000 at step 1, highest 0.6000 at step 3)\n"
+        "  short    0.3000 -> 0.9000  (lowest 0.3000 at step 1, highest 0.9000 at step 3)\n"
+    )
+    one = [{key: value for key, value in event.items() if "accuracy" not in key} for event in REWARDED]
+    assert list(result.results(one, rewarded=True)) == ["reward"]  # the reward is that of its only function
+
+
 def test_merged_weights_are_named() -> None:
     assert result.weights("out", None, None) == "out"
     assert result.weights("out", "base", {"merge": None}) == "out  (adapters; their base is base)"
@@ -230,7 +249,8 @@ def points(found: ET.Element) -> list[list[tuple[float, float]]]:
 def test_a_picture_has_a_panel_for_what_was_logged() -> None:
     logged = [
         {"step": one, "loss": 4.0 / one, "lr": 1e-5, "tokens": 10.0 * one, "seconds": 2.0 * one, "reward": one,
-         "eval_loss": 3.0 / one, "rewards/margins": 0.5} for one in range(1, 6)
+         "eval_loss": 3.0 / one, "rewards/margins": 0.5, "rewards/a/mean": one, "rewards/b/mean": 1}
+        for one in range(1, 6)
     ]  # fmt: skip
     titles = [
         one.text
@@ -250,6 +270,17 @@ def test_points_are_where_their_values_are() -> None:
     assert curve[0][1] == picture.TOP
     assert curve[-1] == (picture.WIDTH - picture.RIGHT, picture.HEIGHT - picture.BOTTOM)
     assert curve[1][1] == pytest.approx((curve[0][1] + curve[2][1]) / 2, abs=0.1)
+
+
+def test_each_of_several_reward_functions_has_a_curve() -> None:
+    assert set(picture.curves(REWARDED)["rewards"]) == {"accuracy", "short", "eval_short"}
+    names = {f"rewards/{'long' * 5}{number}/mean": number for number in range(8)}
+    found = parsed_picture([{"step": step, **names} for step in (1, 2)])
+    texts = [one for one in found.iter("{http://www.w3.org/2000/svg}text") if (one.text or "").startswith("long")]
+    assert len({one.get("y") for one in texts}) == 4  # the legend has lines, each within the panel
+    assert all(float(one.get("x") or 0) + 6 * len(one.text or "") <= picture.WIDTH for one in texts)
+    functions = {key: value for key, value in REWARDED[0].items() if "accuracy" not in key}
+    assert "rewards" not in picture.curves([functions])
 
 
 def test_nan_interrupts_a_line_and_spikes_stay() -> None:

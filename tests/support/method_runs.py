@@ -168,7 +168,8 @@ class Trained:
 
 
 OWN_LINE = re.compile(
-    r"\[run\] |step \d+/|(done|loss|reward|margin|eval loss|seen|weights|merged|picture|metrics|use|verify) +| {11}|$"
+    r"\[run\] |step \d+/|(done|loss|reward|margin|eval loss|seen|weights|merged|picture|metrics|use|verify) +|"
+    r"  \S+ +-?\d.* -> | {11}|$"
 )
 """How the lines of a run begin."""
 

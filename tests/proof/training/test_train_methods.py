@@ -192,6 +192,10 @@ def test_weights_of_rewards_reach_the_weights_of_the_model(
         even, short = event["rewards/even/mean"], event["rewards/short/mean"]
         assert event["reward"] == pytest.approx(even + 2 * short, abs=1e-5)
         assert short < 0
+    for name in ("even", "short"):
+        values = done["heavy"].values(f"rewards/{name}/mean")
+        assert f"\n  {name:<8} {values[0]:.4f} -> {values[-1]:.4f}" in done["heavy"].output
+        assert done["heavy"].summary["results"][f"rewards/{name}/mean"]["best"] == pytest.approx(max(values))
 
 
 @pytest.mark.parametrize("target", STACKS)
