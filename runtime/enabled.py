@@ -24,6 +24,7 @@ from .features.method.reward_progress import RewardProgress
 from .features.method.rewards import Rewards
 from .features.method.sampling import Sampling
 from .features.method.teacher import Teacher
+from .features.model.adapter_init import AdapterInit, AdapterInitTrainer
 from .features.model.adapters import Adapters, AdapterTrainer
 from .features.model.added_tokens import AddedTokens
 from .features.model.chat_template import ChatTemplate
@@ -129,6 +130,7 @@ FEATURES: tuple[Feature, ...] = (
     Hub(),
     ContinuedAdapter(),
     Adapters(),
+    AdapterInit(),
     MergedAdapters(),
     Packages(),
     EpochOrder(),
@@ -149,6 +151,7 @@ def trainer_class() -> type[FaultTolerant]:
         MixedShapesTrainer,
         ChunkedTrainer,
         AdapterTrainer,
+        AdapterInitTrainer,
         PublishingTrainer,
         RotatingTrainer,
         EvaluatingTrainer,

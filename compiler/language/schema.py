@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 ADAPTERS: Final = ("lora", "qlora", "oft")
 """Clauses of adapters; their settings are all under `lora`."""
-OF_ONE_KIND = ("rank", "alpha", "block_size", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
+OF_ONE_KIND = (
+    "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
+    "embedding_lr",
+)  # fmt: skip
 """Settings that differ between low-rank matrices and rotations."""
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
@@ -82,6 +85,13 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.double_quant", k.FLAG, "also quantize the scales of a 4-bit base", inner=True),
     Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
     Setting("lora.dora", k.FLAG, "also train the lengths of the weights' columns (DoRA)", inner=True),
+    Setting("lora.init", k.CHOICE, "initial weights of the adapters: a part of the weights that they adapt (pissa, "
+            "olora), the directions of a layer's inputs (eva), or normal random numbers (gaussian)",
+            choices=("pissa", "olora", "eva", "gaussian"), bare=False, inner=True),
+    Setting("lora.init_iterations", k.INT, "compute PiSSA's decomposition approximately, with this many iterations, "
+            "which is faster", low=1, high=1000, inner=True, example="16"),
+    Setting("lora.init_rows", k.INT, "number of first training rows from which EVA computes; default 256", low=1,
+            high=10**6, inner=True, example="256"),
     Setting("lora.parameters", k.NAMES, "stacked weights of experts that get an adapter (lora)", inner=True),
     Setting("lora.modules_to_save", k.NAMES, "modules that are trained in full and saved with the adapter", inner=True),
     Setting("lora.lr_ratio", k.REAL, "learning rate of the B matrices, as a multiple of the others' (LoRA+)",

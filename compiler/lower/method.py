@@ -155,7 +155,7 @@ def _shape(spec: Spec) -> AdapterShape:
         block = None if rank is not None else spec.integer("lora.block_size")
         return {"kind": "oft", "rank": rank, "block_size": block}
     alpha, ratio = spec.real("lora.alpha"), spec.get("lora.lr_ratio")
-    return {
+    made: AdapterShape = {
         "kind": "lora",
         "rank": spec.integer("lora.rank"),
         "alpha": int(alpha) if alpha == int(alpha) else alpha,
@@ -165,6 +165,14 @@ def _shape(spec: Spec) -> AdapterShape:
         "lr_ratio": None if ratio is None else spec.real("lora.lr_ratio"),
         "embedding_lr": None if ratio is None else spec.real("lora.embedding_lr"),
     }
+    init = spec.get("lora.init")
+    if isinstance(init, str):
+        made["init"] = init
+    if init == "eva":
+        made["init_rows"] = spec.integer("lora.init_rows")
+    elif init == "pissa" and spec.get("lora.init_iterations") is not None:
+        made["init_iterations"] = spec.integer("lora.init_iterations")
+    return made
 
 
 def freeze_section(spec: Spec) -> Freeze | None:

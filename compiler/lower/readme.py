@@ -223,6 +223,8 @@ def _adapters(spec: Spec) -> str:
     if spec.flag("oft"):
         shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations per layer"
         return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{more}"
+    if spec.get("lora.init") is not None:
+        more += f", initialized by {spec.text('lora.init')}"
     if spec.get("lora.lr_ratio") is not None:
         more += f"; B matrices have {spec.real('lora.lr_ratio'):g} times the learning rate"
     return f"rank {rank}, alpha {spec.real('lora.alpha'):g}, dropout {dropout:g}, on {cell(where)}{base}{more}"

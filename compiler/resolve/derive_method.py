@@ -22,6 +22,8 @@ LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
 """TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
 OFT_BLOCK = 32
 """The size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
+EVA_ROWS = 256
+"""Rows from which EVA computes the directions of a layer's inputs."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("kto", "orpo")
@@ -52,6 +54,8 @@ def adapter(of: OpenSpec) -> None:
             of.set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
         if "lora.rank" not in of.values and "lora.block_size" not in of.values:
             of.set("lora.block_size", OFT_BLOCK, "PEFT's own", DEFAULT)
+    if of.get("lora.init") == "eva" and "lora.init_rows" not in of.values:
+        of.set("lora.init_rows", EVA_ROWS, OURS, DEFAULT)
     if "lora.lr_ratio" in of.values and "lora.embedding_lr" not in of.values:
         of.set("lora.embedding_lr", EMBEDDING_LR, "PEFT's own", DEFAULT)
     if of.get("qlora") is True and "lora.bits" not in of.values:

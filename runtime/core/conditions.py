@@ -140,6 +140,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     continued = plan["lora"] and plan["lora"].get("continued")
     unpaired, on_policy = method["unpaired"], plan["config"].endswith("GKDConfig")
     used: dict[str, object] = {
+        "adapter_init": plan["lora"] and plan["lora"].get("init") not in (None, "gaussian"),
         "adapters": plan["lora"],
         "added_tokens": tokens.get("added"),
         "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,

@@ -202,6 +202,10 @@ class AdapterShape(TypedDict):
     parameters: NotRequired[list[str] | None]
     lr_ratio: NotRequired[float | None]
     embedding_lr: NotRequired[float | None]
+    init: NotRequired[str]
+    """The initial weights, if they are not peft's usual ones: "pissa", "olora", "eva" or "gaussian"."""
+    init_iterations: NotRequired[int]
+    init_rows: NotRequired[int]
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
     """Whether the merged model is saved next to the adapters."""

@@ -148,4 +148,5 @@ def adapters(plan: dict[str, Any], method: str) -> Any:
         return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
     return LoraConfig(r=plan["rank"], lora_alpha=plan["alpha"], lora_dropout=plan["dropout"],
                       use_rslora=plan["rslora"], use_dora=plan["dora"], target_parameters=plan["parameters"],
+                      init_lora_weights=plan.get("init") or True,
                       **common)  # fmt: skip

@@ -39,6 +39,7 @@ TOPICS = (
     "rules/adapters/cases_adapted",
     "resolve/cases_sweep",
     "rules/adapters/cases_tuned",
+    "rules/adapters/cases_initial",
     "rules/extra/cases_extras",
 )
 """The tables below tests/, in the order in which explanations look for an example of a code."""

@@ -28,7 +28,9 @@ WHEN = any_of(
     ),
 )  # fmt: skip
 
-OF_LORA = ("alpha", "rslora", "dora", "parameters", "lr_ratio", "embedding_lr")
+OF_LORA = (
+    "alpha", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio", "embedding_lr",
+)  # fmt: skip
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:

@@ -85,6 +85,7 @@ def adapter(bundle: Bundle) -> Any:
         use_rslora=plan["rslora"],
         use_dora=plan["dora"],
         target_parameters=plan["parameters"],
+        init_lora_weights="gaussian" if plan.get("init") == "gaussian" else True,
         **common,
     )
 

@@ -1,0 +1,207 @@
+"""Initial weights of adapters, `lora(init = ...)` (XP142 to XP147)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.setting import IntegerPath
+from xpc.compiler.registry.linear_layers import TABLES
+from xpc.compiler.rules.core.conditions import written
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks.fused_experts import adapted, adapter_layers
+
+WHEN = written("lora.init", "lora.init_iterations", "lora.init_rows")
+CHANGES_THE_BASE = ("pissa", "olora")
+"""Initializations that take a part out of the base's weights."""
+
+
+@rule("XP142", "init-without-its-setting")
+def of_another(spec: Spec) -> Iterator[Finding]:
+    """`init_iterations` belongs to `init = pissa`, `init_rows` to `init = eva`. An adapter that continues another one
+    (`from`) starts with its weights, and so has no `init`.
+
+    Why it is bad: the setting does nothing.
+
+    Without it: another initialization silently does not read the number; the weights of `from` replace the initial
+    ones, and PiSSA would have changed the base in which they were trained.
+
+    Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
+    """
+    init = spec.get("lora.init")
+    owners: tuple[tuple[IntegerPath, str], ...] = (("lora.init_iterations", "pissa"), ("lora.init_rows", "eva"))
+    for path, owner in owners:
+        if spec.written(path) and init != owner:
+            name = path.rpartition(".")[2]
+            yield Finding(
+                spec.place(path, f"`init = {owner}` reads it"),
+                f"`{name}` does nothing without `init = {owner}`",
+                f"leave `{name}` out",
+                (spec.label("lora.init"),),
+            )
+    if init is not None and spec.get("lora.from") is not None:
+        yield Finding(
+            spec.place("lora.init", "initial weights"),
+            "an adapter that continues another one starts with its weights",
+            "leave `init` out",
+            (spec.label("lora.from", "the adapter"),),
+        )
+
+
+@rule("XP143", "init-that-changes-the-reference")
+def changes_the_reference(spec: Spec) -> Iterator[Finding]:
+    """A method that compares with a reference cannot start from PiSSA or OLoRA. With adapters, the reference is the
+    model with its adapters switched off, and these two take a part out of the weights below the adapters.
+
+    Why it is bad: the reference would be a damaged model.
+
+    Without it: a silent comparison with the damaged model: the loss of dpo's first step is not ln 2, as it is for two
+    equal models.
+
+    Source: trl 1.16, 0.24 and 0.18 `dpo_trainer.py` (`disable_adapter`), peft 0.21 `tuners/lora/layer.py`
+    (`pissa_init`, `olora_init`); confirmed by running it.
+    """
+    init, method = spec.get("lora.init"), spec.text("method")
+    if init in CHANGES_THE_BASE and spec.compares:
+        online = "; with `beta = 0` there is no reference" if spec.online else ""
+        yield Finding(
+            spec.place("lora.init", "changes the base"),
+            f"the reference of {method} is the base, and {init} takes a part out of it",
+            f"leave `init` out{online}",
+            (spec.label("method", "the method"),),
+        )
+
+
+@rule("XP144", "init-of-divided-weights")
+def divided(spec: Spec) -> Iterator[Finding]:
+    """PiSSA and OLoRA decompose the weights of the base before the first step, so they need weights that are not
+    quantized and not sharded by FSDP; ZeRO-3 can gather them one by one. EVA computes with the complete model and
+    complete rows; its base may be quantized.
+
+    Why it is bad: no process has the weights that are to be decomposed, or they are codes of 4 or 8 bits.
+
+    Without it: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base. OLoRA
+    quantizes the rest again, so that the saved adapter does not fit the published base. Under FSDP, the processes after
+    the first decompose weights that are not loaded yet.
+
+    Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
+    """
+    init = spec.get("lora.init")
+    if init in (None, "gaussian"):
+        return
+    if spec.sharded_by_fsdp or (init == "eva" and spec.zero_stage == 3):
+        yield Finding(
+            spec.place("lora.init", "needs complete weights"),
+            f"{spec.text('strategy')} shards the weights that {init} reads",
+            "leave `init` out, or write `strategy zero2`",
+            (spec.label("strategy", "the strategy"),),
+        )
+    elif init == "eva" and spec.context_parallel > 1:
+        yield Finding(
+            spec.place("lora.init", "reads complete rows"),
+            f"{spec.context_parallel} processes share each row that eva reads",
+            "leave `init` out, or `context_parallel`",
+            (spec.label("strategy.context_parallel"),),
+        )
+    if spec.bits and init in CHANGES_THE_BASE:
+        yield Finding(
+            spec.place("lora.init", "decomposes the weights"),
+            f"{init} cannot decompose a base of {spec.bits} bits",
+            write("init = eva", ", or leave it out"),
+            (spec.label("lora.bits") or spec.label(spec.adapter, "the quantized base"),),
+        )
+
+
+@rule("XP145", "init-of-other-layers", reads=("lora.targets",))
+def other_layers(spec: Spec) -> Iterator[Finding]:
+    """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize those on
+    embeddings, on the output head (which may be one weight with the embeddings), or on experts that are one stacked
+    parameter; OLoRA cannot initialize those on GPT-2's Conv1D layers.
+
+    Why it is bad: these adapters would start otherwise, or the embeddings would change together with the head.
+
+    Without it: peft silently leaves adapters on embeddings at their usual start, and takes a part of a tied head out of
+    the embeddings too; for stacked experts it raises AttributeError, and for OLoRA on Conv1D RuntimeError in the first
+    step.
+
+    Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
+    """
+    init = spec.get("lora.init")
+    if init in (None, "gaussian"):
+        return
+    family, targets = spec.model.model_type, spec.get("lora.targets")
+    outside = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in TABLES]
+    stack = [*spec.names("lora.parameters"), *adapted(spec.stack, family, targets)]
+    if outside:
+        kept = [one for one in spec.names("lora.targets") if one not in outside]
+        yield Finding(
+            spec.place("lora.targets", f"`{outside[0][:60]}` is outside of the decoder's layers"),
+            f"{init} cannot initialize an adapter on `{outside[0][:60]}`",
+            write(f"targets = [{', '.join(kept)}]" if kept else "targets = all-linear"),
+            (spec.label("lora.init", "the initialization"),),
+        )
+    elif stack:
+        yield Finding(
+            spec.place("lora.init", f"`{stack[0][:60]}` is a stack of experts"),
+            f"{init} cannot initialize adapters on the experts of {family}",
+            "name layers of the attention in `targets`: `targets = [q_proj, v_proj]`, or leave `init` out",
+            (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
+        )
+    elif init == "olora" and family in CONVOLUTIONS:
+        yield Finding(
+            spec.place("lora.init", "its layers are Conv1D"),
+            f"olora cannot decompose the layers of {family}",
+            write("init = pissa", ", or leave it out"),
+            (spec.model.label,),
+        )
+
+
+@rule("XP146", "init-of-a-high-rank", reads=("lora.rank", "lora.targets"))
+def high_rank(spec: Spec) -> Iterator[Finding]:
+    """`rank` cannot be more than a layer has directions: the smaller of its inputs and outputs for PiSSA and OLoRA, its
+    inputs for EVA.
+
+    Why it is bad: there are not enough directions to begin with.
+
+    Without it: peft silently makes a smaller adapter than adapter_config.json states, which does not load again; EVA
+    never ends, because the components beyond the inputs do not converge.
+
+    Source: peft 0.21 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
+    """
+    init, facts = spec.get("lora.init"), spec.model.facts
+    if init in (None, "gaussian") or facts is None or spec.flag("oft"):
+        return
+    layers, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
+    sizes = {one.name: one.inputs if init == "eva" else min(one.inputs, one.outputs) for one in layers}
+    if not sizes:
+        return
+    narrow = min(sizes, key=lambda name: sizes[name])
+    if spec.integer("lora.rank") > sizes[narrow]:
+        yield Finding(
+            spec.place("lora.rank", f"`{narrow}` has {sizes[narrow]:,} directions"),
+            f"{init} finds at most {sizes[narrow]:,} directions of `{narrow}`",
+            write(f"rank = {sizes[narrow]}"),
+            (spec.label("lora.init", "the initialization"), spec.model.label),
+        )
+
+
+@rule("XP147", "init-from-other-rows")
+def from_other_rows(spec: Spec) -> Iterator[Finding]:
+    """EVA reads rows of texts as sft has them: it computes from the tokens that are learned. The rows of other methods
+    are pairs, judged answers or prompts without an answer.
+
+    Why it is bad: it is not defined which tokens of a pair the directions are to come from.
+
+    Without it: KeyError before the first step, because other batches have no `input_ids` or no `labels`.
+
+    Source: peft 0.21 and 0.17 `tuners/lora/eva.py` (`prepare_model_inputs_fn_language_modeling`), trl 1.16
+    `dpo_trainer.py`; confirmed by running it.
+    """
+    if spec.get("lora.init") == "eva" and spec.text("method") != "sft":
+        yield Finding(
+            spec.place("lora.init", "reads rows of sft"),
+            f"eva cannot compute from the rows of {spec.text('method')}",
+            "leave `init` out",
+            (spec.label("method", "the method"),),
+        )

@@ -1,0 +1,239 @@
+"""Initialize LoRA adapters from the base's weights (PiSSA, OLoRA) or from the first rows (EVA).
+
+PiSSA and OLoRA take a part of each adapted weight out of the base and into the adapter: W = W' + s B0 A0. The run
+trains A and B on W'. It saves an adapter of twice the rank, [B, -B0] [A; A0], which adds s (B A - B0 A0) to W, so every
+saved adapter loads on the published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``).
+A resumed run splits the saved adapter and takes the same part out of the base again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from functools import partial
+from typing import Any
+
+from ...core.errors import RunError, say
+from ...core.fault_tolerance import FaultTolerant
+from ...core.feature import Bundle, Feature
+from .adapters import ADAPTER
+
+CHANGES_THE_BASE = ("pissa", "olora")
+MOST_PASSES = 100
+"""Passes over the rows after which EVA's components should have converged; peft has no limit."""
+A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
+
+
+class AdapterInit(Feature):
+    """The feature of a run with `lora(init = ...)`."""
+
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Pass the bundle to the trainer, which initializes the adapters when training starts."""
+        trainer.bundle = bundle
+
+
+class AdapterInitTrainer(FaultTolerant):
+    """Trainer methods of a run with `lora(init = ...)`."""
+
+    bundle: Bundle
+
+    def train(self, resume_from_checkpoint: str | None = None, **options: Any) -> Any:
+        """Initialize the adapters, or restore the base of the checkpoint, before the model is wrapped; then train."""
+        plan, model = self.bundle.lora, self.model
+        assert plan is not None
+        name, layers = plan["init"], dict(adapted_layers(model))
+        if name == "eva":
+            if resume_from_checkpoint is None:
+                initialize_from_rows(self.bundle, self)
+        elif resume_from_checkpoint is None:
+            initialize_from_weights(plan, layers, self.args.seed)
+            convert(model, {key: weight.detach().clone() for key, weight in matrices(layers)})
+        else:
+            convert(model, restored(layers, resume_from_checkpoint))
+        if resume_from_checkpoint is None:
+            say(f"adapters of {len(layers)} layers are initialized by {name}")
+        return super().train(resume_from_checkpoint=resume_from_checkpoint, **options)  # type: ignore[misc]
+
+
+def adapted_layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """The adapted linear layers, by their full names in the PeftModel."""
+    for name, module in model.named_modules():
+        if ADAPTER in (getattr(module, "lora_A", None) or ()):
+            yield name, module
+
+
+def matrices(layers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The A and B matrices of the layers, by their names in the PeftModel."""
+    for name, layer in layers.items():
+        yield name + A, layer.lora_A[ADAPTER].weight
+        yield name + B, layer.lora_B[ADAPTER].weight
+
+
+def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], seed: int) -> None:
+    """Initialize the layers by peft's PiSSA or OLoRA, which change the weights of the base. Raises RunError for a layer
+    that is smaller than the rank.
+    """
+    import torch
+
+    iterations = plan.get("init_iterations")
+    for name, layer in layers.items():
+        weight = layer.get_base_layer().weight
+        small = min(getattr(weight, "ds_shape", weight.shape))
+        if small < plan["rank"]:
+            raise RunError(f"{plan['init']} finds {small} directions of {name}, and the rank is {plan['rank']}")
+        with torch.no_grad(), torch.random.fork_rng(), gathered(weight):
+            torch.manual_seed(seed)  # for the random start of the approximate decomposition
+            if plan["init"] == "olora":
+                layer.olora_init(ADAPTER)
+            else:
+                layer.pissa_init(ADAPTER, f"pissa_niter_{iterations}" if iterations else "pissa")
+
+
+def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
+    """Take the initial matrices in a checkpoint's adapter out of the base as peft did; returns them by name."""
+    import torch
+
+    saved, start = _read(checkpoint), {}
+    for name, layer in layers.items():
+        rank = layer.r[ADAPTER]
+        base = layer.get_base_layer().weight
+        up, down = saved[name + _as_saved(B)], saved[name + _as_saved(A)]
+        with torch.no_grad(), gathered(base):
+            start[name + A] = down[rank:].to(base.device).contiguous()
+            start[name + B] = -up[:, rank:].to(base.device).contiguous()
+            part = layer.scaling[ADAPTER] * start[name + B] @ start[name + A]
+            part = part.T if getattr(layer, "fan_in_fan_out", False) else part
+            base.data = (base.data.to(torch.float32) - part).to(base.dtype)
+    return start
+
+
+def gathered(weight: Any) -> AbstractContextManager[Any]:
+    """A context in which a weight that ZeRO-3 has sharded is complete; process 0 decides its new value."""
+    if not hasattr(weight, "ds_id"):
+        return nullcontext()
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters(weight, modifier_rank=0)  # type: ignore[no-any-return]
+
+
+def convert(model: Any, start: Mapping[str, Any]) -> None:
+    """Let the model save its adapter for the published base, and load such an adapter; ``start`` has the initial
+    matrices by name.
+    """
+    save = model.save_pretrained
+
+    def save_pretrained(folder: str, **options: Any) -> None:
+        own, stated = model.peft_config, model.peft_config[ADAPTER]
+        scale = 2**0.5 if stated.use_rslora else 2  # alpha over the rank, or over its root, stays the same
+        wide = copy(stated)
+        wide.r, wide.lora_alpha = 2 * stated.r, scale * stated.lora_alpha
+        options["state_dict"] = doubled(options.get("state_dict") or model.state_dict(), start)
+        try:
+            model.peft_config = {**own, ADAPTER: wide}
+            save(folder, **options)
+        finally:
+            model.peft_config = own
+
+    model.save_pretrained = save_pretrained
+    model.load_adapter = partial(_load, model)
+
+
+def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with adapters of twice the rank, which subtract the initial ones."""
+    import torch
+
+    found = dict(state)
+    for name, first in start.items():
+        negative = name.endswith(B)
+        own = found[name]
+        other = (-first if negative else first).to(own.device)
+        found[name] = torch.cat([own, other], dim=1 if negative else 0)
+    return found
+
+
+def _load(model: Any, folder: str, *args: Any, **options: Any) -> Any:
+    """Load the trained half of an adapter that this run has saved; peft's ``load_adapter`` would load both halves."""
+    from peft import set_peft_model_state_dict
+
+    saved, layers = _read(folder), dict(adapted_layers(model))
+    for name, layer in layers.items():
+        rank = layer.r[ADAPTER]
+        saved[name + _as_saved(A)] = saved[name + _as_saved(A)][:rank].contiguous()
+        saved[name + _as_saved(B)] = saved[name + _as_saved(B)][:, :rank].contiguous()
+    return set_peft_model_state_dict(model, saved, adapter_name=ADAPTER)
+
+
+def _read(folder: str) -> dict[str, Any]:
+    from peft import load_peft_weights
+
+    return dict(load_peft_weights(folder, device="cpu"))
+
+
+def _as_saved(name: str) -> str:
+    """The end of a matrix' name in a file, where peft leaves out the name of the adapter."""
+    return name.replace(f".{ADAPTER}", "")
+
+
+def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
+    """Initialize the A matrices by EVA: the principal components of each layer's inputs on the first training rows.
+
+    Every layer keeps the stated rank (peft's ``rho`` of 1). All processes read the same rows. Raises RunError if the
+    rows have fewer trained tokens than a layer has components, or the components do not converge.
+    """
+    import torch
+    from peft import EvaConfig, get_eva_state_dict
+
+    plan, model = bundle.lora, trainer.model
+    assert plan is not None and plan["rank"] is not None
+    config = copy(model.peft_config[ADAPTER])
+    config.eva_config = EvaConfig(rho=1.0)
+    count = min(plan["init_rows"], len(trainer.train_dataset))
+    rows = [trainer.train_dataset[i] for i in range(count)]
+    batches = batched(rows, trainer.data_collator, bundle.run["micro"], plan["rank"])
+    if not batches:
+        raise RunError(
+            f"the first {count} rows have fewer than {plan['rank']} trained tokens, the rank of the adapters; raise "
+            "`init_rows`"
+        )
+    left = [MOST_PASSES * len(batches)]
+
+    def forward(model: Any, batch: Mapping[str, Any]) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RunError(
+                f"EVA's components have not converged after {MOST_PASSES} passes over {count} rows; raise `init_rows`, "
+                "or lower `rank`"
+            )
+        with trainer.accelerator.autocast():
+            model(**{name: value for name, value in batch.items() if name != "labels"}, use_cache=False)
+
+    found = get_eva_state_dict(
+        model, batches, config, forward, prepare_model_inputs_fn=lambda batch, _: _trained(batch).nonzero(),
+        adapter_name=ADAPTER, gather_distributed_inputs=False, show_progress_bar=False,
+    )  # fmt: skip
+    with torch.no_grad():
+        for name, layer in adapted_layers(model):
+            layer.lora_A[ADAPTER].weight.copy_(found[name])
+
+
+def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[Any]:
+    """Batches of at least ``micro`` rows with at least ``rank`` trained tokens each, fewer of which peft skips."""
+    batches: list[Any] = []
+    kept: list[Any] = []
+    for row in rows:
+        kept.append(row)
+        if len(kept) < micro:
+            continue
+        batch = collate(list(kept))
+        if int(_trained(batch).sum()) >= rank:
+            batches.append(batch)
+            kept = []
+    return batches
+
+
+def _trained(batch: Mapping[str, Any]) -> Any:
+    """Where a batch has trained tokens: a mask of its rows and positions."""
+    import torch
+
+    mask = batch.get("attention_mask")
+    found = torch.ones_like(batch["input_ids"]) if mask is None or mask.shape != batch["input_ids"].shape else mask
+    return found.bool() & (batch["labels"] != -100)

@@ -1,0 +1,54 @@
+"""What peft's initial weights do to a run: to its base, its reference, and the adapters themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tiny_models
+
+
+def base_kept(run: Any) -> dict[str, Any]:
+    """Whether the base of the trainer's model has the weights that the model was published with."""
+    from transformers import AutoModelForCausalLM
+
+    published = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family)).state_dict()
+    state = run.trainer.model.base_model.model.state_dict()
+    own = {name.replace(".base_layer", ""): weight for name, weight in state.items()}
+    return {"kept": all(own[name].equal(weight) for name, weight in published.items() if name in own)}
+
+
+def first_loss(run: Any) -> dict[str, Any]:
+    """Whether dpo's loss begins at ln 2, as for a model that is its own reference."""
+    import torch
+
+    trainer = run.trainer
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    trainer.model.eval()
+    with torch.no_grad():
+        loss = float(trainer.compute_loss(trainer.model, batch))
+    return {"equal": abs(loss - math.log(2)) < 1e-4}
+
+
+def embeddings(run: Any) -> dict[str, Any]:
+    """Whether an adapter begins with peft's usual zeros."""
+    ends = (".lora_embedding_A.", ".lora_B.")
+    found = [one for name, one in run.trainer.model.named_parameters() if any(end in name for end in ends)]
+    return {"usual": any(not one.any() for one in found)}
+
+
+def ranks(run: Any) -> dict[str, Any]:
+    """Whether each adapter has the rank that its configuration states."""
+    rank = run.plan["lora"]["rank"]
+    found = [len(one) for name, one in run.trainer.model.named_parameters() if ".lora_A." in name]
+    return {"stated": all(one == rank for one in found)}
+
+
+def rows(run: Any) -> dict[str, Any]:
+    """EVA over the rows of the trainer."""
+    from peft import EvaConfig, get_eva_state_dict
+
+    config = run.trainer.model.peft_config["default"]
+    config.eva_config = EvaConfig()
+    batches = [next(iter(run.trainer.get_train_dataloader()))]
+    return {"layers": len(get_eva_state_dict(run.trainer.model, batches, config, show_progress_bar=False))}

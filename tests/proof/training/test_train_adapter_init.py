@@ -1,0 +1,144 @@
+"""Adapters that begin as `lora(init = ...)` says, trained from compiled bundles.
+
+Their first weights, what is saved, how it loads on the published base, and that a run goes on from a checkpoint bit for
+bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+import pytest
+from attrs import evolve, frozen
+from interpreters import OTHERS
+from method_runs import Trained, Warm, small, tensors
+
+from xpc.compiler.stacks import DEFAULT
+
+pytestmark = pytest.mark.slow
+
+SHAPE = "rank=4, alpha=8, dropout=0, targets=[q_proj, v_proj, down_proj]"
+RANK, SCALE = 4, 2
+
+
+@frozen
+class Kind:
+    """How the adapters begin, on what stack, and how the run is spread."""
+
+    init: str
+    target: str = DEFAULT
+    strategy: str = "one"
+    more: str = ""
+
+    @property
+    def name(self) -> str:
+        parts = (self.target, self.init, self.strategy, self.more)
+        return "-".join(one for one in parts if one != DEFAULT and one).replace("=", "")
+
+    @property
+    def text(self) -> str:
+        begins = f", init={self.init}" if self.init else ""
+        more = f", {self.more}" if self.more else ""
+        return small(f"lora({SHAPE}{begins}{more})", method="sft", target=self.target, strategy=self.strategy,
+                     save='save "out" every=2' + (" merge" if self.merges else ""))  # fmt: skip
+
+    @property
+    def merges(self) -> bool:
+        """Whether a process has all weights at the end, and they are not quantized."""
+        return self.strategy != "zero3" and "bits" not in self.more
+
+
+RUNS = (
+    Kind("pissa"),
+    Kind("pissa", more="init_iterations=8"),
+    Kind("pissa", more="rslora, dora"),
+    Kind("pissa", strategy="zero2"),
+    Kind("olora", strategy="zero3"),
+    Kind("olora"),
+    Kind("eva"),
+    Kind("eva", strategy="ddp"),
+    Kind("eva", more="bits=4"),
+    Kind("gaussian"),
+    *(Kind(init, other) for other in OTHERS for init in ("pissa", "olora", "eva")),
+)
+every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
+Runs = Callable[[Kind], list[Trained]]
+
+
+@pytest.fixture(scope="module")
+def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A run of a kind, and the same from its first checkpoint."""
+    kept: dict[Kind, list[Trained]] = {}
+
+    def run(kind: Kind) -> list[Trained]:
+        if kind not in kept:
+            world = 1 if kind.strategy == "one" else 2
+            kept[kind] = warm.twice(kind.text, kind.name, kind.target, str(tmp_path_factory.mktemp("run")), world)
+        return kept[kind]
+
+    return run
+
+
+BEGINNING = """
+import json, os, sys, torch
+from peft import AutoPeftModelForCausalLM
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+out, base, rank, scale = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+tokenizer = AutoTokenizer.from_pretrained(out)
+ids = torch.tensor([tokenizer("one two three four", add_special_tokens=False)["input_ids"]])
+adapter = load_file(out + "/adapter_model.safetensors")
+weights = load_file(base + "/model.safetensors")
+top, orthonormal = 0.0, 0.0
+for name, down in adapter.items():
+    if ".lora_A." not in name:
+        continue
+    up = adapter[name.replace("lora_A", "lora_B")]
+    weight = weights[name.removeprefix("base_model.model.").replace(".lora_A.", ".")]
+    # What the initial adapter leaves of the weight, against what the best one of the rank leaves.
+    u, s, v = torch.linalg.svd(weight.float(), full_matrices=False)
+    part = -scale * up[:, rank:] @ down[rank:]
+    top = max(top, (weight - part).norm().item() / s[rank:].norm().item() - 1)
+    own = down[:rank]
+    orthonormal = max(orthonormal, (own @ own.T - torch.eye(len(own))).abs().max().item())
+with torch.no_grad():
+    adapted = AutoPeftModelForCausalLM.from_pretrained(out).eval()
+    one = two = adapted(ids).logits
+    if os.path.isdir(out + "/merged"):
+        two = AutoModelForCausalLM.from_pretrained(out + "/merged").eval()(ids).logits
+    with adapted.disable_adapter():
+        bare = adapted(ids).logits
+    published = AutoModelForCausalLM.from_pretrained(base).eval()(ids).logits
+print(json.dumps({"apart": (one - two).abs().max().item(), "moved": (one - bare).abs().max().item(),
+                  "base": (bare - published).abs().max().item(), "top": top, "orthonormal": orthonormal}))
+"""
+
+
+@every
+def test_it_begins_there_and_is_saved_for_the_published_base(runs: Runs, warm: Warm, ground: str, kind: Kind) -> None:
+    changes = kind.init in ("pissa", "olora")
+    done, again = runs(kind)
+    usual = runs(Kind("", kind.target, more="bits=4" if "bits" in kind.more else ""))[0]
+    assert done.values("loss")[0] == pytest.approx(usual.values("loss")[0], abs=2e-4)  # nothing is added at first
+    same = runs(evolve(kind, strategy="one"))[0]
+    assert done.values("loss") == pytest.approx(same.values("loss"), abs=2e-4)  # processes and shards do not show
+    if kind.init != "gaussian":
+        assert f"adapters of 6 layers are initialized by {kind.init}" in done.output
+    with open(os.path.join(done.out, "adapter_config.json"), encoding="utf-8") as handle:
+        settings = json.load(handle)
+    assert settings["r"] == (2 * RANK if changes else RANK)
+    assert settings["init_lora_weights"] in (True, kind.init)
+    scale = SCALE * 2 if "rslora" in kind.more else SCALE
+    seen = warm.program(kind.target, BEGINNING, done.out, os.path.join(ground, "tiny"), str(RANK), str(scale))[0]
+    assert seen["apart"] < 1e-4 < seen["moved"]
+    assert seen["base"] == 0
+    if kind.init == "pissa":
+        assert seen["top"] < (0.02 if "iterations" in kind.more else 1e-4)
+    if kind.init == "eva":
+        assert seen["orthonormal"] < 0.1
+    assert "resuming from checkpoint-2" in again.output
+    assert "initialized" not in again.output
+    was, now = (tensors(os.path.join(one.out, "adapter_model.safetensors")) for one in (done, again))
+    assert was == now
