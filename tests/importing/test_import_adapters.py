@@ -31,6 +31,37 @@ def test_llamafactory_lora_plus_and_additional_modules():
 
 
 @pytest.mark.parametrize(
+    ("more", "iterations"),
+    [("", 16), ("pissa_iter: 4\n", 4), ("pissa_iter: -1\npissa_convert: true\n", None)],
+)
+def test_llamafactory_pissa(more, iterations):
+    found = imported(LF + "pissa_init: true\n" + more, *HARDWARE)
+    mapped(found, "pissa_init")
+    assert (found.payload["lora"]["init"], found.payload["lora"].get("init_iterations")) == ("pissa", iterations)
+    assert found.fates.get("pissa_convert", "irrelevant") == "irrelevant"
+
+
+@pytest.mark.parametrize(
+    ("value", "init", "iterations"),
+    [("pissa", "pissa", None), ("pissa_niter_8", "pissa", 8), ("olora", "olora", None), ("gaussian", "gaussian", None)],
+)
+def test_axolotl_initial_weights(value, init, iterations):
+    found = imported(
+        AX + f"adapter: lora\nlora_r: 8\nlora_target_linear: true\npeft_init_lora_weights: {value}\n", *HARDWARE
+    )
+    mapped(found, "peft_init_lora_weights")
+    assert (found.payload["lora"]["init"], found.payload["lora"].get("init_iterations")) == (init, iterations)
+
+
+@pytest.mark.parametrize(("value", "fate"), [("true", "irrelevant"), ("eva", "error"), ("loftq", "error")])
+def test_axolotl_initial_weights_without_a_setting(value, fate):
+    found = imported(
+        AX + f"adapter: lora\nlora_r: 8\nlora_target_linear: true\npeft_init_lora_weights: {value}\n", *HARDWARE
+    )
+    assert found.fates["peft_init_lora_weights"] == fate
+
+
+@pytest.mark.parametrize(
     ("more", "block", "rank"),
     [("oft_block_size: 16\n", 16, None), ("oft_rank: 4\noft_block_size: 0\n", None, 4), ("", 32, None)],
 )

@@ -141,7 +141,7 @@ def test_llamafactory_other_mixtures(more):
 
 @pytest.mark.parametrize(
     ("more", "key"),
-    [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("pissa_init: true\n", "pissa_init"),
+    [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("use_mca: true\n", "use_mca"),
      ("cutoff_ln: 3\n", "cutoff_ln"), ("pipeline_model_parallel_size: 2\n", "pipeline_model_parallel_size")],
 )  # fmt: skip
 def test_llamafactory_keys_without_a_place(more, key):

@@ -31,6 +31,7 @@ def adapter(draft: Draft, named: Entries) -> None:
         "lora_dropout",
         "lora_target_linear",
         "lora_target_modules",
+        "peft_init_lora_weights",
         *ADAPTER_OPTIONS,
     )
     inside = [named[key] for key in theirs if key in named]
@@ -63,6 +64,7 @@ def adapter(draft: Draft, named: Entries) -> None:
     draft.default("lora.dropout", 0.0, "not set: axolotl's own")
     _targets(draft, named)
     models.adapter_options(draft, named, ADAPTER_OPTIONS)
+    models.initial(draft, named.get("peft_init_lora_weights"))
     models.continued(draft, named.get("lora_model_dir"))
     more = named.get("bnb_config_kwargs")
     for key, one in ({} if more is None else more.mapping).items():

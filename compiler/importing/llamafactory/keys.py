@@ -14,7 +14,8 @@ ADAPTER_OPTIONS = {
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
 """Further options of an adapter; the ratio of LoRA+ comes before the rate that needs it."""
-TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, "lora_target", "oft_target")
+PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
+TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",

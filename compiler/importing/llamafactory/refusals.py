@@ -15,7 +15,7 @@ EXCLUSIVE = (
     ("resize_vocab", "quantization_bit"),
 )
 """Pairs of keys that cannot be on together."""
-ADAPTERS = ("use_rslora", "use_dora", "loraplus_lr_ratio")
+ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
 """Refused without `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")
 """Refused with `finetuning_type: lora`."""

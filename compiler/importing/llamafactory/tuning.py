@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.llamafactory.keys import ADAPTER_OPTIONS, FROZEN, LORA, OFT, TUNING_KEYS
+from xpc.compiler.importing.llamafactory.keys import ADAPTER_OPTIONS, FROZEN, LORA, OFT, PISSA, TUNING_KEYS
 from xpc.compiler.importing.text.entries import Entries, Entry, integer, text, words
 from xpc.compiler.importing.trl import model as models
 
@@ -44,7 +44,7 @@ def tuning(draft: Draft, named: Entries) -> None:
         mine = (*OFT, *ADAPTER_OPTIONS, "oft_target")
         _oft(draft, table, kind, named.get("quantization_bit"), bits)
     elif word == "lora":
-        mine = (*LORA, *SECOND, *ADAPTER_OPTIONS, "lora_target", "target_modules")
+        mine = (*LORA, *SECOND, *ADAPTER_OPTIONS, *PISSA, "lora_target", "target_modules")
         _lora(draft, table, kind, SECOND if newer else LORA, named.get("quantization_bit"), bits)
     why = "all weights are trained" if word == "full" else f"{word} does not read it"
     for key in TUNING_KEYS:
@@ -98,6 +98,24 @@ def _lora(
     draft.default("lora.dropout", 0.0, WHY)
     _targets(draft, table.get("target_modules" if paths is SECOND else "lora_target"))
     models.adapter_options(draft, table, ADAPTER_OPTIONS)
+    _pissa(draft, table)
+
+
+def _pissa(draft: Draft, table: Entries) -> None:
+    """Write PiSSA; -1 iterations compute it exactly. Source: LLaMA-Factory 0.9.5, model/adapter.py."""
+    init, iterations, converts = (table.get(key) for key in PISSA)
+    if init is None or init.off:
+        for one in (init, iterations, converts):
+            draft.note(one, "`pissa_init` is not on" if one is not init else "it is off")
+        return
+    draft.put("lora.init", "pissa", init)
+    if iterations is None:
+        draft.default("lora.init_iterations", 16, WHY)
+    elif integer(iterations) == -1:
+        draft.note(iterations, "PiSSA is computed exactly")
+    else:
+        draft.setting("lora.init_iterations", iterations)
+    draft.note(converts, "the adapter is saved for the published base anyway")
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:

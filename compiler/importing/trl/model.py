@@ -100,9 +100,11 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
+    begins = named.get("lora.init_lora_weights")  # only programs have it
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
+        draft.note(begins, "`use_peft` is not on")
         for one in (four, eight):
             if draft.on(one):
                 draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
@@ -123,6 +125,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     if not draft.has("lora.from"):
         targets(draft, named.get("lora_target_modules"))
     adapter_options(draft, named, ADAPTER_OPTIONS)
+    initial(draft, begins)
     task = named.get("lora_task_type")
     if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
         draft.note(task, "it follows the method")
@@ -150,6 +153,26 @@ def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> N
             draft.error(entry, "the language names modules, and does not have patterns")
         else:
             draft.put(path, tuple(names), entry)
+
+
+def initial(draft: Draft, entry: Entry | None) -> None:
+    """Write the initial weights of the adapters from PEFT's `init_lora_weights`."""
+    if entry is None:
+        return
+    word = str(text(entry) or "").lower()
+    iterations = re.fullmatch(r"pissa_niter_(\d+)", word)
+    if entry.empty or boolean(entry) or word == "default":
+        draft.note(entry, "PEFT's own initialization")
+    elif iterations:
+        draft.put("lora.init", "pissa", entry)
+        draft.put("lora.init_iterations", int(iterations[1]), entry)
+    elif word in ("pissa", "olora", "gaussian"):
+        draft.put("lora.init", word, entry)
+    elif word == "eva":
+        draft.error(entry, "PEFT computes EVA's weights only in a program of its own", "write `lora(init = eva)`, which "
+                    "reads the first rows, or leave it out: the adapters then start as they did in this tool")  # fmt: skip
+    else:
+        draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, eva or gaussian")
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")

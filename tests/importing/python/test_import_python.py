@@ -409,3 +409,14 @@ def test_nothing_is_executed(tmp_path: Any) -> None:
 def test_library_call_is_not_taken_for_true() -> None:
     found = script("import re\nif re.match('a', input()):\n    LR = 1e-5\nelse:\n    LR = 2e-5\n" + SFT.format("LR"))
     assert any("condition" in one for one in found.messages)
+
+
+@pytest.mark.parametrize(("value", "init", "iterations"), [
+    ('"pissa_niter_16"', "pissa", 16), ('"olora"', "olora", None), ("True", None, None), ('"gaussian"', "gaussian", None),
+])  # fmt: skip
+def test_initial_weights_of_adapters(value: str, init: str | None, iterations: int | None) -> None:
+    model = f"peft_config=LoraConfig(r=4, lora_alpha=8, target_modules='all-linear', init_lora_weights={value}),"
+    found = script(SFT.format("2e-5").replace("train_dataset", f"{model} train_dataset"))
+    assert not found.draft.wrong, found.messages
+    lora = found.payload["lora"]
+    assert (lora.get("init"), lora.get("init_iterations")) == (init, iterations)
