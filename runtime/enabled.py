@@ -17,6 +17,7 @@ from .features.launch.local_files import LocalFiles
 from .features.launch.packages import Packages
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
+from .features.method.kto import KtoRows
 from .features.method.loss_division import LossDivision
 from .features.method.on_policy import OnPolicy, OnPolicyTrainer
 from .features.method.reference import Reference
@@ -25,6 +26,7 @@ from .features.method.rewards import Rewards
 from .features.method.sampling import Sampling
 from .features.method.teacher import Teacher
 from .features.model.adapter_init import AdapterInit, AdapterInitTrainer
+from .features.method.tokens import TokenRows
 from .features.model.adapters import Adapters, AdapterTrainer
 from .features.model.added_tokens import AddedTokens
 from .features.model.chat_template import ChatTemplate
@@ -45,7 +47,6 @@ from .features.optimizer.nan_loss import NanLossTrainer
 from .features.optimizer.projected_gradients import ProjectedGradients
 from .features.rows.chat import ChatRows
 from .features.rows.chunks import ChunkedTrainer, Chunks
-from .features.rows.kto import KtoRows
 from .features.rows.lengths import LengthLimits
 from .features.rows.local_sources import LocalSources
 from .features.rows.loss_mask import LossMask
@@ -113,6 +114,7 @@ FEATURES: tuple[Feature, ...] = (
     ChatRows(),
     PromptTemplate(),
     NamedRoles(),
+    TokenRows(),
     Mixture(),
     Shares(),
     KtoRows(),

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from xpc.compiler.data.shapes import TOKEN_MASKS, token_columns
+
 Row = Mapping[str, object]
+UNLEARNED = -100
+"""The label of a token that bears no loss (torch's cross_entropy)."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
@@ -52,6 +56,8 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         return lambda row: wrong_turns(row.get(names[0]), "role", names[0])
     if shape == "text":
         return lambda row: None if isinstance(row.get(names[0]), str) else f"`{names[0]}` is not text"
+    if shape == "tokens":
+        return _token_checker(names)
     if shape == "prompt_completion":
         return lambda row: _wrong_pair(row.get(names[0]), row.get(names[1]), names)
     parts = names[: {"unpaired": len(names) - 1, "prompt": 1}.get(shape, len(names))]
@@ -62,6 +68,54 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         return next((why for name in parts if (why := _wrong_part(row.get(name), name))), None)
 
     return wrong
+
+
+def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
+    """Check rows of token ids, with labels and masks of the same length (as runtime/features/model/tokens.py does)."""
+    parts = token_columns(names)
+
+    def wrong(row: Row) -> str | None:
+        ids = row.get(names[0])
+        if not _integers(ids):
+            return f"`{names[0]}` is not a list of token ids"
+        assert isinstance(ids, list)
+        if any(one < 0 for one in ids):
+            return f"`{names[0]}` has the id {min(ids)}, and ids begin at 0"
+        for part, name in parts.items():
+            if part != "input_ids" and (why := _wrong_part_of_tokens(row.get(name), part, name, len(ids))):
+                return why
+        return None
+
+    return wrong
+
+
+def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> str | None:
+    """Why a column is not the labels or a mask of so many tokens, or None."""
+    if not isinstance(value, list) or not (_integers(value) or (part != "labels" and {*map(type, value)} <= {bool})):
+        return f"`{name}` is not a list of integers"
+    if len(value) != tokens:
+        return f"`{name}` has {len(value):,} entries for {tokens:,} tokens"
+    if part == "labels":
+        odd = next((one for one in value if one < 0 and one != UNLEARNED), None)
+        return None if odd is None else f"`{name}` has the label {odd}, which is neither a token id nor {UNLEARNED}"
+    odd = next((one for one in value if one not in (0, 1)), None)
+    if odd is not None:
+        return f"`{name}` has the entry {odd}, and a mask has 0 and 1"
+    inside = part == "attention_mask" and 1 in value and 0 in value[value.index(1) : tokens - value[::-1].index(1)]
+    return f"`{name}` has a 0 between tokens, and only the padding at an end is left out" if inside else None
+
+
+def _integers(value: object) -> bool:
+    return isinstance(value, list) and all(type(one) is int for one in value)
+
+
+def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
+    """Whether each token of a correct row is learned, by its labels, or else by its masks; padding never is."""
+    labels, unmasked = parts.get("labels"), [1] * tokens
+    masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]
+    if isinstance(labels, list):
+        masks = [[one != UNLEARNED for one in labels], parts.get("attention_mask", unmasked)]
+    return [all(each) for each in zip(*masks, strict=True)]
 
 
 def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> str | None:

@@ -70,7 +70,7 @@ def conversational(source: DataSource) -> bool | None:
     """Whether rows contain messages instead of plain text; None if unknown."""
     if source.shape in ("messages", "conversations") or source.chat:
         return True
-    if source.shape == "text" or source.wording is not None:
+    if source.shape in ("text", "tokens") or source.wording is not None:
         return False
     found = survey(next(iter(source.of_split(source.split)), source))
     if found is not None and found.talks is not None:

@@ -4,6 +4,8 @@ trains on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
@@ -15,6 +17,7 @@ SHAPES = {
     "prompt_completion": ("prompt", "completion"),
     "preference": ("chosen", "rejected"),
     "text": ("text",),
+    "tokens": ("input_ids",),
     "unpaired": ("prompt", "completion", "label"),
     "prompt": ("prompt",),
 }
@@ -23,6 +26,9 @@ SHAPES = {
 ALPACA = ("instruction", "output")
 """Columns of Alpaca's rows, which are prompts with completions in a published wording; `input` is optional."""
 INPUT = "input"
+
+TOKEN_MASKS = ("completion_mask", "assistant_masks", "attention_mask")
+"""Masks of tokenized rows: 1 for a token that is learned, and in `attention_mask` for one that is not padding."""
 
 KEPT = ("tools", "chat_template_kwargs")
 """Columns that the trainer reads in addition to those of the shape."""
@@ -36,11 +42,22 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
+def token_columns(names: Sequence[str]) -> dict[str, str]:
+    """The dataset's column for each part of tokenized rows: the first column has the ids, masks have their own names,
+    and another column has the labels.
+    """
+    others = {name if name in TOKEN_MASKS else "labels": name for name in names[1:]}
+    return {"input_ids": names[0], **others}
+
+
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
     """The source with the columns of its shape, under the names that the spec gives them."""
     problems = Problems()
+    if source.shape == "tokens" and source.columns is None:
+        found = [name for name in ("labels", *TOKEN_MASKS) if name in (source.found or ())]
+        source = evolve(source, columns=(*SHAPES["tokens"], *found)) if source.found is not None else source
     if shape == "alpaca" or (shape is None and (source.columns, source.context) == (ALPACA, INPUT)):
         source = as_alpaca(source, (ALPACA[0], INPUT, ALPACA[1]))
     if columns is not None:
@@ -82,7 +99,12 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
 
 def in_words(shape: str) -> str:
     """The words for a shape in a message, such as "preference pairs"."""
-    words = {"preference": "preference pairs", "unpaired": "judged completions", "prompt": "prompts alone"}
+    words = {
+        "preference": "preference pairs",
+        "unpaired": "judged completions",
+        "prompt": "prompts alone",
+        "tokens": "tokenized rows",
+    }
     return words.get(shape, shape)
 
 
@@ -110,12 +132,14 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
-    # extra columns: a preference's prompt, or those that rewards read
-    more = {"preference": 1, "prompt": len(given)}.get(source.shape, 0)
+    # extra columns: a preference's prompt, those that rewards read, or labels and masks of tokens
+    more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
+    if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
+        more = 0  # two columns of labels
     less = source.shape == "unpaired"  # without a prompt column: the conversation ends with the judged answer
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []
-    listed = ", ".join(need)
+    listed = ", ".join((*need, "labels") if source.shape == "tokens" else need)
     return [
         report(
             "XP124",

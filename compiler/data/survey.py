@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
+from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.data.structure import PLAIN, REASONING, structure
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
@@ -55,7 +56,7 @@ def survey(
 def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], context: str, cells: bool) -> Survey:
     kinds, roles, keys, words = _Counts(), _Counts(), dict[str, None](), dict[int, int]()
     seen: set[int] = set()
-    labels = [0, 0]
+    labels, largest = [0, 0], (-1, -1)
     broken, wrong, talks, texts = None, None, None, set(names) if cells else set()
     number, judged = -1, names[-1] if cells and shape == "unpaired" else ""
     inspect, check, many = INSPECTORS[shape], row_shapes.checker(shape, names, context), False
@@ -78,6 +79,9 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         if wrong is None:
             why = check(row)
             wrong = None if why is None else (number, why)
+        if shape == "tokens":
+            values, highest = ([], largest[0]) if wrong is not None else _tokens(values, names)
+            largest = (highest, number) if highest > largest[0] else largest
         found, same = inspect(values, number, roles)
         for kind in found:
             kinds.add(kind, number)
@@ -97,8 +101,9 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     if wrong is None and broken is None and texts and read and shape != "unpaired":
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, and is read as one"
     return Survey(
-        read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words
-    )
+        read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words,
+        largest if largest[0] >= 0 else None,
+    )  # fmt: skip
 
 
 def _label(cell: object) -> object:
@@ -187,6 +192,32 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
     return ("empty_answer",) if empty(values[0]) else (), str(values[0])
 
 
+def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
+    """The parts of a correct row of tokens, with what each token is learned as, and the largest id of the row."""
+    parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
+    ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
+    assert isinstance(ids, list)
+    assert isinstance(labels, list)
+    learned = row_shapes.learned(parts, len(ids))
+    return [ids, labels, learned], max((*ids, *labels), default=-1)
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    if not values:  # a row of another shape
+        return (), None
+    ids, labels, learned = map(_list, values)
+    found = set[str]() if any(learned[1:]) else {"empty_answer"}  # nothing predicts the first token
+    if any(mine and label != token for token, label, mine in zip(ids, labels, learned, strict=True)):
+        found.add("other_labels")
+    if not all(learned):
+        found.add("unlearned")
+    return found, str(values)
+
+
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
     """A key for a prompt or an answer that equal ones share; it is a text or a list of turns. Findings are added to
     `found`.
@@ -234,6 +265,7 @@ INSPECTORS: Mapping[str, Inspector] = {
     "messages": _inspect_conversation,
     "conversations": _inspect_conversation,
     "text": _inspect_text,
+    "tokens": _inspect_tokens,
     "prompt_completion": _inspect_pair,
     "preference": _inspect_preference,
     "unpaired": _inspect_unpaired,

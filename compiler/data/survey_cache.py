@@ -19,6 +19,7 @@ READERS = (
     "data/reader.py",
     "data/survey.py",
     "data/row_shapes.py",
+    "data/shapes.py",
     "data/structure.py",
     "data/survey_cache.py",
     "spec/survey.py",
@@ -71,6 +72,7 @@ def _plain(survey: Survey) -> dict[str, object]:
         "roles": {name: [one.count, one.first] for name, one in survey.roles.items()},
         "labels": survey.labels,
         "words": list(survey.words.items()),
+        "largest": survey.largest,
     }
 
 
@@ -88,6 +90,7 @@ def _survey(plain: Any) -> Survey:
         _tallies(plain["roles"]),
         (int(good), int(bad)),
         {int(words): int(count) for words, count in plain["words"]},
+        None if plain["largest"] is None else (int(plain["largest"][0]), int(plain["largest"][1])),
     )
 
 

@@ -122,8 +122,8 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("data.max_tokens", k.TOKENS, "drop rows with more tokens, instead of cutting them at `seq`",
                 low=1, high=2**31, inner=True),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
-            choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "preference", "unpaired",
-                     "prompt")),
+            choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "tokens", "preference",
+                     "unpaired", "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt for conversations without one", inner=True),
     Setting("data.system_column", k.NAME, "column with the system prompt of each row, instead of `system`", inner=True),
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that builds the prompt of a row from its columns, "

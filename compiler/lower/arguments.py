@@ -191,7 +191,7 @@ def _hub(spec: Spec) -> dict[str, Json]:
 
 def _data(spec: Spec) -> dict[str, Json]:
     only = spec.get("method.completion_only")
-    completions = any(source.shape == "prompt_completion" for source in spec.data)
+    completions = any(source.shape in ("prompt_completion", "tokens") for source in spec.data)
     out: dict[str, Json] = {
         "completion_only_loss": completions if only is None else only,
         "dataset_num_proc": spec.get("data.workers"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.setting import Path
+from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.lower.accelerate import ATTENTION, distributed_type
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.deepspeed import deepspeed_extension, deepspeed_optimizer
@@ -136,11 +137,26 @@ def _source(spec: Spec, source: DataSource) -> Source:
     }
     if source.documents not in (None, "line"):
         out["documents"] = source.documents
+    if source.shape == "tokens":
+        out["columns"] = list(source.columns or SHAPES["tokens"])
+        out["tokens"] = _tokens(spec)
     if source.share is not None:
         out["share"] = source.share
     if spec.mixes_shapes:
         out["kind"] = source.kind
     return out
+
+
+def _tokens(spec: Spec) -> str:
+    """The column with which the trainer learns from only some tokens of a row: "labels" or "completion_mask", or "" if
+    it drops both.
+    """
+    if spec.stack.facts.reads_labels:
+        return "labels"
+    paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
+    conflicts = spec.stack.facts.completion_only_conflicts
+    dropped = any(spec.flag(path) and path.rpartition(".")[2] in conflicts for path in paths)
+    return "" if dropped else "completion_mask"
 
 
 def _data(spec: Spec) -> Data:

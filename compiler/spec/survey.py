@@ -31,10 +31,12 @@ class Survey:
     - `images`: a message with an image
     - `system`: a turn of the system
     - `tools`: a column with tools
+    - `other_labels`: tokenized, with a label that is not the token at its place; `unlearned`: with a token that is
+      not learned
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
     `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` the prompts
-    by their number of words.
+    by their number of words. `largest` is the largest token id of tokenized rows, and its row.
     """
 
     rows: int = 0
@@ -46,6 +48,7 @@ class Survey:
     roles: Mapping[str, Tally] = field(factory=dict)
     labels: tuple[int, int] = (0, 0)
     words: Mapping[int, int] = field(factory=dict)
+    largest: tuple[int, int] | None = None
 
     def count(self, kind: str) -> int:
         """The number of rows of a kind."""

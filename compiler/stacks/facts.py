@@ -138,6 +138,8 @@ class Facts:
     # Trainers
     assistant_only_loss: bool
     eos_token: bool
+    reads_labels: bool
+    """Whether the trainer reads the labels of tokenized rows in every run, packed ones and those of Liger included."""
     completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
     """The settings with which the trainer silently drops the mask of prompts."""
     end_token_of_any_column: bool

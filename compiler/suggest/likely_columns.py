@@ -71,7 +71,7 @@ def expected_columns(method: str, columns: Iterable[str], ref: str) -> str:
     if found is not None:
         return f"write `{found}`"
     if method == "sft":
-        holds = "rows have messages, conversations, prompt and completion, instruction and output, or text"
+        holds = "rows have messages, conversations, prompt and completion, instruction and output, text, or input_ids"
     else:
         shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
         holds = f"rows for {method} have {shapes}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .payload import Gpu, Payload, Source, Trainer
 
-CHATS = ("text", "messages", "conversations")
+CHATS = ("text", "messages", "conversations", "tokens")
 """Shapes of rows without a separate prompt."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
@@ -123,6 +123,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
+    tokenized = any(one["shape"] == "tokens" for one in sources(plan))
     systems = data["system"] or data.get("system_column")
     local = any(one["path"] is not None for one in sources(plan))
     by_share = data.get("exhausted") is not None
@@ -171,7 +172,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "local_sources": local,
         "loss_division": method["name"] in plan["stack"]["losses_not_divided"],
-        "loss_mask": prompts or arguments.get("assistant_only_loss"),
+        "loss_mask": prompts or tokenized or arguments.get("assistant_only_loss"),
         "message_fields": any(_has_fields(one) for one in sources(plan)),
         "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
         "mixed_shapes": any(one.get("kind") for one in sources(plan)),
@@ -203,8 +204,9 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "single_process": run["world_size"] == 1,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "teacher": method["teacher"],
-        "template_time": any(one["shape"] != "text" for one in sources(plan)),
+        "template_time": any(one["shape"] not in ("text", "tokens") for one in sources(plan)),
         "tied_weights": not zero,
+        "tokens": tokenized,
         "torch_exit_barrier": nodes,
         "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",
         "ulysses": zero and run.get("context_parallel", 1) > 1,
@@ -218,7 +220,7 @@ def _has_fields(source: "Source") -> bool:
     """Whether messages of a source may have other keys than a role and a text."""
     if source["shape"] == "conversations":  # messages in a file may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
-    return source["shape"] != "text"
+    return source["shape"] not in ("text", "tokens")
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:

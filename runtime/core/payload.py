@@ -114,7 +114,8 @@ class Source(TypedDict):
     """A source of data: a hub id, or a local file or folder. `columns` are in the order of the shape.
 
     `kind` is the kind of its rows in a run that mixes shapes; `documents` is what a row of a .txt file is: "paragraph",
-    "file", or if missing a line.
+    "file", or if missing a line; `tokens` is the column with which the trainer learns only some tokens of a tokenized
+    row: "labels", "completion_mask", or "" if it learns all.
     """
 
     id: str | None
@@ -136,6 +137,7 @@ class Source(TypedDict):
     share: NotRequired[float]
     documents: NotRequired[str]
     kind: NotRequired[str]
+    tokens: NotRequired[str]
 
 
 class EvaluationSet(TypedDict):

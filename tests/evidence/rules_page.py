@@ -44,7 +44,10 @@ TOPICS = {
     "names": ("Names, units, files and silenced findings", ("resolve.1", "resolve.90")),
     "rows": (
         "Rows of the data",
-        tuple(f"rules.data.{one}" for one in ("plain_text", "roles", "rows", "structure", "survey", "tokens")),
+        tuple(
+            f"rules.data.{one}"
+            for one in ("plain_text", "roles", "rows", "structure", "survey", "token_rows", "tokens")
+        ),
     ),
     "sources": ("Sources, prompts and evaluation data", ("rules.data.", "resolve.590")),
     "preview": ("What is learned: findings of `xpc preview`", ("resolve.5",)),

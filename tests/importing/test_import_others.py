@@ -200,6 +200,7 @@ def test_axolotl_keys(more, section, name, value):
         ("  - path: a/b\n    type: chat_template\n    field_messages: talk\n", "messages", ["talk"]),
         ("  - path: a/b\n    type: alpaca\n", "prompt_completion", ["instruction", "output"]),
         ("  - path: a/b\n    type: completion\n    field: body\n", "text", ["body"]),
+        ("  - path: a/b\n", "tokens", ["input_ids"]),
         ("  - path: a/b\n    type: chat_template\n    split: train[:20%]\n", "messages", None),
     ],
 )  # fmt: skip

@@ -184,12 +184,13 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     if prompted is not None:
         return "prompt_completion", prompted
     if not word or (place.key.endswith("type") and place.empty):
-        draft.error(
+        draft.warn(
             place,
-            "without a type axolotl reads tokenized rows (`input_ids`, `labels`), and a bundle tokenizes its data",
-            "name the rows as text by `--data`, or write their `type`",
+            "without a type axolotl reads rows that are tokens already: `input_ids`, `attention_mask` and `labels`",
+            "name the rows as text by `--data`, or write their `type`, if they are not",
         )
-    elif word == "input_output":
+        return "tokens", ()
+    if word == "input_output":
         draft.error(
             place,
             "a row is a list of segments, each learned or not by its `label`, and a spec has no such shape",

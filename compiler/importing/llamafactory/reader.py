@@ -111,7 +111,7 @@ def llamafactory(
     trlyaml.finish(draft, overrides, found)
     draft.keep(
         named,
-        {"tokenized_path": "LLaMA-Factory reads tokenized rows there; a bundle tokenizes its data itself"},
+        {"tokenized_path": "LLaMA-Factory reads its own Arrow files there; a bundle tokenizes its data itself"},
     )
     draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)

@@ -87,7 +87,7 @@ def masks(draft: Draft) -> tuple[str, ...]:
 
 def mask(shape: str) -> str:
     """The setting for the loss mask of sft rows with this format; "" for texts."""
-    of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": ""}
+    of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": "", "tokens": ""}
     return of.get(shape, "method.assistant_only")
 
 

@@ -9,7 +9,7 @@ from xpc.compiler.language.setting import Setting
 SFT = Method(
     "sft",
     "learns to continue the text of the rows",
-    ("messages", "conversations", "prompt_completion", "text"),
+    ("messages", "conversations", "prompt_completion", "text", "tokens"),
     (
         "method.loss",
         "data.min_tokens",

@@ -95,6 +95,7 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
         "messages": [[user, good]],
         "conversations": [conversations],
         "prompt_completion": [question, answer],
+        "tokens": [[3 + number % 5, 4, 5, 6, 7, 8, 9, 10]] * 5,
         "text": [f"{question} {answer}"],
         "unpaired": [question, answer, number % 2 == 0],
         "prompt": [question],

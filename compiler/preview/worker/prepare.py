@@ -145,6 +145,9 @@ def _turns(
     answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))
     if isinstance(prompt, str) and isinstance(answer, str):
         return ["prompt", "completion"], [prompt, answer], [prompt, prompt + answer]
+    if "input_ids" in row:  # a row that is tokens already
+        text = "".join(tokens.pieces(session.tokenizer, one.full))
+        return ["text"], [text], [text]
     text = next((row[name] for name in (one.name, "prompt", "text", "chosen") if isinstance(row.get(name), str)), "")
     return ["prompt" if one.name == "prompt" else "text"], [text], [text]
 

@@ -48,6 +48,8 @@ class Capture:
         import importlib
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.tokenized is None and "input_ids" in rows.column_names:  # rows that were tokens already
+                self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
             if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):
                 self.tokenized = out

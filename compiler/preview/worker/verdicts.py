@@ -106,7 +106,9 @@ def _end(read: Read) -> Iterator[Verdict]:
         yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
     else:
         what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
-        yield verdict("XP592", what, "name a chat_template that ends each answer with the end token")
+        texts = read.roles == ["text"]  # trl ends other texts than tokenized rows itself
+        help = "end each row" if texts else "name a chat_template that ends each answer"
+        yield verdict("XP592", what, f"{help} with the end token")
 
 
 def _begin_twice(read: Read) -> Iterator[Verdict]:

@@ -125,6 +125,11 @@ def raw_text(spec: Spec) -> bool:
     return any(one.documents for one in spec.sources) or spec.written("data.documents") or spec.written("data.long")
 
 
+def token_rows(spec: Spec) -> bool:
+    """A source has tokenized rows, or a column with token ids next to other rows."""
+    return any(one.shape == "tokens" or "input_ids" in (one.found or ()) for one in spec.sources)
+
+
 def data_folders(spec: Spec) -> bool:
     """A source is a folder."""
     return any(one.parts for one in spec.sources)

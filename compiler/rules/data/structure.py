@@ -166,7 +166,12 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.files:
         found = rows.survey(source)
-        if found is None or source.only or source.shape == "text" or rows.conversational(source) is not False:
+        if (
+            found is None
+            or source.only
+            or source.shape in ("text", "tokens")
+            or rows.conversational(source) is not False
+        ):
             continue
         if "system" in found.columns and spec.get("data.prompt_template") is None:
             yield Finding(

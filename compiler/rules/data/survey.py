@@ -138,7 +138,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
     for source, found in _shaped(spec):
         if source.shape == "prompt":
             continue
-        what = "an empty text" if source.shape == "text" else "an empty answer"
+        what = {"text": "an empty text", "tokens": "no token to learn"}.get(source.shape, "an empty answer")
         kinds = {"empty_answer": what}
         if source.shape in ("messages", "conversations") and not spec.flag("method.assistant_only"):  # XP602 else
             kinds["unanswered"] = "no turn of the assistant"

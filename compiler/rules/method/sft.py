@@ -14,6 +14,8 @@ from xpc.compiler.stacks import able
 WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations")
+COMPLETIONS = ("prompt_completion", "tokens")
+"""Shapes that `completion_only` may be written with; XP153 refuses it for data of tokens alone."""
 
 
 @rule("XP504", "loss-mask-without-turns")
@@ -30,7 +32,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     masks: tuple[tuple[FlagPath, str, Callable[[DataSource], bool]], ...] = (
-        ("method.completion_only", "prompts with completions", lambda one: one.shape != "prompt_completion"),
+        ("method.completion_only", "prompts with completions", lambda one: one.shape not in COMPLETIONS),
         ("method.assistant_only", "conversations", lambda one: one.shape not in CONVERSATIONS and _is_plain(one)),
     )
     reported: list[DataSource] = []

@@ -133,6 +133,8 @@ def of_row(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
     """
     if "messages" in row:
         return [_rendered(row, row["messages"], tokenizer, False)]
+    if "input_ids" in row:
+        return [len(row["input_ids"])]
     if "text" in row:
         return [_tokens(row["text"], tokenizer, end)]
     prompt, out = row.get("prompt"), []

@@ -42,7 +42,10 @@ class MessageFields(Feature):
         if not len(stored) or not _has_fields(stored):
             return None
         text, types = Value("string"), {column: one for column, one in stored.features.items() if column not in dropped}
-        for column, value in make(stored[0], 0).items():
+        made = make(stored[0], 0)
+        if "input_ids" in made:  # a row of tokens has no messages
+            return None
+        for column, value in made.items():
             turns = List({"role": text, "content": text, FIELDS: text})
             types[column] = turns if isinstance(value, list) else Value("bool") if isinstance(value, bool) else text
         return Features(types)

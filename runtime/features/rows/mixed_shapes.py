@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts, lengths_of
+from ...library_internals.datasets_rows import rearranged
 from ...library_internals.trl_modules import replaced
 from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 from .kinds import KIND
@@ -49,7 +50,8 @@ class MixedShapesTrainer(Prepared):
                 part, counts = self.split_texts(part, args, name)
                 places[-1] = places[-1] if counts is None else numpy.repeat(places[-1], counts)
             columns = [PART, *(one for one in TOKENS if one in part.column_names)]
-            parts.append(part.with_format(None).select_columns(columns))
+            part = part.with_format(None).select_columns(columns)
+            parts.append(part.flatten_indices() if rearranged(part) else part)  # rows that were tokens were not mapped
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():
             parts = [_learned(part, [one for one in names if one not in part.column_names]) for part in parts]

@@ -77,6 +77,19 @@ def raw(run: Any) -> dict[str, Any]:
     return {"rows": len(_trainer(run, _raw(run)).train_dataset)}
 
 
+def tokenized(run: Any) -> dict[str, Any]:
+    """The last row of tokens through the trainer's collator and the model: whether its labels are those of the file,
+    and its own tokens, and how many tokens have no loss."""
+    stored = _raw(run)
+    trainer = _trainer(run, stored)
+    batch = trainer.data_collator([trainer.train_dataset[len(trainer.train_dataset) - 1]])
+    trainer.model(**batch)
+    labels = batch["labels"][0].tolist()
+    last = stored[len(stored) - 1]
+    own = all(label in (-100, token) for label, token in zip(labels, last["input_ids"], strict=True))
+    return {"as_stored": labels == last.get("labels"), "own": own, "masked": labels.count(-100)}
+
+
 def built(run: Any) -> dict[str, Any]:
     """The rows as a run maps them; what it refuses is raised."""
     train, evaluation = _own(run)

@@ -82,7 +82,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T16", "XP105", at="init", onto="legal", arguments={"max_length": "2k"}, raises="TypeError", match=""),
     Proof("T18", "XP560", measure="templates.pieces", expect=lambda seen: seen["most"] > 1),
     Proof("T65", "XP131", measure="templates.unread", expect={"same": True, "bare": True}),
-    *(Proof("T66", "XP186", case=case, at="load", measure="rows.templated", expect={"templated": False},
+    *(Proof("T71", "XP186", case=case, at="load", measure="rows.templated", expect={"templated": False},
             target=target, variant=f"{case[6:]}-{target[4:]}".strip("-"), legal=legal)
       for target in ("trl-1.16", "trl-0.18") for case, legal in (("XP186", ""), ("XP186-sft", CHAT))),
     Proof("T44", "XP513", measure="templates.ended", expect={"ends": False}),
@@ -113,6 +113,12 @@ PROOFS: tuple[Proof, ...] = (
           files={"tales.jsonl": '{"text": "once"}\n' * 8},
           text=on('"tales.jsonl"', "extra trl {", '  dataset_text_field = "story"', "}"),
           legal=on('"tales.jsonl"')),
+    Proof("T66", "XP150", at="load", measure="rows.tokenized", raises="IndexError", match="index out of range"),
+    Proof("T67", "XP151", at="load", measure="rows.tokenized", expect={"as_stored": True, "own": False}),
+    Proof("T67", "XP151", case="XP151-0.18", at="load", measure="rows.tokenized",
+          expect={"as_stored": False, "masked": 0}, variant="0.18"),
+    Proof("T68", "XP152", at="load", measure="rows.tokenized", expect={"as_stored": False, "masked": 0}),
+    Proof("T69", "XP153", at="load", measure="rows.tokenized", expect={"as_stored": False, "masked": 0}),
     # hub and logging
     Proof("H02", "XP106", case="XP106-tracker", at="init", onto="legal", arguments={"report_to": ["wanbd"]},
           raises="ValueError", match="wanbd is not supported", legal=spec()),

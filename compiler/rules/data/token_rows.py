@@ -1,0 +1,155 @@
+"""Rows that are tokens already (XP150 to XP154)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.language.setting import FlagPath
+from xpc.compiler.rules.core.conditions import token_rows
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.stacks import able
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec.survey import Survey
+
+WHEN = token_rows
+
+
+def _tokens(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
+    """The files of correct tokenized rows (XP554 reports the others)."""
+    for source in spec.files:
+        found = rows.survey(source) if source.shape == "tokens" else None
+        if found is not None and found.wrong is None:
+            yield source, found
+
+
+@rule("XP150", "ids-outside-the-vocabulary")
+def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
+    """The ids and labels of tokenized rows must be in the model's vocabulary. All rows of a local JSON Lines file are
+    checked here, and those of other sources by the run, before the model is loaded.
+
+    Why it is bad: the rows were probably tokenized for another model, so that their ids are other words here.
+
+    Without it: IndexError ("index out of range in self") in the first step on a CPU, and a CUDA assertion without the
+    row on a GPU.
+
+    Source: torch 2.13 `nn.functional.embedding`; confirmed by running it.
+    """
+    facts = spec.model.facts
+    if facts is None or spec.names("model.tokens"):  # added tokens: the run knows the size of the new vocabulary
+        return
+    for source, found in _tokens(spec):
+        largest, row = found.largest or (-1, 0)
+        if largest >= facts.vocab:
+            yield Finding(
+                source.label,
+                f"row {row:,} of `{source.name[:80]}` has the token id {largest:,}, and {spec.model.name} has "
+                f"{facts.vocab:,} tokens",
+                "tokenize the rows with this model's tokenizer, or train the model that they were tokenized for",
+                (spec.model.label,),
+            )
+
+
+@rule("XP151", "labels-of-other-tokens", "warning")
+def other_labels(spec: Spec) -> Iterator[Finding]:
+    """A label is the token at its own place, or -100 for a token that is not learned: the loss shifts the labels by
+    one. On a stack whose trainer does not read labels, other labels are an error.
+
+    Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to write the token
+    after the next.
+
+    Without it: trl 1.16 silently trains on the labels as they are; trl 0.18 silently ignores them, and trl 0.24 with
+    packing or Liger.
+
+    Source: transformers 5.23 `loss/loss_utils.py` (`ForCausalLMLoss` shifts); trl 1.16, 0.24 and 0.18
+    `sft_trainer.py`; confirmed by running it.
+    """
+    reads = spec.stack.facts.reads_labels
+    for source, found in _tokens(spec):
+        one = found.tallies.get("other_labels")
+        if one is not None:
+            yield Finding(
+                source.label,
+                f"row {one.first:,} of `{source.name[:80]}` has labels of other tokens"
+                + ("" if reads else f", and {spec.stack.name} learns the row's own tokens"),
+                "write the token itself as its label, or -100: the loss shifts labels by one"
+                + ("" if reads else f"; or write `target {able(lambda one: one.facts.reads_labels)}`"),
+                () if reads else (spec.label("target", "the target"),),
+                severity=None if reads else "error",
+            )
+
+
+@rule("XP152", "mask-of-tokens-dropped")
+def mask_dropped(spec: Spec) -> Iterator[Finding]:
+    """On trl-0.18, tokenized rows of which only a part is learned cannot be packed, flattened or trained with Liger.
+
+    Why it is bad: the loss would include the tokens whose label is -100.
+
+    Without it: silently, trl 0.18 drops labels and masks there and learns every token.
+
+    Source: trl 0.18 `sft_trainer.py` (`_prepare_dataset`, `DataCollatorWithFlattening`); confirmed by running it.
+    """
+    paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
+    conflicts = spec.stack.facts.completion_only_conflicts
+    path = next((one for one in paths if one.rpartition(".")[2] in conflicts and spec.flag(one)), None)
+    if path is None:
+        return
+    name = path.rpartition(".")[2]
+    for source, found in _tokens(spec):
+        one = found.tallies.get("unlearned")
+        if one is not None:
+            other = able(lambda one: not one.facts.completion_only_conflicts)
+            yield Finding(
+                spec.place(path),
+                f"{spec.stack.name} learns every token with `{name}`, and row {one.first:,} of "
+                f"`{source.name[:80]}` has tokens that are not learned",
+                f"leave `{name}` out, or write `target {other}`",
+                (source.label, spec.label("target", "the target")),
+            )
+
+
+@rule("XP153", "loss-mask-of-tokenized-rows")
+def loss_mask(spec: Spec) -> Iterator[Finding]:
+    """The labels or masks of tokenized rows decide which of their tokens are learned, not `completion_only`.
+
+    Why it is bad: the setting has no effect on these rows.
+
+    Without it: trl 1.16 and 0.24 silently read the labels; with `completion_only = false`, trl 1.16 ignores a
+    `completion_mask`.
+
+    Source: trl 1.16 and 0.24 `sft_trainer.py`; confirmed by running it.
+    """
+    if not spec.written("method.completion_only") or spec.mixes_shapes:
+        return
+    source = next((one for one in spec.data if one.shape == "tokens"), None)
+    if source is not None:
+        yield Finding(
+            spec.place("method.completion_only", "the rows decide it"),
+            "`completion_only` has no effect on rows that are tokens",
+            "leave `completion_only` out; `data(columns=[input_ids])` reads the ids alone and learns all of them",
+            (source.label,),
+        )
+
+
+@rule("XP154", "token-ids-not-read", "warning")
+def ids_not_read(spec: Spec) -> Iterator[Finding]:
+    """Rows with a column `input_ids` are probably tokenized. If they also have texts or messages, these are read and
+    tokenized again, unless the spec says `format = tokens`.
+
+    Why it is bad: the run would not train on the ids and labels that the rows have.
+
+    Without it: silently, the columns `input_ids` and `labels` are dropped.
+
+    Source: trl 1.16 reads `input_ids` if the rows have it (`sft_trainer.py`, `is_processed`); the runtime drops it.
+    """
+    for source in spec.data if spec.text("method") == "sft" and not spec.written("data.format") else ():
+        if source.shape != "tokens" and not source.only and "input_ids" in (source.found or ()):
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has token ids that are not read: its rows of {source.shape} are tokenized again",
+                "write `data(format=tokens)` to train on the ids, or leave the column out of the data",
+            )

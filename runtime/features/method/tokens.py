@@ -1,0 +1,170 @@
+"""Rows that are tokens already: ids, with labels or masks.
+
+trl takes a row with `input_ids` as it is: it renders nothing and adds no end token. Of the other columns it reads
+`labels` or `completion_mask`, depending on its version, and it attends to padding; so every row gets one of the two.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...core.rows import name
+from ...core.token_counts import TokenCounts, lengths_of
+from ...library_internals.datasets_rows import rearranged
+
+MASKS = ("completion_mask", "assistant_masks", "attention_mask")
+UNLEARNED = -100
+"""The label of a token without loss."""
+
+
+def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """Convert a stored row to trl's ``input_ids`` and ``labels`` (or ``completion_mask``), without its padding.
+
+    A token is learned unless its label is -100 or, in a row without labels, one of its masks is 0. Raises RunError with
+    the row's number (from 0) for a row of another shape.
+    """
+    where, parts = f"{name(source)}, row {index}", _parts(source, row)
+    ids = _integers(parts["input_ids"], where, "input_ids")
+    found = {part: _integers(value, where, part) for part, value in parts.items()}
+    wrong = next((part for part, values in found.items() if len(values) != len(ids)), None)
+    if wrong is not None:
+        raise RunError(f"{where}: {wrong} has {len(found[wrong]):,} entries for {len(ids):,} tokens")
+    real = found.pop("attention_mask", [1] * len(ids))
+    begin, end = _without_padding(real, where)
+    labels = found.pop("labels", None)
+    if labels is None:
+        del found["input_ids"]
+        masked = zip(*found.values(), strict=True) if found else [()] * len(ids)
+        labels = [one if all(each) else UNLEARNED for one, each in zip(ids, masked, strict=True)]
+    if odd := next((one for one in (*ids, *labels) if not 0 <= one < 2**31 and one != UNLEARNED), None):
+        raise RunError(f"{where}: {odd} is neither a token id nor {UNLEARNED}")
+    if UNLEARNED in ids:
+        raise RunError(f"{where}: input_ids has {UNLEARNED}, which is a label")
+    return _learned(source["tokens"], ids[begin:end], labels[begin:end], where)
+
+
+def _parts(source: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row's value for each part: its named columns, or all that have a part's usual name."""
+    first, *others = source["columns"]
+    if not source.get("only"):
+        others = [one for one in ("labels", *MASKS) if one in row]
+    return {"input_ids": row[first], **{one if one in MASKS else "labels": row[one] for one in others}}
+
+
+def _integers(value: Any, where: str, part: str) -> list[int]:
+    if not isinstance(value, list) or not all(type(one) is int or (part in MASKS and one in (0, 1)) for one in value):
+        raise RunError(f"{where}: {part} is not a list of integers")
+    if part in MASKS and not {*value} <= {0, 1}:
+        raise RunError(f"{where}: {part} has other entries than 0 and 1")
+    return list(value)
+
+
+def _without_padding(real: list[int], where: str) -> tuple[int, int]:
+    """The first token that is not padding, and the end of the last one. Raises RunError for padding in between."""
+    if 1 not in real:
+        return 0, 0
+    begin, end = real.index(1), len(real) - real[::-1].index(1)
+    if 0 in real[begin:end]:
+        raise RunError(f"{where}: attention_mask has a 0 between tokens, and only the padding at an end is left out")
+    return begin, end
+
+
+def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict[str, Any]:
+    """The row with the column that the trainer reads; ``column`` is empty if it learns every token."""
+    if column == "labels":
+        return {"input_ids": ids, "labels": labels}
+    other = next((one for one, label in zip(ids, labels, strict=True) if label not in (one, UNLEARNED)), None)
+    if other is not None:
+        raise RunError(f"{where}: the token {other} has another token as its label, which this trl does not read")
+    if not column and UNLEARNED in labels:
+        raise RunError(
+            f"{where}: a token is not learned, and this trl learns every token with packing, padding_free and Liger"
+        )
+    mask = [int(one != UNLEARNED) for one in labels]
+    return {"input_ids": ids, "completion_mask": mask} if column else {"input_ids": ids}
+
+
+def _convert(
+    convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int, **how: Any
+) -> dict[str, Any]:
+    return to_row(source, row, index) if source["shape"] == "tokens" else convert(source, row, index, **how)
+
+
+class GivenTokens(TokenCounts):
+    """Counts rows before the trainer truncates or packs them, because it does not tokenize them."""
+
+    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+        """Replace ``Dataset.map``."""
+        if not self.has_counts and "input_ids" in rows.column_names:
+            self.given(rows)
+        return super().mapped(real, rows, *args, **kwargs)
+
+    def given(self, rows: Any) -> None:
+        """Count these rows."""
+        import numpy
+
+        plain = rows.with_format(None)
+        lengths = (
+            numpy.asarray(list(map(len, plain["input_ids"]))) if rearranged(rows) else lengths_of(rows, "input_ids")
+        )
+        self.count(lengths[None], numpy.maximum(lengths - (lengths if self.most is None else self.most), 0)[None])
+
+
+class TokenRows(Feature):
+    """The feature of a run on rows that are tokens."""
+
+    def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """Convert rows of tokens here, and others as before."""
+        return partial(_convert, convert)
+
+    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+        """The types of rows that the trainer tokenizes itself, so that both can be joined."""
+        from datasets import Features, List, Value
+
+        made = make(stored[0], 0) if len(stored) else {}
+        if "input_ids" not in made:
+            return None
+        return Features({one: List(Value("int32" if one == "input_ids" else "int64")) for one in made})
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+        """Check that all ids and labels are in the model's vocabulary. Raises RunError with the row."""
+        if source["shape"] == "tokens":
+            size = _vocabulary(bundle)
+            for column in ("input_ids", "labels"):
+                if column in rows.column_names and (found := _too_large(rows.data.column(column), size)) is not None:
+                    raise RunError(
+                        f"{name(source)}, row {found[0]}: {column} has the token id {found[1]:,}, and the model has "
+                        f"{size:,} tokens; tokenize the rows with this model's tokenizer"
+                    )
+        return rows
+
+    def token_counter(self, bundle: Bundle, counted: type[TokenCounts]) -> type[TokenCounts]:
+        """The counter for rows that the trainer does not tokenize."""
+        return GivenTokens
+
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
+        """Count rows that the trainer neither truncated nor packed."""
+        if isinstance(counted, GivenTokens) and not counted.has_counts:
+            counted.given(prepared)
+
+
+def _vocabulary(bundle: Bundle) -> int:
+    """The number of tokens that the model embeds, those included that the bundle adds."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
+    size = int(config.get_text_config().vocab_size)
+    return size + len(bundle.plan["tokenizer"].get("added") or ())
+
+
+def _too_large(column: Any, size: int) -> tuple[int, int] | None:
+    """The number of the first row with a token id outside the vocabulary, and that id."""
+    import pyarrow.compute as compute
+
+    large = compute.greater_equal(compute.list_flatten(column), size)
+    at = compute.index(large, True).as_py()
+    if at < 0:
+        return None
+    return compute.list_parent_indices(column)[at].as_py(), compute.list_flatten(column)[at].as_py()
