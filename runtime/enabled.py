@@ -25,8 +25,9 @@ from .features.method.reward_progress import RewardProgress
 from .features.method.rewards import Rewards
 from .features.method.sampling import Sampling
 from .features.method.teacher import Teacher
-from .features.model.adapter_init import AdapterInit, AdapterInitTrainer
 from .features.method.tokens import TokenRows
+from .features.method.tools import Tools
+from .features.model.adapter_init import AdapterInit, AdapterInitTrainer
 from .features.model.adapters import Adapters, AdapterTrainer
 from .features.model.added_tokens import AddedTokens
 from .features.model.chat_template import ChatTemplate
@@ -71,6 +72,7 @@ from .library_internals.hub_kernels import HubKernels
 from .library_internals.random_states import RandomStatesTrainer
 from .library_internals.template_time import TemplateTime
 from .library_internals.torch_exit_barrier import TorchExitBarrier
+from .library_internals.trl_tool_calls import ToolCallingTrainer
 from .library_internals.ulysses import Ulysses
 
 FEATURES: tuple[Feature, ...] = (
@@ -94,6 +96,7 @@ FEATURES: tuple[Feature, ...] = (
     AssistantMasks(),
     FrozenWeights(),
     Rewards(),
+    Tools(),
     Sampling(),
     Teacher(),
     OnPolicy(),
@@ -163,6 +166,7 @@ def trainer_class() -> type[FaultTolerant]:
         NanLossTrainer,
         FaultTolerant,
         OnPolicyTrainer,
+        ToolCallingTrainer,
         SFTTrainer,  # type: ignore[misc]  # trl has no types
         NamedLog,
     ):

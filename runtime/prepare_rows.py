@@ -56,7 +56,7 @@ ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "library_intern
 """Folders of the runtime whose features do not concern rows."""
 MODELS = (
     "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
-    "packages", "reward_head", "rewards", "teacher", "tied_weights", "weight_dtypes",
+    "packages", "reward_head", "rewards", "teacher", "tied_weights", "tools", "weight_dtypes",
 )  # fmt: skip
 """Features that load or change models, or call functions of the user."""
 Mapped = Callable[..., Any]
@@ -132,7 +132,7 @@ def stand_ins(base: Any) -> Any:
             if plan["rewarded"]:
                 from .features.method.rewards import ignore_token_types
 
-                options["reward_funcs"] = [_no_reward for _ in plan["rewards"]]
+                options["reward_funcs"] = [_no_reward for _ in plan["rewards"] or (None,)]
                 ignore_token_types(options["processing_class"], model)
             if plan["teacher"]:
                 options["teacher_model"] = load().requires_grad_(False)

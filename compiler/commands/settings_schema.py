@@ -76,6 +76,7 @@ def _type(row: Setting) -> Schema:
         "sources": {"anyOf": [TEXT, listed]},
         "targets": {"anyOf": [TEXT, listed]},
         "weighted": {"anyOf": [TEXT, listed]},
+        "functions": {"anyOf": [TEXT, listed]},
         "duration": {"type": "string", "pattern": r"^\d+(\.\d+)?[smhd]$"},
     }
     return kinds.get(row.kind.name, TEXT)

@@ -19,7 +19,7 @@ GETTERS = {
     "Amount": ("every", "real_or_share", "rows_or_share", "share", "steps_or_share"),
     "Reals": ("reals",),
     "Names": ("choices", "names", "targets", "tasks"),
-    "Weighted": ("weighted",),
+    "Weighted": ("functions", "weighted"),
     "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
 """Kinds of settings by the getter of `Spec` that reads them."""

@@ -62,6 +62,19 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
     return Weighted(name, weight, arguments=_arguments(row, item, node, ("weight",)) if rewards else ())
 
 
+def functions(row: Setting, item: Item, node: Value | None) -> object:
+    """Read `"tools.py:search"` or `file("tools.py:search")`: one of them, or a list."""
+    nodes = node.items if isinstance(node, List) else (node,)
+    if not nodes:
+        raise _wrong_kind(row, item, node)
+    return tuple(Weighted(_function_name(row, item, part)) for part in nodes)
+
+
+def _function_name(row: Setting, item: Item, node: Value | None) -> str:
+    named = _file(row, item, node) if isinstance(node, Call) else node
+    return str(_text(row, item, named if isinstance(named, String) else node))
+
+
 def template(row: Setting, item: Item, node: Value | None) -> object:
     """Read `chatml`, `file("x.jinja")`, or one of them with arguments: `qwen3(enable_thinking=false)`."""
     if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
@@ -154,6 +167,7 @@ def model(row: Setting, item: Item, node: Value | None) -> object:
 
 
 READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
+    "functions": functions,
     "weighted": weighted,
     "rope": rope,
     "template": template,

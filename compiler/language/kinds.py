@@ -46,6 +46,7 @@ NAMES = Kind("names", "a list of names", "[messages]")
 SOURCES = Kind("sources", "a file, a dataset, the name of a `data` block, or a list of them", '"eval.jsonl"')
 TASKS = Kind("tasks", "a list of tasks of lm-evaluation-harness", "[leaderboard_bbh]")
 WEIGHTED = Kind("weighted", "a name, or a list of names with optional weights", "[accuracy(weight=1)]")
+FUNCTIONS = Kind("functions", "a function of a file, or a list of them", '["tools.py:search"]')
 TARGETS = Kind("targets", "`all-linear` or a list of module names", "[q_proj, v_proj]")
 MODEL = Kind("model", "a model: a registered name, `org/name`, or a quoted folder", "qwen2.5-7b")
 SHARE = Kind("share", "a share (70%)", "70%")
@@ -68,10 +69,10 @@ class Amount:
 
 @record
 class Weighted:
-    """One of several losses or reward functions; `weight` is None if the spec writes none. `arguments` are those of a
-    reward function: `cosine(max_len=1000)`.
+    """One of several losses, reward functions or tools; `weight` is None if the spec writes none. `arguments` are those
+    of a reward function: `cosine(max_len=1000)`.
 
-    A reward function from a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once the
+    A function or class from a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once the
     file is read.
     """
 

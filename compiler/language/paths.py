@@ -74,6 +74,8 @@ IntegerPath = Literal[
     "method.vllm.max_length",
     "method.vllm.port",
     "method.vllm.timeout",
+    "method.tool_turns",
+    "method.tool_timeout",
     "nodes",
     "strategy.allgather_bucket",
     "strategy.reduce_bucket",
@@ -222,6 +224,8 @@ NamesPath = Literal[
 WeightedPath = Literal[
     "method.loss",
     "method.rewards",
+    "method.tools",
+    "method.environment",
 ]
 OtherPath = Literal[
     "model.chat_template",

@@ -27,6 +27,9 @@ def show(row: Setting, value: object) -> str:
         return f"{value}s"
     if row.kind is k.WEIGHTED and isinstance(value, tuple):
         return "[" + ", ".join(_weighted(one) for one in value) + "]"
+    if row.kind is k.FUNCTIONS and isinstance(value, tuple):
+        named = ", ".join(quoted(one.name if one.file is None else f"{one.file}:{one.function}") for one in value)
+        return named if len(value) == 1 else f"[{named}]"
     if row.kind is k.TARGETS and isinstance(value, str):
         return value
     if row.kind is k.CHOICE or row.kind is k.HARDWARE or row.kind is k.MODEL or row.path == "target":

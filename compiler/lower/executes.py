@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.secrets import pinned
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CALLED, Spec
 
 PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
@@ -29,6 +29,8 @@ def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
         if name.startswith("data/") or not name.endswith(PROGRAMS):
             continue
         kind = "Python" if name.endswith(".py") else "a chat template, in jinja2's sandbox"
+        if any(one.file == name for path in CALLED for one in spec.weighted(path)):
+            kind = "Python that the model calls, with arguments that it writes, and with your rights, files and network"
         if name.endswith((".yaml", ".yml")):
             kind = "a task of `evaluate.sh`" + (", which names Python functions" if b"!function" in data else "")
         lines.append(f"- {cell(name)}: {kind}, {shared_digest(data)}")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import Method
 from xpc.compiler.language.methods.definition import none
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.lower.dtypes import DTYPES
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CALLED, Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype
 from xpc.compiler.spec.resources import Model
 from xpc.compiler.stacks import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.runtime.core.payload import Adapter, AdapterShape, Freeze, Reward, Teacher
+    from xpc.runtime.core.payload import Adapter, AdapterShape, Freeze, OfFile, Reward, Teacher, Tools
     from xpc.runtime.core.payload import Method as Section
 
-APART = ("method.loss", "method.rewards", "method.teacher")
+APART = ("method.loss", "method.rewards", "method.teacher", "method.tools", "method.environment", "method.tool_timeout")
 """Settings that are lowered separately: they decide several arguments, or what the runtime loads."""
 
 
@@ -76,11 +76,25 @@ def method_section(spec: Spec) -> Section:
     for one in spec.weighted("method.rewards"):
         reward: Reward = {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
         rewards.append({**reward, "options": dict(one.arguments)} if one.arguments else reward)
-    return {
+    section: Section = {
         **method_facts(spec.method),
         "rewards": rewards,
         "teacher": None if spec.teacher is None else _teacher(spec, spec.teacher),
     }
+    return {**section, "tools": _tools(spec)} if spec.calls_tools else section
+
+
+def _tools(spec: Spec) -> Tools:
+    """The functions and the environment that the model may call, with the time limit of a call."""
+    functions, classes = ([_of_file(one) for one in spec.weighted(path)] for path in CALLED)
+    environment = classes[0] if classes else None
+    return {"functions": functions, "environment": environment, "seconds": spec.integer("method.tool_timeout")}
+
+
+def _of_file(one: Weighted) -> OfFile:
+    assert one.file is not None and one.function is not None
+    assert one.sha256 is not None
+    return {"file": one.file, "function": one.function, "sha256": one.sha256}
 
 
 def method_facts(method: Method) -> Section:

@@ -18,7 +18,7 @@ from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import batch_readers
 from xpc.compiler.plan import DOES_NOT_FIT
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CALLED, Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value
@@ -193,7 +193,12 @@ def _method(spec: Spec) -> str:
     if spec.method.grouped:
         size, gbs = spec.integer("method.generations"), spec.integer("batch.gbs")
         parts.append(f"{gbs} completions per step = {gbs / size:g} prompts x {size}")
-        parts.append("rewards " + ", ".join(_share(one) for one in spec.weighted("method.rewards")))
+        if spec.get("method.rewards"):
+            parts.append("rewards " + ", ".join(_share(one) for one in spec.weighted("method.rewards")))
+        called = [cell(str(one.function)) for path in CALLED for one in spec.weighted(path)]
+        if called:
+            seconds = spec.integer("method.tool_timeout")
+            parts.append(f"calls {', '.join(called)} while generating, {seconds} s a call at most")
         parts.append(f"by vLLM ({spec.text('method.vllm.mode')})" if spec.flag("method.vllm") else "by transformers")
     limit = spec.get("method.max_prompt")
     if limit is not None:

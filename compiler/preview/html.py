@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from xpc.compiler.preview.show import NAMES, common_tokens, counted, counts, group, order, stretches, summary, title
+from xpc.compiler.preview.show import (
+    NAMES,
+    common_tokens,
+    counted,
+    counts,
+    group,
+    order,
+    rollout,
+    stretches,
+    summary,
+    title,
+)
 from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.render.visible import visible
@@ -62,6 +73,8 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
     for one in row.get("rewards", ()):
         values = ", ".join(f"{answer} {value}" for answer, value in one["values"].items())
         yield f"<p>reward <b>{text(one['name'])}</b>: {text(values or 'no values')}</p>"
+    if "rollout" in row:
+        yield from (f"<p>{_prose(one)}</p>" for one in rollout(row["rollout"]))
     yield "</section>"
 
 

@@ -139,11 +139,28 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
         )
         spread = "" if one["spread"] is None else f"; spread {one['spread']:g}"
         yield f"  reward {visible(one['name'])}: {visible(values or 'no values')}{spread}"
+    if "rollout" in row:
+        yield from (f"  {visible(one, LONGEST)}" for one in rollout(row["rollout"]))
     for one in row["verdicts"]:
         name = paint.severity(one["severity"], f"{one['severity']} {one['code']} {one['slug']}")
         yield f"  {name}: {visible(one['message'], LONGEST)}"
         if one["help"]:
             yield f"    {paint.help('help:')} {visible(one['help'], LONGEST)}"
+
+
+def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
+    """The lines about a made-up completion with tools, which is played only with `--rewards`."""
+    if played is None:
+        yield "tools: the prompt also describes them; --rewards executes them and shows a made-up completion"
+        return
+    if played["text"]:
+        yield f"tools: with their descriptions the prompt has {played['prompt']:,} tokens"
+    for one in played["calls"]:
+        yield f"made-up call {one['call']}: {one['result']}"
+    for piece, learned in played["text"]:
+        yield f"{'bears loss' if learned else 'no loss'}: {piece}"
+    if played["reward"] is not None:
+        yield f"reward of the environment: {played['reward']:g}"
 
 
 def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:

@@ -28,11 +28,13 @@ EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("kto", "orpo")
 """Methods whose trainers before TRL 1 cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
+TOOL_TIMEOUT = 60
+"""Seconds of one call of a tool, if the spec does not limit it."""
 USUAL_PROMPT = 512
 """Tokens of a prompt in the memory of a step if the spec sets no limit: TRL 0.18's default."""
 
 
-OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model"}
+OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
 """Reasons of defaults that are not those of the target's class."""
 
 
@@ -99,6 +101,8 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
         return value if value < seq else max(1, seq // 2)
     if row.path == "method.teacher_dtype":
         return of.get("model.dtype") or BY_PATH["model.dtype"].default
+    if row.path == "method.tool_timeout":
+        return TOOL_TIMEOUT if of.get("method.tools") or of.get("method.environment") else None
     if row.path == "method.loss":
         names = value if isinstance(value, list) else [value]
         losses = of.stack.losses(method)

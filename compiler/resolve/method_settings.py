@@ -26,6 +26,13 @@ from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import Call, List
 from xpc.grammar.tree import Value as Node
 
+FILE_VALUES: dict[str, tuple[str, str]] = {
+    "method.rewards": ("function", "rewards.py:tag_count"),
+    "method.tools": ("function", "tools.py:search"),
+    "method.environment": ("class", "env.py:Maze"),
+}
+"""What each setting names in a file, with an example."""
+
 
 @mutable
 class MethodCheck:
@@ -48,6 +55,10 @@ class MethodCheck:
         loss, rewards = self.values.get("method.loss"), self.values.get("method.rewards")
         if loss is not None and method in BY_PATH["method.loss"].methods:
             self._losses(method, loss)
+        for path in ("method.tools", "method.environment"):
+            functions = self.values.get(path)
+            if functions is not None and method in BY_PATH[path].methods:
+                self._functions(path, functions)
         unread = self.loaded.items.get("method.rewards")
         if rewards is not None and method in BY_PATH["method.rewards"].methods:
             self._rewards(rewards)
@@ -147,12 +158,27 @@ class MethodCheck:
             if one.name in REWARDS:
                 out.append(self._with_arguments(one, label))
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
-                out.append(self._function(one, label) or one)
+                out.append(self._function("method.rewards", one, label) or one)
             else:
                 out.append(one)  # the wrong reward is kept: no rule must report it as missing
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)
+
+    def _functions(self, path: Path, value: Value) -> None:
+        """Copy the files of tools, or of the one environment, into the bundle."""
+        written = value.value
+        assert isinstance(written, tuple)
+        if path == "method.environment" and len(written) > 1:
+            message, help = "a run has one environment", f'write `environment = "{written[0].name[:80]}"`'
+            self.problems.report("XP104", message, value.origin.label, help=help)
+            written = written[:1]
+        nodes = self._nodes(path)[: len(written)]
+        found = [
+            self._function(path, one, _place(item, node)) or one
+            for one, (node, item) in zip(written, nodes, strict=True)
+        ]
+        self.values[path] = Value(tuple(found), value.origin)
 
     def _with_arguments(self, one: Weighted, label: Label) -> Weighted:
         """A built-in reward function with the arguments that it takes; others are reported and dropped."""
@@ -170,18 +196,18 @@ class MethodCheck:
                 self.problems.report("XP104", f"`{name}` of `{one.name}` takes {shown}", label, help=f"write {shown}")
         return evolve(one, arguments=tuple(kept))
 
-    def _function(self, one: Weighted, label: Label) -> Weighted | None:
-        """Copy a reward file into the bundle if it defines the function. The file is parsed and never run."""
+    def _function(self, path: Path, one: Weighted, label: Label) -> Weighted | None:
+        """Copy a file into the bundle if it defines the function or class. The file is parsed and never run."""
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
             self.problems.report(
                 "XP107",
-                f"`{one.name[:80]}` names no function of a file",
+                f"`{one.name[:80]}` names no {FILE_VALUES[path][0]} of a file",
                 label,
-                help='write `"rewards.py:tag_count"`: a file next to the spec, and a function in it',
+                help=f'write `"{FILE_VALUES[path][1]}"`: a file next to the spec, and a {FILE_VALUES[path][0]} in it',
             )
             return None
-        base = label.source.name if self.loaded.kinds["method.rewards"] != SPEC else ""
+        base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         read = self.read(name, base)
         if isinstance(read, str):
             self.problems.report(
@@ -232,7 +258,7 @@ def _defined(data: bytes) -> list[str] | str:
     todo: list[ast.AST] = list(tree.body)
     while todo:
         node = todo.pop(0)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.append(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names += [(one.asname or one.name).partition(".")[0] for one in node.names]

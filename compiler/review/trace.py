@@ -91,7 +91,7 @@ def _others(path: str, value: object) -> Iterator[object]:
             yield f"{value}x"
     elif isinstance(value, tuple) and value:
         first = value[0]
-        if isinstance(first, Weighted):
+        if isinstance(first, Weighted) and row.kind.name == "weighted":
             yield (evolve(first, weight=(first.weight or 1) * 2), *value[1:])
         elif isinstance(first, str):
             yield from ((one,) for one in row.choices if (one,) != value)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """The settings that say which rows are evaluated on."""
+CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
+"""The settings with what the model may call while it generates."""
 IN_MXFP4: Final = tuple(
     f"{owner}/gpt-oss-{size}"
     for owner in ("openai", "unsloth")
@@ -301,6 +303,11 @@ class Spec:
         """The value of a setting that is a list of losses or reward functions; empty if it has no value."""
         value = self.get(path)
         return value if isinstance(value, tuple) else ()
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the model may call tools, or methods of an environment, while it generates."""
+        return any(self.get(path) for path in CALLED)
 
     @property
     def losses(self) -> tuple[str, ...]:

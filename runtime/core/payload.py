@@ -13,6 +13,23 @@ class Reward(TypedDict):
     options: NotRequired[dict[str, bool | int | float | str]]
 
 
+class OfFile(TypedDict):
+    """A function or class in a file of the bundle."""
+
+    file: str
+    function: str
+    sha256: str
+
+
+class Tools(TypedDict):
+    """What the model may call while it generates: functions, and the methods of an environment."""
+
+    functions: list[OfFile]
+    environment: OfFile | None
+    seconds: int
+    """The most time of one call."""
+
+
 class Teacher(TypedDict):
     """The teacher model: a hub id with its commit, or a local folder."""
 
@@ -38,6 +55,7 @@ class Method(TypedDict):
     """A reference or a teacher is loaded next to the model."""
     rewards: list[Reward]
     teacher: Teacher | None
+    tools: NotRequired[Tools]
 
 
 class Stack(TypedDict):

@@ -13,7 +13,7 @@ from xpc.compiler.files.inputs import SpecError, UsageError
 from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.preview import command, process
 
-VERDICTS = ["XP588", "XP589", *(f"XP{number}" for number in range(591, 600))]
+VERDICTS = ["XP166", "XP588", "XP589", *(f"XP{number}" for number in range(591, 600))]
 
 
 def run(tmp_path: object, *arguments: str, text: str = "") -> tuple[str, int]:

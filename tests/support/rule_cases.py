@@ -14,7 +14,7 @@ from typing import Any
 from case_support import Case, spec
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PREVIEWED = ("XP161", "XP588", "XP589", *(f"XP{number}" for number in range(591, 600)))
+PREVIEWED = ("XP161", "XP166", "XP588", "XP589", *(f"XP{number}" for number in range(591, 600)))
 """Codes that only `xpc preview` gives, or that follow from it (tests/preview/test_preview_{defects,counts}.py)."""
 TOPICS = (
     "language/cases_names",
@@ -34,6 +34,7 @@ TOPICS = (
     "rules/data/cases_data_loading",
     "rules/method/cases_method",
     "rules/method/cases_online",
+    "rules/method/cases_tools",
     "rules/adapters/cases_continued",
     "rules/method/cases_distill",
     "rules/adapters/cases_adapted",

@@ -27,6 +27,16 @@ GRPO = Method(
     ("prompt",),
     ("method.loss", *REINFORCEMENT),
     (
+        Setting("method.tools", k.FUNCTIONS, "functions of files that the model may call while it generates",
+                methods=("grpo",)),
+        Setting("method.environment", k.FUNCTIONS, "class of a file whose methods the model may call; each completion "
+                "has an instance, which `reset` starts and `get_reward` may score", methods=("grpo",), inner=True,
+                example='"env.py:Maze"'),
+        Setting("method.tool_turns", k.INT, "most rounds of tool calls in a completion; default is as many as fit in "
+                "`max_completion`", low=1, high=10**6, args=("max_tool_calling_iterations",), methods=("grpo",),
+                inner=True, example="4"),
+        Setting("method.tool_timeout", k.DURATION, "most time of one call of a tool, or of a method of the "
+                "environment", low=1, high=86400, methods=("grpo",), inner=True, example="30s"),
         Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
                 inner=True, example="1.5"),
         Setting("method.level", k.CHOICE, "what has one importance ratio: each token, or a sequence (GSPO)",

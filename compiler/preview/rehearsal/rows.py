@@ -114,7 +114,9 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """The columns that the reward functions read by name, each with a value: `solution` for a registered function."""
+    """The columns that the reward functions and the environment's `reset` read by name, each with a value: `solution`
+    for a registered function.
+    """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
         if one.function is None:
@@ -123,17 +125,23 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
         content = spec.bundled.get(one.file or "", b"")
         for name in _parameters(content, one.function):
             found.setdefault(name, "4")
+    for one in spec.weighted("method.environment"):
+        for name in _parameters(spec.bundled.get(one.file or "", b""), "reset", one.function):
+            found.setdefault(name, "4")
     return found
 
 
-def _parameters(content: bytes, function: str) -> list[str]:
-    """The names of a function's parameters that are columns, without those that every trainer passes."""
-    given = {"prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
+def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
+    """The names of a function's parameters that are columns, without those that every trainer passes; with
+    `environment`, of a method of this class.
+    """
+    given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    for node in tree.body:
+    classes = [one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == environment]
+    for node in tree.body if environment is None else [each for one in classes for each in one.body]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function:
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             return [one.arg for one in arguments if one.arg not in given]

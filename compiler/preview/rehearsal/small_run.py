@@ -73,7 +73,7 @@ def _environ() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
     return kept | {
         "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
-        "WANDB_MODE": "disabled",
+        "WANDB_MODE": "disabled", "XPC_MADE_UP_TOOL_CALLS": "1",
     }  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
         "folder": folder, "source": os.path.join(root, model.path) if model.path else model.id,
         "revision": model.revision, "model_type": model.model_type or STOCK_FAMILY, "config": dict(model.config),
         "scores": scores, "special": special, "end": end, "pad": spec.get("model.pad") or "<|pad|>",
-        "template": template,
+        "template": template, "tools": spec.calls_tools,
     }  # fmt: skip
 
 

@@ -94,6 +94,8 @@ class Rehearsal:
         if self.launched("load, train, evaluate, save", bundles[0]) is None:
             return
         self.trained(bundles[0])
+        if self.spec.calls_tools and not self.timed("call the tools", lambda: self.called(bundles[0])):
+            return
         if not self.saves():
             text = "the spec writes no checkpoints to resume from"
             self.steps.append(Step("kill, resume, stop and go on", SKIPPED, text))
@@ -168,6 +170,18 @@ class Rehearsal:
         elif len(rates) > 2 and rates[-1] == max(rates) and rates[0] < rates[-1] and self._warms_up():
             self.find(step, "the learning rate still rises at the last step: the run ends within its warm-up",
                       "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
+
+    def called(self, bundle: str) -> str:
+        """What the made-up tool calls of the undisturbed run did."""
+        record = read_run(os.path.join(os.path.dirname(bundle), OUT))
+        events = [] if record is None else record.events
+        calls, failed = (
+            [value for one in events if (value := number(one.get(f"tools/{name}_frequency"))) is not None]
+            for name in ("call", "failure")
+        )
+        if not any(calls):
+            raise UsageError("no tool was called: `xpc preview --rewards` shows a made-up call")
+        return "made-up calls returned" if not any(failed) else "a tool raised with made-up arguments, see the log"
 
     def _warms_up(self) -> bool:
         value = self.spec.get("schedule.warmup")

@@ -18,7 +18,7 @@ def prepared(
 ) -> dict[str, Any]:
     """Prepare one row of a source: its sequences of tokens and verdicts, or the reason why the run drops it.
 
-    With `rewards` the reward functions are called.
+    With `rewards` the reward functions and tools are called.
     """
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
@@ -35,6 +35,13 @@ def prepared(
 
                 out["rewards"], found = judged(session, rows[at], f"row {number} of {out['source']}")
                 out["verdicts"] += found
+            if session.plan["method"].get("tools"):
+                out["rollout"] = None
+                if rewards:
+                    from .rollout import played
+
+                    out["rollout"], found = played(session, rows[at], f"row {number} of {out['source']}")
+                    out["verdicts"] += found
     return out
 
 

@@ -76,6 +76,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.method.sampling", generates),
     ("rules.method.sft", chosen("method", "sft")),
     ("rules.method.support", any_of(not_chosen("method", "sft"), has_value("method.loss"))),
+    ("rules.method.tools", any_of(has_value("method.tools"), has_value("method.environment"), has_value("method.tool_turns"), has_value("method.tool_timeout"))),
     ("rules.method.trained_head", states_its_class),
     ("rules.method.vllm", all_of(generates, enabled("method.vllm"))),
     ("rules.numerics.advisories", has_advisory),

@@ -1,8 +1,9 @@
-"""Read a file of reward functions without executing it. Only specs with such a file import this."""
+"""Read files of reward functions, tools and environments without executing them. Only specs with one import this."""
 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from functools import cache
 
@@ -14,14 +15,28 @@ def _body(code: bytes) -> list[ast.stmt]:
         return ast.parse(code).body
 
 
+def _named(body: list[ast.stmt], name: str) -> ast.stmt | None:
+    """The only statement of this name, without decorators, in a file or class; `Maze.step` is a method."""
+    name, _, inner = name.partition(".")
+    found = [one for one in body if getattr(one, "name", None) == name]
+    if len(found) != 1 or getattr(found[0], "decorator_list", False):
+        return None
+    return _named(found[0].body, inner) if inner and isinstance(found[0], ast.ClassDef) else found[0]
+
+
+def _function(code: bytes, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    found = _named(_body(code), name) if code else None
+    return found if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
     """A function's parameters, its parameters without a default, and whether it has `**kwargs`; None if they cannot be
     read.
     """
-    found = [one for one in _body(code) if getattr(one, "name", None) == name] if code else []
-    if len(found) != 1 or not isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef) or found[0].decorator_list:
+    found = _function(code, name)
+    if found is None:
         return None
-    given = found[0].args
+    given = found.args
     named = [one.arg for one in given.args]
     needs = {*named[: len(named) - len(given.defaults)]} | {one.arg for one in given.posonlyargs}
     needs |= {one.arg for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None}
@@ -32,3 +47,33 @@ def may_log(code: bytes) -> bool:
     """Whether a function of the file may log metrics: it uses trl's name `log_metric`, or passes on its `**kwargs`."""
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
+
+
+def methods(code: bytes, name: str) -> list[str] | None:
+    """The names of a class's functions; None if it has a base class or cannot be read."""
+    found = _named(_body(code), name) if code else None
+    if not isinstance(found, ast.ClassDef) or found.bases or found.keywords:
+        return None
+    return [one.name for one in found.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def undescribed(code: bytes, name: str) -> str | None:
+    """What the description of a tool lacks, as transformers' `get_json_schema` reads it; None if nothing, or if the
+    function cannot be read. Names with a leading underscore are not tools.
+    """
+    found = _function(code, name)
+    if found is None or name.rpartition(".")[2].startswith("_"):
+        return None
+    given = found.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    if "." in name:
+        arguments = arguments[1:]
+    text = ast.get_docstring(found)
+    if text is None:
+        return "has no docstring"
+    untyped = next((one.arg for one in arguments if one.annotation is None), None)
+    if untyped is not None:
+        return f"has no type for `{untyped[:40]}`"
+    section = text.partition("Args:")[2]
+    lacks = next((one.arg for one in arguments if not re.search(rf"^\s*{one.arg}\b.*:", section, re.MULTILINE)), None)
+    return None if lacks is None else f"has no line `{lacks[:40]}: ...` below `Args:` in its docstring"

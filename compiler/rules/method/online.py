@@ -86,7 +86,8 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP662", "no-reward")
 def no_reward(spec: Spec) -> Iterator[Finding]:
-    """grpo and rloo need a reward: a registered function, or a function of a file.
+    """grpo and rloo need a reward: a registered function, or a function of a file; for grpo, an environment with a
+    method `get_reward` is one, too.
 
     Why it is bad: without a reward, the trainer cannot know which completion is better.
 
@@ -94,11 +95,25 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; confirmed by running it.
     """
-    if not spec.weighted("method.rewards") and "method.rewards" not in spec.wrong:
+    if spec.weighted("method.rewards") or "method.rewards" in spec.wrong:
+        return
+    environment = next(iter(spec.weighted("method.environment")), None)
+    if environment is None:
         yield Finding(
             spec.place("method", "needs reward functions"),
             f"{spec.text('method')} has no reward",
             'write `rewards = [accuracy]`, or your own function: `rewards = ["rewards.py:tag_count"]`',
+        )
+        return
+    from xpc.compiler.rules.core.reward_files import methods
+
+    name = environment.function or ""
+    found = methods(spec.bundled.get(environment.file or "", b""), name)
+    if found is not None and "get_reward" not in found:
+        yield Finding(
+            spec.place("method.environment", "has no `get_reward`"),
+            f"nothing is rewarded: the environment `{name}` has no method `get_reward`",
+            f"write `rewards = [accuracy]`, or `def get_reward(self) -> float:` in `{name}`",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.rules.core.conditions import any_of, has_value, not_chosen
 from xpc.compiler.rules.core.rule import Finding, rule
-from xpc.compiler.spec import Spec
+from xpc.compiler.spec import CALLED, Spec
 from xpc.compiler.stacks import Stack, able
 
 WHEN = any_of(not_chosen("method", "sft"), has_value("method.loss"))
@@ -21,7 +21,7 @@ INSTEAD = {
 }
 
 
-@rule("XP127", "method-not-in-the-target", reads=tuple(row.path for row in TABLE if row.methods and row.args))
+@rule("XP127", "method-not-in-the-target", reads=(*(row.path for row in TABLE if row.methods and row.args), *CALLED))
 def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     """The target must have the method, and its class for the method must have the settings that the spec writes.
 
@@ -44,6 +44,10 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
         yield Finding(spec.place("method"), f"{target.name} has no {method}: {reason}", help, related)
         return
     yield from _missing(spec)
+    if spec.calls_tools and not _has_tools(target):
+        place = spec.place("method.tools" if spec.get("method.tools") else "method.environment")
+        help = f"write `target {able(_has_tools)}`"
+        yield Finding(place, f"grpo on {target.name} calls no tools and has no environments", help, related)
     losses = spec.weighted("method.loss")
     several = len(losses) > 1 or any(one.weight is not None for one in losses)
     if method == "dpo" and several and not target.facts.dpo_loss_list:
@@ -79,6 +83,11 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 def _scales_batches(stack: Stack) -> bool:
     """Whether grpo can divide by the deviation of a complete batch; the setting of trl 0.18 is a boolean."""
     return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
+
+
+def _has_tools(stack: Stack) -> bool:
+    """Whether the model can call tools while it generates."""
+    return "max_tool_calling_iterations" in stack.fields(stack.config("grpo"))
 
 
 def _missing(spec: Spec) -> Iterator[Finding]:

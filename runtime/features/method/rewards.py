@@ -231,7 +231,8 @@ def functions(bundle: Bundle) -> list[Function]:
     """The reward functions in the order of the bundle, which is also the order of ``reward_weights``. Raises
     RunError.
     """
-    if not bundle.plan["method"]["rewards"]:
+    method = bundle.plan["method"]
+    if not method["rewards"] and not (method.get("tools") and method["tools"]["environment"]):
         raise RunError(f"{bundle.method} needs a reward function, but this bundle has none")
     return [_function(bundle, reward) for reward in bundle.plan["method"]["rewards"]]
 
@@ -245,7 +246,7 @@ def _loaded(bundle: Bundle) -> list[Function]:
 def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     name = reward["name"]
     if reward["file"] is not None:
-        return _with_options(_from_file(bundle, reward), reward.get("options") or {})
+        return _with_options(of_file(bundle, reward), reward.get("options") or {})
     options = dict(reward.get("options") or {})
     if name in SANDBOXED:
         raise RunError(
@@ -277,19 +278,19 @@ def _with_options(function: Function, options: Mapping[str, Any]) -> Function:
     return made
 
 
-def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
-    """Execute a file whose digest equals the one in the bundle, and return its function."""
-    path, expected = bundle.inside(reward["file"]), reward["sha256"]
+def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functions") -> Function:
+    """Execute a file whose digest equals the one in the bundle, and return its function. Raises RunError."""
+    path, expected = bundle.inside(named["file"]), named["sha256"]
     try:
         with open(path, "rb") as handle:
             code = handle.read()
     except OSError as error:
-        raise RunError(f"cannot read the reward functions in {path}: {error.strerror}") from error
+        raise RunError(f"cannot read the {kind} in {path}: {error.strerror}") from error
     if expected is None or sha256(code).hexdigest() != expected.removeprefix("sha256:"):
         raise changed(path)
     module = _modules.get(path)
     if module is None:
-        module = ModuleType(f"rewards_{sha256(code).hexdigest()[:12]}")
+        module = ModuleType(f"bundle_{sha256(code).hexdigest()[:12]}")
         module.__file__ = path
         sys.modules[module.__name__] = module  # classes defined in the file need this entry
         try:
@@ -297,9 +298,9 @@ def _from_file(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
         except Exception as error:  # the file may raise anything
             raise RunError(f"{path} cannot be executed: {type(error).__name__}: {error}") from error
         _modules[path] = module
-    function = getattr(module, reward["function"], None)
+    function = getattr(module, named["function"], None)
     if not callable(function):
-        raise RunError(f"{path} defines no function {reward['function']!r}")
+        raise RunError(f"{path} defines no function {named['function']!r}")
     return function  # type: ignore[no-any-return]
 
 

@@ -131,6 +131,38 @@ def own(run: Any) -> dict[str, Any]:
     return {"steps": run.trainer.state.global_step}
 
 
+def called(run: Any) -> dict[str, Any]:
+    """The trainer with the tools and the environment of the bundle, and a rendered prompt: how many tools it describes,
+    how many the model can call, and how many a limit concerns.
+    """
+    from trl.chat_template_utils import qwen2_5_chat_template
+
+    plan, tokenizer = run.plan["method"], run.tokenizer
+    file = run.plan["tokenizer"]["chat_template"]
+    tokenizer.chat_template = _text(run, file) if file else qwen2_5_chat_template
+    stated = plan.get("tools") or {"functions": [], "environment": None}
+    tools = [_named(run, one) for one in stated["functions"]]
+    environment = stated["environment"] and _named(run, stated["environment"])
+    rewards = [tiny_models.reward(i) for i, _ in enumerate(plan["rewards"])]
+    made = run.maker(model=run.model, args=run.args, train_dataset=run.rows, processing_class=tokenizer,
+                     reward_funcs=rewards, tools=tools, environment_factory=environment)  # fmt: skip
+    prompt = [{"role": "user", "content": "2 + 2?"}]
+    tokenizer.apply_chat_template(prompt, tools=made.tools or None, tokenize=False)
+    names = [one.__name__ for one in made.tools]
+    return {"described": len(names), "callable": len({*names}), "limited": len(names)}
+
+
+def _named(run: Any, one: dict[str, str]) -> Any:
+    space: dict[str, Any] = {"__name__": "own"}
+    exec(_text(run, one["file"]), space)
+    return space[one["function"]]
+
+
+def _text(run: Any, name: str) -> str:
+    with open(os.path.join(run.folder, name), encoding="utf-8") as handle:
+        return handle.read()
+
+
 def remembered(run: Any) -> dict[str, Any]:
     """Whether a completion of training is the model's own; with recomputation where the bundle has it."""
     import torch

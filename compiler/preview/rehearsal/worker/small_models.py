@@ -146,6 +146,10 @@ def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
 
     tokenizer = own_tokenizer(wanted["source"], wanted["revision"])
     found = tokenizer is not None
+    if not found and wanted["tools"]:
+        from trl.chat_template_utils import qwen2_5_chat_template as template  # whose tool calls trl reads
+
+        wanted = {**wanted, "template": template, "end": "<|im_end|>", "special": ["<|im_start|>", "<|im_end|>"]}
     if not found:
         tokenizer = trained_tokenizer(texts, wanted["special"], wanted["end"], wanted["pad"], wanted["template"])
     os.makedirs(wanted["folder"], exist_ok=True)

@@ -1,0 +1,161 @@
+"""Rules for the tools and environments of grpo (XP160, XP162 to XP165)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.core.conditions import any_of, has_value
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import CALLED, Spec
+from xpc.grammar.record import evolve
+
+WHEN = any_of(
+    has_value("method.tools"),
+    has_value("method.environment"),
+    has_value("method.tool_turns"),
+    has_value("method.tool_timeout"),
+)
+
+
+@rule("XP160", "tool-without-a-description", reads=CALLED)
+def undescribed(spec: Spec) -> Iterator[Finding]:
+    """A tool must have a docstring with an `Args:` section that describes each argument, and a type for each argument,
+    and so must every method that the model may call. The file is only read; a decorated or imported function is checked
+    at the launch.
+
+    Why it is bad: transformers writes the tool's description into the prompt from its docstring and types.
+
+    Without it: the first generation raises DocstringParsingException or TypeHintParsingException, after the model is
+    loaded.
+
+    Source: transformers 5.23 `utils/chat_template_utils.py` (`get_json_schema`); confirmed by running it.
+    """
+    from xpc.compiler.rules.core.reward_files import methods, undescribed
+
+    for path in CALLED:
+        for one in spec.weighted(path):
+            code, name = spec.bundled.get(one.file or "", b""), one.function or ""
+            called = [name] if path == "method.tools" else [f"{name}.{each}" for each in methods(code, name) or ()]
+            for each in called:
+                why = None if each.endswith((".reset", ".get_reward")) else undescribed(code, each)
+                if why is not None:
+                    yield Finding(
+                        evolve(spec.place(path), text=f"`{each}` {why}"),
+                        f"the model cannot be told how to call `{each.rpartition('.')[2]}`: it {why}",
+                        "write a docstring with `Args:` and a line `name: what it is` for each argument, and types",
+                    )
+
+
+@rule("XP162", "environment-without-reset")
+def no_reset(spec: Spec) -> Iterator[Finding]:
+    """The class of `environment` must have a method `reset`, and its `__init__` must need no arguments. The file is
+    only read; a class with a base class is checked at the launch.
+
+    Why it is bad: an instance is made for each completion, and `reset` starts it with the row.
+
+    Without it: ValueError or TypeError in the trainer's constructor, after the model is loaded.
+
+    Source: trl 1.16 `grpo_trainer.py` (`__init__`); confirmed by running it.
+    """
+    from xpc.compiler.rules.core.reward_files import methods, signature
+
+    for one in spec.weighted("method.environment"):
+        code, name = spec.bundled.get(one.file or "", b""), one.function or ""
+        found = methods(code, name)
+        if found is None:
+            continue
+        place = spec.place("method.environment")
+        if "reset" not in found:
+            yield Finding(
+                evolve(place, text=f"`{name}` has no `reset`"),
+                f"the environment `{name}` has no method `reset`",
+                f"write `def reset(self, **row):` in `{name}`; it may return text for the end of the prompt",
+            )
+        known = signature(code, f"{name}.__init__")
+        needs = sorted(known[1] - {"self"}) if known is not None else []
+        if needs:
+            yield Finding(
+                evolve(place, text=f"`{name}` needs {', '.join(needs)}"),
+                f"the environment `{name}` is made without arguments, and needs `{needs[0][:40]}`",
+                f"give `{needs[0][:40]}` a default in `__init__`",
+            )
+
+
+@rule("XP163", "two-tools-of-one-name")
+def same_name(spec: Spec) -> Iterator[Finding]:
+    """The functions of `tools` and the methods of `environment` must have different names.
+
+    Why it is bad: the model calls a tool by its name.
+
+    Without it: nothing is reported; the prompt describes both, and every call goes to the last one.
+
+    Source: trl 1.16 `grpo_trainer.py` (`_sync_tool_dicts`); confirmed by running it.
+    """
+    from xpc.compiler.rules.core.reward_files import methods
+
+    names = [one.function or "" for one in spec.weighted("method.tools")]
+    for one in spec.weighted("method.environment"):
+        found = methods(spec.bundled.get(one.file or "", b""), one.function or "") or ()
+        names += [each for each in found if each not in ("reset", "get_reward") and not each.startswith("_")]
+    for name in sorted({one for one in names if one and names.count(one) > 1}):
+        yield Finding(
+            spec.place("method.tools", f"`{name}` is there twice"),
+            f"two tools are called `{name}`",
+            "rename one of the functions",
+            (spec.label("method.environment"),),
+        )
+
+
+@rule("XP164", "template-without-tool-calls")
+def template(spec: Spec) -> Iterator[Finding]:
+    """`tools` and `environment` need a model with a chat template that writes tool calls, and not a built-in template:
+    TRL reads tool calls only of the models' own templates, which it compares letter by letter. The template of a model
+    is checked at the launch.
+
+    Why it is bad: a call that is not recognized is not made.
+
+    Without it: ValueError in the trainer's constructor, after the model is loaded.
+
+    Source: trl 1.16 `grpo_trainer.py`, `chat_template_utils.py` (`supports_tool_calling`, `add_response_schema`);
+    confirmed by running it.
+    """
+    if not spec.calls_tools:
+        return
+    used = spec.template
+    path: Path = "method.tools" if spec.get("method.tools") else "method.environment"
+    if used is not None and used.name is not None:
+        yield Finding(
+            spec.place("model.chat_template", "TRL reads no tool calls of it"),
+            f"the built-in template `{used.name}` is not one whose tool calls TRL reads",
+            "leave `chat_template` out, and train a model whose own template has tool calls, such as "
+            "qwen2.5-0.5b-instruct",
+            (spec.label(path, "tools"),),
+        )
+    elif used is None and spec.model.chat is False:
+        yield Finding(
+            spec.place(path, "needs a chat template with tool calls"),
+            f"the tokenizer of {spec.model.name} has no chat template, so it cannot write tool calls",
+            "train a model with one, such as qwen2.5-0.5b-instruct",
+        )
+
+
+@rule("XP165", "limit-of-no-tool")
+def limits(spec: Spec) -> Iterator[Finding]:
+    """`tool_turns` and `tool_timeout` need `tools` or an `environment`.
+
+    Why it is bad: the model calls nothing, so nothing is limited.
+
+    Without it: nothing is reported, and nothing reads the value.
+
+    Source: trl 1.16 `grpo_trainer.py` (`_tool_call_loop`); confirmed by running it.
+    """
+    paths: tuple[Path, ...] = ("method.tool_turns", "method.tool_timeout")
+    for path in paths:
+        if spec.written(path) and not spec.calls_tools:
+            yield Finding(
+                spec.place(path, "there are no tools"),
+                f"`{BY_PATH[path].name}` limits tools, and the model has none",
+                'write `tools = ["tools.py:search"]`, or leave it out',
+            )

@@ -1,0 +1,265 @@
+"""Tools and environments of GRPO: functions, and a class, in files of the bundle that the model calls while it writes.
+
+trl renders their signatures into the prompt, reads the calls in a completion, makes them, and appends the results,
+which bear no loss (trl 1.16, ``GRPOTrainer._tool_call_loop``). It gives what a tool raises to the model as the tool's
+result. Here each call has a time limit, and everything that trl would refuse after the model is loaded is one sentence
+before it.
+"""
+
+import asyncio
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from copy import copy, deepcopy
+from functools import cache, wraps
+from types import new_class
+from typing import Any
+
+from ...core.errors import RunError, first_line, say
+from ...core.feature import Bundle, Feature
+from ..launch.time_limit import TooSlow, time_limit
+from .rewards import of_file
+
+Function = Callable[..., Any]
+START, SCORE = "reset", "get_reward"
+"""Methods of an environment that trl calls; the model may call the others that do not begin with an underscore."""
+
+
+class Tools(Feature):
+    """The feature of a run whose model calls tools."""
+
+    def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+        """Silence trl's warning that environments are experimental."""
+        environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Load the files, describe each tool as the prompt does, and check that the chat template has tool calls."""
+        try:
+            tools, environment = loaded(bundle)
+            instance = None if environment is None else instance_of(environment)
+        except RunError as error:
+            return [str(error)]
+        found = [*_environment_problems(bundle, instance)]
+        called = [*tools, *(getattr(instance, one) for one in method_names(environment))]
+        names = [one.__name__ for one in called]
+        found += [f"two tools are called {one}; rename one" for one in sorted({*names}) if names.count(one) > 1]
+        found += [why for one in called if (why := schema_problem(one)) is not None]
+        if tokenizer is not None and (why := template_problem(tokenizer)) is not None:
+            found.append(why)
+        return found
+
+    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+        """Start the environment with this row, and read its reward."""
+        try:
+            _, environment = loaded(bundle)
+            if environment is not None:
+                first_rollout(instance_of(environment), row)
+        except RunError as error:
+            return [f"{error}, with row 0 of {source}"]
+        return []
+
+    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """Pass the functions and the class to trl."""
+        tools, environment = loaded(bundle)
+        options.update(tools=tools or None, environment_factory=environment)
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """Compare the tools of the trainer with those of the bundle."""
+        tools, environment = loaded(bundle)
+        names = [*(one.__name__ for one in tools), *method_names(environment)]
+        yield "the tools", names, [one.__name__ for one in trainer.tools or ()]
+
+
+@cache
+def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
+    """The functions and the class, with time limits. Raises RunError."""
+    stated = bundle.plan["method"]["tools"]
+    seconds = float(stated["seconds"])
+    tools = [limited(of_file(bundle, one, "tools"), seconds) for one in stated["functions"]]
+    if stated["environment"] is None:
+        return tools, None
+    found = of_file(bundle, stated["environment"], "environment")
+    if not isinstance(found, type):
+        raise RunError(f"the environment {stated['environment']['function']} is not a class")
+    return tools, limited_class(found, seconds)
+
+
+def instance_of(environment: type) -> Any:
+    """An instance of the environment. Raises RunError."""
+    try:
+        return environment()
+    except Exception as error:  # the class may raise anything
+        raise RunError(_raised("the environment", environment.__name__, environment, error)) from error
+
+
+def method_names(environment: type | None) -> list[str]:
+    """The methods that the model may call, as trl finds them; empty without an environment."""
+    found = inspect.getmembers(environment, inspect.isfunction) if environment is not None else []
+    return [name for name, _ in found if name not in (START, SCORE) and not name.startswith("_")]
+
+
+def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
+    if instance is None:
+        return
+    name = type(instance).__name__
+    if not callable(getattr(type(instance), START, None)):
+        yield f"the environment {name} has no method `reset`, which starts a completion"
+    if not bundle.plan["method"]["rewards"] and not callable(getattr(type(instance), SCORE, None)):
+        yield f"nothing is rewarded: the environment {name} has no method `get_reward`, and the spec has no `rewards`"
+
+
+def schema_problem(tool: Function) -> str | None:
+    """Why the model cannot be given the signature of this function, in a sentence; None if it can."""
+    from transformers.utils import get_json_schema
+
+    try:
+        get_json_schema(tool)
+    except Exception as error:  # of its docstring, its types, or its signature
+        why = first_line(error).rstrip(".")
+        return f"the tool {tool.__name__} needs a docstring with an `Args:` section and a type for each argument: {why}"
+    return None
+
+
+def template_problem(tokenizer: Any) -> str | None:
+    """Why trl cannot read tool calls with this tokenizer's chat template, in a sentence; None if it can."""
+    from trl import chat_template_utils as templates
+
+    if not templates.supports_tool_calling(tokenizer):
+        return "the chat template cannot write tool calls and their results; train a model whose own template can"
+    trial = copy(tokenizer)
+    try:
+        if all(getattr(trial, name, None) is None for name in ("response_template", "response_schema")):
+            templates.add_response_schema(trial)
+        if not templates.is_chat_template_prefix_preserving(trial):
+            templates.get_training_chat_template(trial)
+    except ValueError:
+        return (
+            "trl cannot read tool calls that are written by this chat template; it knows the models' own templates of "
+            "Qwen2.5, Qwen3, Llama 3.1 and 3.2, GLM-4, gpt-oss and others, letter by letter"
+        )
+    return None
+
+
+def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
+    """Start the environment with a row, and read its reward. Returns what `reset` adds to the prompt. Raises
+    RunError.
+    """
+    observed = instance.reset(**deepcopy(dict(row)))
+    content = row["prompt"][-1]["content"] if isinstance(row.get("prompt"), list) else ""
+    if observed is not None and not isinstance(observed, list | type(content)):
+        name, kind = type(instance).__name__, type(observed).__name__
+        raise RunError(f"`reset` of {name} returned {kind}; it must return text for the prompt or None")
+    if callable(getattr(instance, SCORE, None)):
+        instance.get_reward()
+    return observed
+
+
+def limited(function: Function, seconds: float, checked: Callable[[Any], str | None] | None = None) -> Function:
+    """The function with a time limit for each call; a coroutine function is run to its end.
+
+    What a tool raises is reported once; trl gives it to the model. With ``checked``, which says what is wrong with a
+    result, the function is one that trl calls for itself, so that any error stops the run.
+    """
+    name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
+
+    def call(*args: Any, **given: Any) -> Any:
+        try:
+            with time_limit(seconds):
+                returned = function(*args, **given)
+                return _awaited(returned) if inspect.iscoroutine(returned) else returned
+        except TooSlow:
+            raise TimeoutError(f"{name} took more than {seconds:g} s") from None
+        except SystemExit as error:
+            raise RuntimeError(f"{name} called sys.exit({error.code!r})") from error
+
+    @wraps(function)
+    def tool(*args: Any, **given: Any) -> Any:
+        try:
+            return call(*args, **given)
+        except Exception as error:
+            if not reported:
+                reported.append(name)
+                say(f"{_raised('the tool', name, function, error)}; the model reads the error as the tool's result")
+            raise
+
+    @wraps(function)
+    def of_trl(*args: Any, **given: Any) -> Any:
+        try:
+            returned = call(*args, **given)
+        except Exception as error:  # the method may raise anything
+            raise _local(_raised("the environment's", name, function, error)) from error
+        why = checked(returned) if checked is not None else None
+        if why is not None:
+            raise _local(f"the environment's {name} {why}")
+        return returned
+
+    return tool if checked is None else of_trl
+
+
+def limited_class(environment: type, seconds: float) -> type:
+    """A subclass of the same name, whose methods have a time limit."""
+    found = dict(inspect.getmembers(environment, inspect.isfunction))
+    checks: Mapping[str, Callable[[Any], str | None]] = {START: lambda _: None, SCORE: _not_a_reward}
+    methods = {name: limited(one, seconds, checks.get(name)) for name, one in found.items() if not name.startswith("_")}
+    return new_class(environment.__name__, (environment,), {}, lambda space: space.update(methods))
+
+
+def _not_a_reward(value: Any) -> str | None:
+    if value is None or (isinstance(value, int | float) and value not in (float("inf"), float("-inf"))):
+        return None
+    return f"returned {type(value).__name__} ({value!r:.80}); it must return a finite number or None"
+
+
+def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if code and one.filename == code.co_filename]
+    line = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return f"{kind} {name} raised {type(error).__name__}: {first_line(error)}{line}"
+
+
+def _local(why: str) -> RunError:
+    """A RunError that occurs in this process only, so that this process reports it."""
+    error = RunError(why)
+    error.local = True  # type: ignore[attr-defined]
+    return error
+
+
+_loops: list[asyncio.AbstractEventLoop] = []
+"""The event loop of coroutine functions, in a thread of its own, so that sessions that they keep stay usable."""
+
+
+def _awaited(coroutine: Any) -> Any:
+    """The result of a coroutine. If the time limit ends the wait, the next coroutine gets another loop, because this
+    one may be blocked.
+    """
+    if not _loops:
+        _loops.append(asyncio.new_event_loop())
+        threading.Thread(target=_loops[0].run_forever, daemon=True, name="tools").start()
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loops[0])
+    try:
+        return future.result()
+    except TooSlow:
+        future.cancel()
+        _loops.clear()
+        raise
+
+
+EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+"""Made-up values by the type in a tool's JSON schema; any other type gets a text."""
+
+
+def example_call(tool: Function) -> dict[str, Any]:
+    """A made-up call of the tool, with its required arguments, as the assistant's ``tool_calls`` have it."""
+    from transformers.utils import get_json_schema
+
+    described = get_json_schema(tool)["function"]["parameters"]
+    arguments = {name: _example(described["properties"][name]) for name in described.get("required", ())}
+    return {"type": "function", "function": {"name": tool.__name__, "arguments": arguments}}
+
+
+def _example(schema: Mapping[str, Any]) -> Any:
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type", "string")
+    return EXAMPLES.get(kind[0] if isinstance(kind, list) else kind, "apple")

@@ -1,0 +1,62 @@
+"""Report results of tools that trl drops because they do not fit, and make up calls in a rehearsal (trl 1.16)."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.errors import say
+from ..features.method.tools import example_call
+
+VARIABLE = "XPC_MADE_UP_TOOL_CALLS"
+"""Set by ``xpc rehearse``: the first completion of each round is replaced by a call of each tool."""
+
+
+class ToolCallingTrainer:
+    """The loop of tool calls of trl's GRPO trainer."""
+
+    dropped_reported = False
+
+    def _tool_call_loop(
+        self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, logprobs: Any, *rest: Any
+    ) -> Any:
+        if os.environ.get(VARIABLE) == "1":
+            from trl.chat_template_utils import parse_response
+
+            tokenizer, tools = self._tokenizer, self.tools  # type: ignore[attr-defined]
+            ids = call_tokens(self, prompts[0], tools)
+            if ids is not None:
+                completion_ids[0] = ids
+                completions[0] = [parse_response(tokenizer, ids, prefix=prompt_ids[0], tools=tools)]
+                if logprobs is not None:
+                    logprobs[0] = [0.0] * len(ids)
+        found = super()._tool_call_loop(  # type: ignore[misc]
+            prompts, prompt_ids, completion_ids, completions, logprobs, *rest
+        )
+        masks, answers = found[:2]
+        called = [0 not in mask for mask, turns in zip(masks, answers, strict=True) if turns[0].get("tool_calls")]
+        if any(called) and not self.dropped_reported:
+            self.dropped_reported = True
+            say(
+                f"{sum(called)} of {len(called)} completions of this round end with a tool call whose result does not "
+                f"fit: `max_completion` is {self.max_completion_length} tokens, "  # type: ignore[attr-defined]
+                "results and later answers included, and the model's context counts as well"
+            )
+        return found
+
+
+def call_tokens(trainer: Any, prompt: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> list[int] | None:
+    """The tokens of an answer that calls each tool once with made-up arguments; None, with a line, if the chat template
+    does not render the answer after the prompt.
+    """
+    tokenizer, given = trainer._tokenizer, {"tools": tools, "tokenize": False, **trainer.chat_template_kwargs}
+    if trainer.chat_template is not None:
+        given["chat_template"] = trainer.chat_template
+    answer = {"role": "assistant", "content": "", "tool_calls": [example_call(one) for one in tools]}
+    before = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, **given)
+    complete = tokenizer.apply_chat_template([*prompt, answer], **given)
+    end = complete.rfind(tokenizer.eos_token)
+    if not complete.startswith(before) or end < len(before):
+        say("no tool call is made up: the chat template renders an answer otherwise after its prompt")
+        return None
+    text = complete[len(before) : end + len(tokenizer.eos_token)]
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,131 @@
+"""grpo with tools and an environment, trained for real: the tokens of results are read and bear no loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from importlib.util import find_spec
+
+import pytest
+from emitted import put
+from method_runs import Warm, small, tensors
+
+pytestmark = pytest.mark.slow
+
+TOOLS = '''\
+import time
+
+def add(a: int, b: int = 2) -> int:
+    """Add.
+
+    Args:
+        a: one
+        b: two
+    """
+    return 70 + a + b
+
+def hang(a: int) -> int:
+    """Hang.
+
+    Args:
+        a: one
+    """
+    time.sleep(1000)
+'''
+MAZE = '''\
+class Maze:
+    steps = 0
+
+    def reset(self, prompt, row, **columns):
+        self.steps = 0
+        return " GO."
+
+    def go(self, way: str) -> str:
+        """Go.
+
+        Args:
+            way: left
+        """
+        self.steps += 1
+        return f"WENT-{way}"
+
+    def get_reward(self):
+        return self.steps
+'''
+WATCH = '''\
+import json
+from trl import GRPOTrainer
+
+real = GRPOTrainer._compute_loss
+
+def watched(self, model, inputs):
+    text = self._tokenizer
+    for ids, present, own in zip(inputs["completion_ids"], inputs["completion_mask"], inputs["tool_mask"]):
+        kept = {"given": ids[(present == 1) & (own == 0)], "learned": ids[(present == 1) & (own == 1)]}
+        with open("seen.jsonl", "a") as out:
+            print(json.dumps({name: text.decode(one) for name, one in kept.items()}), file=out)
+    with open("prompt.txt", "w") as out:
+        out.write(text.decode(inputs["prompt_ids"][0]))
+    return real(self, model, inputs)
+
+GRPOTrainer._compute_loss = watched
+
+def constant(completions, **columns):
+    assert columns.get("environments") is None or all(one.steps < 2 for one in columns["environments"])
+    return [0.5 for _ in completions]
+'''
+
+
+def caller(place: str) -> None:
+    """The tiny model with a chat template whose tool calls trl reads."""
+    found = find_spec("trl")
+    assert found is not None and found.origin is not None
+    shutil.copytree(os.path.join(place, "tiny"), os.path.join(place, "caller"), dirs_exist_ok=True)
+    template = os.path.join(os.path.dirname(found.origin), "chat_templates", "qwen2_5.jinja")
+    shutil.copy(template, os.path.join(place, "caller", "chat_template.jinja"))
+    path = os.path.join(place, "caller", "tokenizer_config.json")
+    with open(path, encoding="utf-8") as handle:
+        config = json.load(handle)
+    config.pop("chat_template", None)
+    put(place, {"caller/tokenizer_config.json": json.dumps(config)})
+    with open(os.path.join(place, "caller", "config.json"), encoding="utf-8") as handle:
+        config = json.load(handle) | {"max_position_embeddings": 4096}  # the prompt describes the tools
+    put(place, {"caller/config.json": json.dumps(config)})
+
+
+def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
+    """A step whose first completion calls each tool: what it learned and was given, its prompt, and its metrics."""
+    put(warm.place, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
+    caller(warm.place)
+    method = f"method grpo(generations=2, max_completion=240, tool_turns=1, {settings})"
+    text = small(method, method="grpo").replace('"tiny"', '"caller"').replace("gbs=8 micro=4", "gbs=2 micro=2")
+    done = warm.train(text.replace("4 steps", "1 steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
+    with open(os.path.join(cwd, "seen.jsonl"), encoding="utf-8") as handle:
+        seen = [json.loads(line) for line in handle]
+    with open(os.path.join(cwd, "prompt.txt"), encoding="utf-8") as handle:
+        prompt = handle.read()
+    before = tensors(os.path.join(warm.place, "caller", "model.safetensors"))
+    after = tensors(os.path.join(done.out, "model.safetensors"))
+    return seen, prompt, {**done.events[0], "moved": sum(before[one] != after[one] for one in before)}
+
+
+def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = 'tools="tools.py:add", environment="maze.py:Maze", rewards="watch.py:constant"'
+    seen, prompt, event = trained(warm, str(tmp_path_factory.mktemp("tools")), settings, "tools")
+    called, other = sorted(seen, key=lambda one: "<tool_call>" not in one["learned"])
+    assert "<tool_response>\n73\n</tool_response>\n<tool_response>\nWENT-apple\n</tool_response>" in called["given"]
+    assert '"name": "add", "arguments": {"a": 1}' in called["learned"]
+    assert "73" not in called["learned"] and "<tool_call>" not in called["given"]
+    assert other["given"] == ""
+    assert '"description": "Add."' in prompt and '"description": "Go."' in prompt and "? GO.<|im_end|>" in prompt
+    assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (1.0, 0.0)
+    assert event["rewards/Maze/mean"] == 0.5
+    assert event["moved"] > 0  # only the environment rewards the two differently
+
+
+def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = 'tools="tools.py:hang", tool_timeout=1s, rewards="watch.py:constant"'
+    seen, _, event = trained(warm, str(tmp_path_factory.mktemp("hang")), settings, "hang")
+    assert "hang took more than 1 s" in seen[0]["given"] + seen[1]["given"]
+    assert event["tools/failure_frequency"] == 1.0
