@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
 from xpc.compiler.importing.python import program, rows, shapes
-from xpc.compiler.importing.python.data import Chain, Data, chain_of, understood
+from xpc.compiler.importing.python.data import OPENED, Chain, Data, chain_of, understood
 from xpc.compiler.importing.python.entries import Entries
+from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Unknown
-from xpc.compiler.importing.python.sources import source_of, split_of
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Unknown
+from xpc.compiler.importing.python.sources import KINDS, source_of, split_of
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
@@ -22,6 +25,12 @@ COLLATORS = (
     "default_data_collator",
     "RewardDataCollatorWithPadding",
 )
+NO_ROWS = re.compile(
+    r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
+)
+"""Names of files that a training script reads for other reasons."""
+ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
+"""The endings of files with rows."""
 ONCE = "map the rows once, and name the file that has them"
 
 
@@ -29,13 +38,15 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     """Write the sources and how their rows are read, and return what the last source's steps mean; `prompt` is the
     column that `--prompt` names.
     """
-    masked = _masked(draft, machine, trainer)
+    masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
     if given is None:
         draft.warn(None, "the trainer has no data", "`--data` names it")
+        _unread(draft, unread, COLLATOR)
         return None
     if draft.sources:
         draft.note(Entry("train_dataset", None, given.place.file, given.place.line), "`--data` names another")
+        _unread(draft, unread, COLLATOR)
         return None
     chain = chain_of(given.value)
     parts = chain.parts or [chain]
@@ -52,9 +63,10 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         problems += _of_a_mixture(understood(machine, Chain(steps=chain.steps)), chain)
         chain.unknown += [each for one in parts for each in one.unknown]
     data.problems = problems
-    _problems(draft, machine, trainer, chain, data, given)
+    open_ = _problems(draft, machine, trainer, chain, data, given)
+    _unread(draft, unread, open_ or COLLATOR)
     if trainer.last == "Trainer" and draft.method == "sft":
-        _length(draft, data, trainer)
+        _length(draft, data, trainer, open_)
     _holdout(draft, data)
     _evaluation(draft, machine, trainer, chain, data, entries)
     return data
@@ -105,8 +117,22 @@ def _source(
     draft.sources.append(Written(source.ref, columns, source.take, source.limit))
 
 
-def _problems(draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, given: Argument) -> None:
-    """Report each step of the data that cannot be said, with its line."""
+COLLATOR = ("the collator is not read: how rows become a batch is the script's own", "leave it out if it only pads")
+
+
+def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
+    """Report a collator of the script: if the rows are not read either, for the same reason, as one decision."""
+    if found is not None:
+        draft.error(found, *reason)
+
+
+def _problems(
+    draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, given: Argument
+) -> tuple[str, str] | None:
+    """Report each step of the data that cannot be said, with its line. If the script makes the rows in a way that is
+    not read, returns the reason and the help, which are also those of the rows' length and of their collator.
+    """
+    open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
     made = collator.value if collator is not None else None
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
@@ -115,35 +141,69 @@ def _problems(draft: Draft, machine: Machine, trainer: Object, chain: Chain, dat
             continue  # the collator makes the labels anew, without the padding
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
+        open_ = open_ or (why, help)
     for place in machine.filters[:2] if chain.columns else []:
         draft.error(Entry("rows", None, place.file, place.line), "a loop leaves out rows by a condition", ONCE)
+    loaded = any(
+        message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
+        for message in draft.messages
+    )
+    missing = not draft.sources and not loaded
+    where = _origin(draft, machine) if missing else ""
     for one in chain.unknown[:1]:
-        draft.error(
-            Entry("train_dataset", None, one.place.file, one.place.line), f"the rows are not known: {one.why}", ONCE
-        )
-    if (
-        not draft.sources
-        and not chain.unknown
-        and not data.problems
-        and not any(
-            message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
-            for message in draft.messages
-        )
-    ):
-        draft.error(
-            Entry("train_dataset", None, given.place.file, given.place.line),
-            "the rows are made in the script",
-            "save them as JSONL, and name the file by `--data`",
-        )
+        open_ = (f"the rows are not known: {one.why}{where}", ONCE)
+        draft.error(Entry("train_dataset", None, one.place.file, one.place.line), *open_)
+    if missing and not chain.unknown and not data.problems:
+        open_ = (f"the rows are made in the script{where}", "save them as JSONL, and name the file by `--data`")
+        draft.error(Entry("train_dataset", None, given.place.file, given.place.line), *open_)
+    return open_
 
 
-def _length(draft: Draft, data: Data, trainer: Object) -> None:
+def _origin(draft: Draft, machine: Machine) -> str:
+    """Write the data that the script reads as the source, if the way from there to the trainer is not read: the hub's
+    data set, or the file, with `train` in its name if there are several. Returns a sentence about it.
+    """
+    found: list[tuple[str, Chain]] = []
+    unnamed = ""
+    for one in machine.calls:
+        if one.last == "load_dataset" and is_library(one.path):
+            given = one.keywords.get("data_files") or one.argument("path", 0)
+        elif one.last in OPENED and one.positional and _reads(one):
+            given = one.positional[0]
+        else:
+            continue
+        value = given.value if given is not None else None
+        if isinstance(value, Unknown):
+            unnamed = unnamed or f", of a file that is not known: {value.why}"
+        elif isinstance(value, str) and one.last == "load_dataset" and value not in KINDS:
+            found.append((value, Chain(loaded=one)))
+        elif isinstance(value, str) and value.endswith(ROWS) and not NO_ROWS.search(value):
+            found.append((value, Chain(file=given)))
+    found.sort(key=lambda each: "train" not in each[0].lower())
+    for name, chain in found:
+        source = source_of(draft, chain, Data())
+        if source is not None:
+            draft.sources.append(Written(source.ref, (), source.take, source.limit))
+            return f"; the spec reads `{name}` as it is"
+    return unnamed
+
+
+def _reads(call: Object) -> bool:
+    """Whether a call opens a file for reading."""
+    mode = call.argument("mode", 1)
+    return mode is None or not isinstance(mode.value, str) or "r" in mode.value
+
+
+def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | None) -> None:
     """The longest row of transformers' Trainer, which gets rows that are tokenized already."""
     found = data.length
     if found is not None and isinstance(found.value, int):
         draft.put("batch.seq", found.value, Entry("max_length", found.value, found.place.file, found.place.line))
         return
     place = found.place if found is not None else trainer.place
+    if open_ is not None and found is None:
+        draft.error(Entry("max_length", None, place.file, place.line), *open_)
+        return
     why = "its value is not known" if found is not None else "the script cuts no row, and a spec has a longest one"
     draft.error(Entry("max_length", None, place.file, place.line), why, "write `batch { seq = N }`")
 
@@ -240,22 +300,24 @@ def _path(chain: Chain) -> object:
     return (first.value if first is not None else None, value if isinstance(value, str) else None)
 
 
-def _masked(draft: Draft, machine: Machine, trainer: Object) -> bool:
-    """Whether the script trains on answers only: by a collator of TRL's, or by Unsloth's function."""
+def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
+    """Whether the script trains on answers only, by a collator of TRL's or by Unsloth's function; and the collator, if
+    it is the script's own.
+    """
     call = program.responses_only(machine, trainer)
     if call is not None:
         draft.note(Entry("train_on_responses_only", None, call.place.file, call.place.line), "the loss is on answers")
-        return True
+        return True, None
     given = program.argument(trainer, "data_collator")
     value = None if given is None else given.value
     if given is None or value is None:
-        return False
+        return False, None
     found = Entry("data_collator", None, given.place.file, given.place.line)
     if isinstance(value, Object) and value.last == "DataCollatorForCompletionOnlyLM":
         draft.note(found, "the loss is on answers")
-        return True
-    if isinstance(value, Object) and value.last in COLLATORS:
-        mlm = value.keywords.get("mlm")
+        return True, None
+    if isinstance(value, Object | Name) and value.last in COLLATORS:
+        mlm = value.keywords.get("mlm") if isinstance(value, Object) else None
         if (
             value.last == "DataCollatorForLanguageModeling"
             and (mlm is None or mlm.value is not False)
@@ -264,7 +326,8 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> bool:
             draft.error(found, "it masks words, as for a model that does not generate", "write `mlm=False`")
         else:
             draft.note(found, "rows are padded to the longest of a batch")
-        return False
-    why = value.why if isinstance(value, Unknown) else "how rows become a batch is the script's own"
-    draft.error(found, f"the collator is not read: {why}", "leave it out if it only pads")
-    return False
+        return False, None
+    if isinstance(value, Unknown):
+        draft.error(found, f"the collator is not read: {value.why}", COLLATOR[1])
+        return False, None
+    return False, found

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.python.interpreter.functions import is_library
-from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Place, Scalar, Table, Text, Unknown
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Name,
+    Object,
+    Place,
+    Scalar,
+    Table,
+    Text,
+    Unknown,
+    Unset,
+)
 from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, checked
 from xpc.grammar.record import field, mutable
 
 MOST = 2_000
 """Most values of one argument."""
+NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
+"""Arguments that have no usual value."""
 KEPT = ("task_type", "lora_task_type")
 """Arguments whose enumerations keep their capital letters."""
 
@@ -25,6 +37,7 @@ class Entries:
     problems: list[tuple[Entry, str]] = field(factory=list)
     own: dict[str, Entry] = field(factory=dict)
     others: list[tuple[str, Argument]] = field(factory=list)
+    unset: list[tuple[Entry, str]] = field(factory=list)
     old: bool = False
     command_line: bool = False
     config: Object | None = None
@@ -35,6 +48,9 @@ class Entries:
         place = given.place
         if name.startswith("**"):
             self.problem("**", given.value, "arguments", place)
+        elif isinstance(given.value, Unset) and name not in NAMED:
+            self.values[name] = Entry(name, None, place.file, place.line)
+            self.unset.append((self.values[name], given.value.why))
         elif own:
             self.own[name] = Entry(name, None, place.file, place.line)
         elif why:

@@ -8,7 +8,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Unknown
 from xpc.compiler.importing.python.models import QUANTIZED
 from xpc.compiler.importing.python.program import Model
 from xpc.compiler.importing.text.entries import Entry
@@ -55,6 +55,20 @@ LIBRARIES = (
 )
 
 
+def _rooted(value: object, own: set[Place]) -> bool:
+    """Whether a value is the model that is trained, a part of it, or an unknown one."""
+    for _ in range(20):
+        if not isinstance(value, Object):
+            return True
+        if value.place in own:
+            return True
+        if value.last in ("from_pretrained", "create_reference_model"):
+            return False
+        first = value.positional[0].value if value.positional else None
+        value = value.receiver if isinstance(value.receiver, Object) else first
+    return True
+
+
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
     """Write the defaults of adapters, an adapter that is continued and the reference; report what changes the model."""
     adapter = entries.values.get("use_peft")
@@ -72,7 +86,13 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
             "the model goes through a function that is not read",
             "leave it out if it changes no weights",
         )
-    for place in machine.parameters[:3]:
+    own = {one.place for one in model.seen}
+    changed = [
+        place
+        for place, loop in machine.parameters
+        if not isinstance(loop.receiver, Object) or not own or _rooted(loop.receiver, own)
+    ]
+    for place in changed[:3]:
         draft.error(
             Entry("parameters", None, place.file, place.line),
             "a loop over the model's parameters or modules changes them",

@@ -66,8 +66,8 @@ class Model:
     """Every object on the way."""
 
 
-def trainer_of(machine: Machine, pick: int | None = None) -> Object:
-    """The trainer of the script. Raises Unreadable if it has none, or several, or another kind of training."""
+def trainers_of(machine: Machine) -> list[Object]:
+    """The trainers of the script that train, otherwise all that it makes."""
     made: list[Object] = []
     for one in machine.calls:  # a function that is followed twice makes the same trainer twice
         if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
@@ -82,12 +82,23 @@ def trainer_of(machine: Machine, pick: int | None = None) -> Object:
             base = inner
         if not any(base is other or base.place == other.place for other in trained):
             trained.append(base)
-    found = trained or made
+    return trained or made
+
+
+def listed(found: list[Object]) -> str:
+    """The trainers with their numbers and lines."""
+    return ", ".join(f"{n}. {one.last} on line {one.place.line}" for n, one in enumerate(found[:8], 1))
+
+
+def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
+    """The trainer that is imported; with `partial` the first of several. Raises Unreadable if the script has none, or
+    several, or another kind of training.
+    """
     if len(found) > 1:
         if pick is not None and 0 < pick <= len(found):
             return found[pick - 1]
-        listed = ", ".join(f"{n}. {one.last} on line {one.place.line}" for n, one in enumerate(found[:8], 1))
-        raise Unreadable(f"it trains {len(found)} times ({listed}); `--pick N` chooses one")
+        if not partial:
+            raise Unreadable(f"it trains {len(found)} times ({listed(found)}); `--pick N` chooses one")
     if found:
         config = argument(found[0], "args")
         value = revealed(config.value) if config is not None else None

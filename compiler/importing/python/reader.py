@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides, load
-from xpc.compiler.importing.python import corpus, model_changes, models, program, rewards, tokenizers, trackers
+from xpc.compiler.importing.python import (
+    callers,
+    conditions,
+    corpus,
+    model_changes,
+    models,
+    program,
+    rewards,
+    tokenizers,
+    trackers,
+    usage,
+)
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter import functions, script
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -68,6 +81,8 @@ LIFE = (
     "__post_init__",
 )
 """Methods of a trainer that change reports and files, not what is learned."""
+IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|HF_|CUDA|MASTER_")
+"""Environment variables of accounts and launchers."""
 UNREAD = (
     "run_name",
     "logging_dir",
@@ -87,16 +102,90 @@ UNREAD = (
 def python(text: str, file: str, overrides: Overrides) -> Draft:
     """Convert a script or a notebook to a draft. Raises Unreadable if it trains nothing that can be imported."""
     try:
-        return _draft(text, file, overrides)
+        return _script(text, file, overrides)
+    except Unreadable:
+        found = _by_caller(file, overrides)
+        if found is None:
+            raise
+        return found
     except RecursionError as error:
         raise Unreadable("it is nested too deeply") from error
 
 
-def _draft(text: str, file: str, overrides: Overrides) -> Draft:
+def _script(text: str, file: str, overrides: Overrides) -> Draft:
+    """Convert a script, or a module, whose settings are those that its caller gives. Raises Unreadable."""
+    draft, machine = _draft(text, file, overrides, {})
+    if machine.not_called:
+        found = _by_caller(file, overrides)
+        if found is not None:
+            return found
+    return _completed(draft, machine, text, file, overrides) if overrides.partial else draft
+
+
+def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> Draft:
+    """The draft of `--partial`: what the text does not decide is taken from usage lines, and one way at conditions."""
+    taken: dict[str, Entry] = {}
+    for _ in range(3):
+        draft, machine = _decided(draft, machine, text, file, overrides)
+        names = [one for one in usage.required(draft) if one not in taken]
+        more = usage.stated(names, text, file, overrides) if names else {}
+        if not more:
+            break
+        taken |= more
+        overrides = evolve(overrides, sets={**{name: str(one.value) for name, one in more.items()}, **overrides.sets})
+        draft, machine = _draft(text, file, overrides, machine.assumed_conditions)
+    usage.report(draft, taken)
+    conditions.report(draft, machine)
+    return draft
+
+
+def _by_caller(file: str, overrides: Overrides) -> Draft | None:
+    """The draft of the script that calls a module; None if none near it trains with the module's trainer."""
+    for name, text, options in callers.of(file, overrides):
+        try:
+            draft, machine = _draft(text, name, options, {})
+        except (Unreadable, RecursionError):
+            continue
+        if (
+            machine.not_called
+            or not machine.trained
+            or not any(
+                posixpath.basename(one.place.file) == posixpath.basename(file)
+                for one in machine.calls
+                if functions.is_trainer(one.path)
+            )
+        ):
+            continue
+        if overrides.partial:
+            draft = _completed(draft, machine, text, name, options)
+        draft.warn(None, f"`{file}` is a module: `{name}` calls it, and is imported")
+        return draft
+    return None
+
+
+def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> tuple[Draft, Machine]:
+    """Read a script again with one way at each condition on which an error depends, until no error does."""
+    for _ in range(conditions.PASSES):
+        found = conditions.deciding(draft, machine)
+        if not found:
+            break
+        assumed = {**machine.assumed_conditions, **{one: conditions.usual(machine, one) for one in found}}
+        try:
+            draft, machine = _draft(text, file, overrides, assumed)
+        except Unreadable:
+            break
+    return draft, machine
+
+
+def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, bool]) -> tuple[Draft, Machine]:
     found, broken = parts(text, file)
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
-    machine = script.followed(found, overrides.read, gpu is None or gpu.bf16_tflops is not None, overrides.sets)
-    trainer = program.trainer_of(machine, overrides.pick)
+    bf16 = gpu is None or gpu.bf16_tflops is not None
+    count, several, _ = (overrides.hardware or "").partition(" x ")
+    gpus = int(count) if several else 1
+    machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus)
+    trainers = program.trainers_of(machine)
+    trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
     entries = Entries()
     _arguments(entries, trainer)
     own = set(entries.values)
@@ -139,7 +228,29 @@ def _draft(text: str, file: str, overrides: Overrides) -> Draft:
             Entry("try", None, place.file, place.line),
             "it is taken to succeed; if it fails, the script goes on in another way",
         )
-    return draft
+    _unset(draft, machine, entries)
+    for each in machine.defaulted:
+        draft.error(
+            Entry(each.name, None, each.place.file, each.place.line),
+            f"nothing in the script gives this parameter; the spec has the defaults of its class `{each.kind}`",
+            "import the script that calls it",
+        )
+    if len(trainers) > 1 and overrides.pick is None:
+        draft.error(
+            Entry(trainer.last, None, trainer.place.file, trainer.place.line),
+            f"the script trains {len(trainers)} times ({program.listed(trainers)}), and the spec is its first training",
+            "`--pick N` chooses one",
+        )
+    return draft, machine
+
+
+def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
+    """Warn about environment variables without a default that decide something, which are taken to be unset."""
+    for one, why in entries.unset:
+        draft.warn(one, f"{why}, and is taken to be empty")
+    names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]
+    for why, place in names[:3]:
+        draft.warn(Entry("environment", None, place.file, place.line), f"{why}, and is taken to be empty")
 
 
 def _arguments(entries: Entries, trainer: Object) -> None:
@@ -229,11 +340,13 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
         value = one.value
         if isinstance(value, Object) and value.last == "EarlyStoppingCallback":
             patience = value.argument("early_stopping_patience", 0)
-            draft.put(
-                "eval.patience",
-                patience.value if patience is not None else 1,
-                Entry("early_stopping_patience", patience.value if patience else 1, value.place.file, value.place.line),
-            )
+            count = patience.value if patience is not None else 1
+            known = isinstance(count, int)
+            found = Entry("early_stopping_patience", count if known else None, value.place.file, value.place.line)
+            if known:
+                draft.put("eval.patience", count, found)
+            else:
+                draft.error(found, getattr(count, "why", "it is not a number"))
             continue
         name = value.kind.name if isinstance(value, Instance) else getattr(value, "last", "a callback")
         draft.reserve(

@@ -47,7 +47,7 @@ def write(
             why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
             draft.error(
                 Entry("reward_funcs", name or None, place.file, place.line),
-                f"reward {n + 1}: {why}",
+                why,
                 "write it as a function in the file of the rewards",
             )
             continue

@@ -59,7 +59,8 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
         return Made(why="the function is not in the script")
     row = Row(batched, dict(before))
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
-    value = machine.call(function, [Argument(row, getattr(place, "place", None) or machine.place(node))], {}, node)
+    with machine.over_rows():
+        value = machine.call(function, [Argument(row, getattr(place, "place", None) or machine.place(node))], {}, node)
     if isinstance(value, Row):
         value = value.written
     if isinstance(value, Object) and value.path.endswith("()"):
@@ -105,7 +106,8 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
     found: object = None
     for batch in (False, True):
         node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
-        value = machine.call(function, [Argument(Row(batch, dict(before)), machine.place(node))], {}, node)
+        with machine.over_rows():
+            value = machine.call(function, [Argument(Row(batch, dict(before)), machine.place(node))], {}, node)
         if isinstance(value, dict) and len(value) == 1:
             value = next(iter(value.values()))
         value = single(value, batch or isinstance(value, list))

@@ -116,11 +116,9 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
             inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
             given = Argument(inner, value.places.get(key, files.place) if isinstance(value, Table) else files.place)
     if given is None or not isinstance(given.value, str):
-        why = (
-            given.value.why
-            if given is not None and isinstance(given.value, Unknown)
-            else "it names several files, or none"
-        )
+        why = "it names several files, or none"
+        if given is not None and isinstance(given.value, Unknown):
+            why = f"{given.value.why} ({given.value.place})"
         place = given.place if given is not None else call.place
         draft.error(Entry("load_dataset", None, place.file, place.line), why, "`--data NAME` names the data")
         return None, call.place

@@ -122,7 +122,8 @@ def test_padding_with_the_end_token_leaves_it_out_of_the_loss_of_transformers_co
 
 def test_the_duration_stays_in_a_spec_without_data():
     body = TRAIN.format("SFTConfig").replace('output_dir="o"', "max_steps=70").replace("=rows", "=make_rows()")
-    found = script(body, partial=True)
+    head = HEAD.format("").replace('rows = load_dataset("org/rows", split="train")', "")
+    found = imported(head + body, "--partial", name="train.py")
     from xpc.compiler.importing import cli as edge
     from xpc.compiler.importing import options, partial
     from xpc.compiler.importing.emit import emit

@@ -21,6 +21,8 @@ from xpc.compiler.importing.python.interpreter.values import (
     Table,
     Text,
     Unknown,
+    Unset,
+    Words,
 )
 
 EACH = Name("<each row>")
@@ -30,6 +32,8 @@ EACH = Name("<each row>")
 def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> object:
     """The attribute of a value."""
     if isinstance(value, Name):
+        if value.path == "sys" and name == "argv":
+            return machine.command_words(node)
         return functions.attribute(value, name)
     if isinstance(value, Instance):
         return _member(machine, value, name, node)
@@ -40,6 +44,8 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Object):
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
+        if name in ("open", "read_text"):  # a file whose name is not known
+            machine.calls.append(Object("open", [Argument(value, value.place)], {}, machine.place(node)))
         return Unknown(value.why, value.place, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
         return value  # Modal's and Ray's functions
@@ -112,12 +118,17 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
             if isinstance(value, dict | list | tuple | str):
                 return value[key]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
+            if isinstance(value, Words) and isinstance(key, int) and key > 0:
+                return machine.unknown(
+                    node, f"the command line gives argument {key}, which has no default: `--set {key}=VALUE` does"
+                )
             return machine.unknown(node, f"it has no item {str(key)[:40]!r}")
         if isinstance(value, Class):
             return attribute(machine, value, str(key), node)
     if isinstance(value, Object):
         if value.last == "environ":
-            return machine.variable(key, None, node)
+            found = machine.variable(key, None, node)
+            return Unknown(found.why, found.place) if isinstance(found, Unset) else found
         name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
         if name not in value.attributes or name == "[]":
             value.attributes[name] = Object(
@@ -126,6 +137,7 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         return value.attributes[name]
     if isinstance(value, Name):
         if value.path == "os.environ":
-            return machine.variable(key, None, node)
+            found = machine.variable(key, None, node)
+            return Unknown(found.why, found.place) if isinstance(found, Unset) else found
         return value  # a type such as list[str]
     return machine.unknown(node, "an item of a value that is not known", value)

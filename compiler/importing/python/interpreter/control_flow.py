@@ -27,6 +27,9 @@ def _if(machine: Machine, node: ast.If) -> str:
     """A branch."""
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
+    machine.taken_as_empty(tested)
+    if truth is None and not condition(tested):
+        truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
         truth = not isinstance(node.test, ast.UnaryOp)  # files may have empty lines, which are not rows
     if truth is not None:
@@ -68,6 +71,8 @@ def _either(
         other_ends = other()
     if machine.row_loops and LOOP in (ends, other_ends) and ends != other_ends and not _is_empty_line(test):
         machine.filters.append(place)
+    if RETURN in (ends, other_ends) and machine.forks:
+        machine.forks[-1].append(place)
     if ends and other_ends:
         return RETURN if RETURN in (ends, other_ends) else ends
     if ends or other_ends:
@@ -84,8 +89,11 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
-        machine.parameters.append(machine.place(node))
+        machine.parameters.append((machine.place(node), value))
     if items is None:
+        if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
+            assign(machine, node.target, machine.unknown(node.iter, "a loop over items that are not known"))
+            return _after_loop(machine.block(node.body))
 
         def turn() -> str:
             assign(machine, node.target, machine.unknown(node.iter, "a loop over items that are not known"))
@@ -117,7 +125,7 @@ def _while(machine: Machine, node: ast.While) -> str:
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
         return ""
-    if truth:
+    if truth or machine.assumed_truth(node, ast.unparse(node.test)):
         return _after_loop(machine.block(node.body))
     return _either(machine, lambda: _after_loop(machine.block(node.body)), lambda: "", machine.place(node))
 
@@ -186,10 +194,23 @@ def _is_empty_line(test: ast.expr | None) -> bool:
 def _changes(node: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop sets attributes or calls a method for its effect, such as `parameter.requires_grad_(False)`."""
     effects = ("requires_grad_", "to", "copy_", "float", "half", "register_forward_hook", "add_")
-    for one in ast.walk(node):
-        if isinstance(one, ast.Attribute) and (isinstance(one.ctx, ast.Store) or one.attr in effects):
-            return True
-    return False
+    if _unfreezes_adapters(node.body):
+        return False
+    return any(
+        isinstance(one, ast.Attribute)
+        and (isinstance(one.ctx, ast.Store) or one.attr in effects)
+        and one.attr != "grad"  # there is no gradient before training
+        for one in ast.walk(node)
+    )
+
+
+def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
+    """Whether a loop only makes the weights of adapters trainable, which they are."""
+    if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
+        return False
+    return all(
+        isinstance(one, ast.Assign) and ast.unparse(one).endswith(".requires_grad = True") for one in body[0].body
+    )
 
 
 CONTROL_FLOW: dict[type, Callable[[Machine, Any], str | None]] = {

@@ -121,6 +121,9 @@ def _conditional(machine: Machine, node: ast.IfExp) -> object:
     """`a if condition else b`."""
     condition_ = machine.evaluate(node.test)
     truth = truth_of(condition_)
+    machine.taken_as_empty(condition_)
+    if truth is None and not condition(condition_):
+        truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is not None:
         return machine.evaluate(node.body if truth else node.orelse)
     join = Join(machine.place(node))
@@ -151,6 +154,8 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
         return machine.unknown(node, "a comprehension with several loops is not read")
     loop = generators[0]
     iterable = machine.evaluate(loop.iter)
+    if functions.is_signature(iterable) and len(parts) == 1:
+        return iterable  # such as `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable

@@ -146,9 +146,7 @@ def is_settings(value: Object) -> bool:
 def attribute(value: Name, name: str) -> object:
     """An attribute of a library's name."""
     path = f"{value.path}.{name}"
-    return {"os.sep": "/", "os.curdir": ".", "sys.argv": Name("sys.argv"), "math.inf": Name("math.inf")}.get(
-        path, Name(path)
-    )
+    return {"os.sep": "/", "os.curdir": ".", "math.inf": Name("math.inf")}.get(path, Name(path))
 
 
 def path_join(*names: str) -> str:
@@ -162,11 +160,18 @@ REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype",
 """Arguments that later versions have replaced: a script that asks for them runs with these versions."""
 
 
+def is_signature(value: object) -> bool:
+    """Whether a value has the names of a library function's arguments, or of its class's fields."""
+    if isinstance(value, Name):
+        return value.last in SIGNATURES
+    return isinstance(value, Object) and any(one.last in SIGNATURES for one in lineage(value))
+
+
 def contains(left: object, right: object, positive: bool) -> bool | None:
     """Whether a value is in another one; None if it is not known."""
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
-    elif isinstance(left, str) and isinstance(right, Object | Name) and right.last in SIGNATURES:
+    elif isinstance(left, str) and is_signature(right):
         found = left not in REPLACED  # the script asks which version of a library there is
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):

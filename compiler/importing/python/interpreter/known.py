@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
@@ -12,7 +13,10 @@ from xpc.compiler.importing.python.interpreter.files import contents, namespace
 from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
     first,
+    is_data,
+    is_signature,
     iterated,
+    lineage,
     opened,
     path_join,
 )
@@ -33,8 +37,10 @@ from xpc.compiler.importing.python.interpreter.values import (
     Table,
     Text,
     Unknown,
+    Unset,
 )
 
+VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 Arguments = list[Argument]
 Keywords = dict[str, Argument]
 
@@ -81,6 +87,8 @@ def _number(convert: type) -> Callable[..., object]:
                 return convert(value)
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
+        if isinstance(value, Unset):
+            return Unknown(value.why, value.place)  # Python converts no missing value
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number
@@ -122,6 +130,8 @@ def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if value is None or isinstance(value, list | tuple | dict):
         return list(value or [])
+    if isinstance(value, Name) and is_signature(value):
+        return value
     return value if isinstance(value, Column | Unknown | Object) else machine.unknown(node, "a list that is not known")
 
 
@@ -174,6 +184,9 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
         ):
             return known[0]  # `min(1000, len(dataset))`: a data set with fewer rows gives all of them
+        found = next((one for one in values if isinstance(one, Unknown)), None)
+        if found is not None:
+            return Unknown(found.why, found.place)
         return machine.unknown(node, "it depends on a value that is not known")
 
     return extreme
@@ -202,15 +215,68 @@ def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     return None
 
 
+def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """A path in which `$NAME` stands for environment variables."""
+    value = first(positional, keywords)
+    if not isinstance(value, str):
+        return _same(machine, positional, keywords, node)
+    known = {name: one.value for name, one in machine.environment.items()} | dict(machine.given)
+    for name in VARIABLE.findall(value):
+        word = name[0] or name[1]
+        if not isinstance(known.get(word), str):
+            return machine.unknown(node, f"the environment variable {word[:40]} decides")
+    return VARIABLE.sub(lambda found: str(known[found[1] or found[2]]), value)
+
+
+def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    if isinstance(name, str) and machine.read(name) is not None:
+        return True
+    if isinstance(name, str) and name.endswith((".yaml", ".yml", ".json", ".toml")):
+        machine.absent.add(machine.place(node))
+    return name if isinstance(name, Unknown) else machine.unknown(node, "the files of the machine decide")
+
+
+def _absolute(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    return name.startswith("/") if isinstance(name, str) else machine.unknown(node, "a path")
+
+
+def _gpus(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return machine.gpus
+
+
+def _false(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return False
+
+
+def _typed(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return Unset("a person types the value", machine.place(node))
+
+
+def _class_fields(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    return Name(f"{value.path}.__dataclass_fields__") if isinstance(value, Name) else NotImplemented
+
+
 def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     owner, name = (one.value for one in positional[:2]) if len(positional) > 1 else (None, None)
     if isinstance(owner, Instance) and owner.made is None and isinstance(name, str):
         return name in owner.attributes or owner.kind.find(name) is not None
+    if isinstance(owner, Object) and name == "peft_config":
+        return any("peft" in one.path.lower() for one in lineage(owner))
+    if isinstance(owner, Name):
+        return True  # names of the newest version, as for signatures
     return machine.unknown(node, "it depends on the library")
 
 
 def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value, kinds = (one.value for one in positional[:2]) if len(positional) > 1 else (None, None)
+    if isinstance(value, Object) and is_data(value):
+        wanted = {one.last for one in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(one, Name)}
+        parts = value.last == "load_dataset" and "split" not in value.keywords
+        if wanted <= {"dict", "DatasetDict", "Dataset", "IterableDataset"}:
+            return bool(wanted & ({"dict", "DatasetDict"} if parts else {"Dataset"}))
     names = {one.path for one in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(one, Name)}
     if isinstance(value, (*Scalar, list, tuple, dict)) and names <= {
         "str",
@@ -284,6 +350,8 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
         return Row(source=handle.receiver)
     if isinstance(handle, Object) and (handle.path == "open" or handle.path.startswith("pathlib.Path.")):
         handle = first(handle.positional, handle.keywords, "file")
+    if isinstance(handle, Unknown):
+        return Unknown(handle.why, handle.place)
     if not isinstance(handle, str):
         return machine.unknown(node, "the contents of a file that is not known")
     value = contents(machine.read, handle)
@@ -317,6 +385,10 @@ KNOWN: dict[str, Callable[..., object]] = {
     "Path": _path,
     "os.path.abspath": _same,
     "os.path.realpath": _same,
+    "os.path.expandvars": _expanded,
+    "os.path.exists": _exists,
+    "os.path.isfile": _exists,
+    "os.path.isabs": _absolute,
     "os.path.expanduser": _same,
     "os.path.normpath": _path,
     "os.path.dirname": _dirname,
@@ -352,6 +424,12 @@ KNOWN: dict[str, Callable[..., object]] = {
     "sys.exit": _exit,
     "os._exit": _exit,
     "print": _nothing,
+    "input": _typed,
+    "dataclasses.fields": _class_fields,
+    "dataclasses.is_dataclass": _true,
+    "torch.cuda.device_count": _gpus,
+    "torch.backends.mps.is_available": _false,
+    "torch.distributed.is_initialized": _false,
     "sorted": _sort,
     "torch.cuda.is_available": _true,
     "torch.cuda.is_bf16_supported": _bf16,

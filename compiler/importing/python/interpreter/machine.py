@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, MutableMapping
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.branches import Journal
 from xpc.compiler.importing.python.interpreter.source import Part
-from xpc.compiler.importing.python.interpreter.values import Argument, Function, Name, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Function,
+    Name,
+    Object,
+    Place,
+    Unknown,
+    Unset,
+    Words,
+)
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.grammar.record import record
 
@@ -22,6 +33,8 @@ PER_STEP, ENTRIES_PER_STEP = 64, 16
 """Characters or items, and entries of a dict, that count as one step."""
 MAX_DEPTH = 60
 """Deepest nesting of expressions and of calls."""
+TRUE = ("1", "true", "yes", "on")
+"""Texts of `--set` that mean yes."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
 """How a block ends early: by `return`, by an exception or exit, by `break` or `continue`."""
 
@@ -33,6 +46,15 @@ class Semantics:
     expressions: Mapping[type, Callable[[Machine, Any], object]]
     statements: Mapping[type, Callable[[Machine, Any], str | None]]
     call: Callable[[Machine, object, list[Argument], dict[str, Argument], ast.AST], object]
+
+
+@record
+class Defaulted:
+    """A parameter that no call gives, for which the defaults of its annotated class are taken."""
+
+    name: str
+    kind: str
+    place: Place
 
 
 class Machine:
@@ -60,6 +82,16 @@ class Machine:
         self.journal = Journal()
         self.returned: list[list[object]] = []
         self.row_loops = 0
+        self.row_functions = 0
+        self.assumed_conditions: dict[Place, bool] = {}
+        self.undecided: dict[Place, list[Place]] = {}
+        self.conditions: dict[Place, str] = {}
+        self.forks: list[list[Place]] = []
+        self.unset: dict[str, Place] = {}
+        self.absent: set[Place] = set()
+        self.gpus = 1
+        self.not_called = False
+        self.defaulted: list[Defaulted] = []
         self.calls: list[Object] = []
         self.trained: list[Object] = []
         self.functions: list[Function] = []
@@ -67,7 +99,7 @@ class Machine:
         self.environment: dict[str, Argument] = {}
         self.filters: list[Place] = []
         self.assumed: list[Place] = []
-        self.parameters: list[Place] = []
+        self.parameters: list[tuple[Place, Object]] = []
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
         """Follow a file, or the cells of a notebook, in one scope."""
@@ -130,6 +162,44 @@ class Machine:
         """An unknown value at a node."""
         return Unknown(why, self.place(node), hidden)
 
+    def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
+        """The way that is taken at a condition that the text does not decide; None if both are read. Conditions over
+        rows are never decided for all rows.
+        """
+        if self.row_loops or self.row_functions:
+            return None
+        place = self.place(node)
+        self.conditions[place] = text
+        stated = self.given.get(f"{posixpath.basename(place.file)}:{place.line}")
+        if stated is not None:
+            return stated.lower() in TRUE
+        if place in self.assumed_conditions:
+            return self.assumed_conditions[place]
+        self.undecided[place] = [place]
+        return None
+
+    @contextmanager
+    def over_rows(self) -> Iterator[None]:
+        """Follow a function over rows, whose conditions are not those of the run."""
+        self.row_functions += 1
+        try:
+            yield
+        finally:
+            self.row_functions -= 1
+
+    def command_words(self, node: ast.AST) -> list[object]:
+        """`sys.argv`: the script, and the arguments that `--set 1=VALUE` and so on give."""
+        words: list[object] = Words([self.label.rpartition(" cell ")[0] or self.label])
+        while str(len(words)) in self.given:
+            words.append(self.given[str(len(words))])
+        self.command_line.append(self.place(node))
+        return words
+
+    def taken_as_empty(self, value: object) -> None:
+        """Note a value that decides because it is taken to be empty, such as an environment variable."""
+        if isinstance(value, Unset):
+            self.unset.setdefault(value.why, value.place)
+
     def lookup(self, name: str, node: ast.AST) -> object:
         """The value of a name: the nearest scope that has it, otherwise a built-in function."""
         for scope in self.scopes:
@@ -152,6 +222,9 @@ class Machine:
         """An environment variable: the value that the script sets, otherwise the default in the script."""
         if isinstance(key, str) and key in self.environment:
             return self.environment[key].value
+        if isinstance(key, str) and key in self.given:
+            return self.given[key]
         if default is not None:
             return default
-        return self.unknown(node, f"the environment variable {key if isinstance(key, str) else ''} decides")
+        name = key if isinstance(key, str) else ""
+        return Unset(f"the environment variable {name} decides", self.place(node))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.assignment import set_item
 from xpc.compiler.importing.python.interpreter.attributes import item
+from xpc.compiler.importing.python.interpreter.functions import path_join
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.texts import formatted, joined
 from xpc.compiler.importing.python.interpreter.values import (
@@ -99,6 +100,14 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         return joined(machine, parts, node)
     if name in PATH_METHODS:
         return owner
+    if name == "joinpath" and all(isinstance(one, str) for one in values):
+        return path_join(owner, *map(str, values))
+    if name == "is_absolute":
+        return owner.startswith("/")
+    if name in ("exists", "is_file") and machine.read(owner) is not None:
+        return True
+    if name in ("exists", "is_file") and owner.endswith((".yaml", ".yml", ".json", ".toml")):
+        machine.absent.add(machine.place(node))
     if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
         made = Object(f"pathlib.Path.{name}", [Argument(owner, machine.place(node))], {}, machine.place(node), owner)
         return made if name in ("read_text", "open") else machine.unknown(node, "the files of the machine decide")

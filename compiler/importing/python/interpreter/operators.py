@@ -24,6 +24,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Table,
     Text,
     Unknown,
+    Unset,
     condition,
 )
 from xpc.compiler.importing.text.entries import LARGEST
@@ -31,6 +32,7 @@ from xpc.compiler.importing.text.entries import LARGEST
 if TYPE_CHECKING:
     from typing import Any
 
+LENGTH = "a length that is not known"
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -69,6 +71,8 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
         if isinstance(one, Unknown):
             return Unknown(one.why, one.place)
     kind = type(node.op)
+    if kind is ast.Sub and functions.is_signature(left):
+        return left  # such as `set(signature.parameters) - {"self"}`
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
         return functions.path_join(left, right)
     if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):
@@ -114,7 +118,8 @@ def unary(machine: Machine, node: ast.UnaryOp) -> object:
     value = machine.evaluate(node.operand)
     if isinstance(node.op, ast.Not):
         truth = truth_of(value)
-        return machine.unknown(node, "it depends on a value that is not known") if truth is None else not truth
+        machine.taken_as_empty(value)
+        return _unclear(machine, node, value) if truth is None else not truth
     if isinstance(value, int | float) and isinstance(node.op, ast.USub | ast.UAdd):
         return -value if isinstance(node.op, ast.USub) else value
     return value if isinstance(value, Unknown) else machine.unknown(node, "this operator is not read")
@@ -128,6 +133,7 @@ def boolean(machine: Machine, node: ast.BoolOp) -> object:
     for one in node.values:
         value = machine.evaluate(one)
         truth = truth_of(value)
+        machine.taken_as_empty(value)
         if truth is None:
             unclear = unclear or value
         elif truth is stops:
@@ -141,8 +147,15 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
     """The value of an `and` or `or` with an operand that is not known."""
     if unclear is value and isinstance(value, Unknown):
         return value
-    why = unclear.why if isinstance(unclear, Unknown) else "it depends on a value that is not known"
-    return machine.unknown(node, why)
+    return _unclear(machine, node, unclear)
+
+
+def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
+    """The value of an operator whose operand is not known: its reason and its place."""
+    found = next((one for one in values if isinstance(one, Unknown)), None)
+    if found is None:
+        return machine.unknown(node, "it depends on a value that is not known")
+    return Unknown(found.why, found.place)
 
 
 def comparison(machine: Machine, node: ast.Compare) -> object:
@@ -151,10 +164,12 @@ def comparison(machine: Machine, node: ast.Compare) -> object:
     for op, right_node in zip(node.ops, node.comparators):
         right = machine.evaluate(right_node)
         found = _compared(op, left, right)
+        if found is not None:
+            machine.taken_as_empty(left)
         if found is None and len(node.ops) == 1 and isinstance(op, ast.NotEq) and right == "" and condition(left):
             return Object("<full>", [], {}, machine.place(node), left)
         if found is None:
-            return machine.unknown(node, "it depends on a value that is not known")
+            return _unclear(machine, node, left, right)
         if not found:
             return False
         left = right
@@ -164,6 +179,8 @@ def comparison(machine: Machine, node: ast.Compare) -> object:
 def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
     """Whether a comparison holds; None if it is not known."""
     if isinstance(op, ast.Is | ast.IsNot) or (isinstance(op, ast.Eq | ast.NotEq) and None in (left, right)):
+        if isinstance(left, Unset) and right is None:
+            return isinstance(op, ast.Is | ast.Eq)
         if isinstance(left, Unknown) or isinstance(right, Unknown):
             return None
         if right is None or left is None:
@@ -179,6 +196,8 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
     if isinstance(op, ast.In | ast.NotIn):
         return functions.contains(left, right, isinstance(op, ast.In))
     compare = COMPARISONS.get(type(op))
+    if isinstance(left, Unknown) and left.why == LENGTH and right == 0 and compare is not None:
+        return bool(compare(1, 0))  # data sets have rows
     if any(isinstance(one, Name) and not functions.is_library(one.path) for one in (left, right)):
         return None
     if isinstance(left, Name) is not isinstance(right, Name):
@@ -199,8 +218,12 @@ def truth_of(value: object) -> bool | None:
     """Whether a value is true; None if it is not known."""
     if isinstance(value, (*Scalar, list, tuple, dict)):
         return bool(value)
+    if isinstance(value, Unset):
+        return False
+    if isinstance(value, Name) and functions.is_signature(value):
+        return True
     if isinstance(value, Function | Class | Instance | Bound | Text):
         return True
     if isinstance(value, Object):
-        return True if functions.is_made(value) else None
+        return True if functions.is_made(value) or functions.is_signature(value) else None
     return None

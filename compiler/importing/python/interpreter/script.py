@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 
 from xpc.compiler.importing.python.interpreter.expressions import EXPRESSIONS
-from xpc.compiler.importing.python.interpreter.functions import is_trainer
+from xpc.compiler.importing.python.interpreter.functions import TRAINERS, is_trainer
 from xpc.compiler.importing.python.interpreter.machine import Machine, Semantics
 from xpc.compiler.importing.python.interpreter.script_calls import call
 from xpc.compiler.importing.python.interpreter.source import Part
 from xpc.compiler.importing.python.interpreter.statements import STATEMENTS
+from xpc.compiler.importing.python.interpreter.values import Bound, Class, Place
 
 SEMANTICS = Semantics(EXPRESSIONS, STATEMENTS, call)
 
@@ -19,15 +21,36 @@ def followed(
     read: Callable[[str], bytes | None],
     gpu_has_bf16: bool = True,
     given: Mapping[str, str] | None = None,
+    assumed: Mapping[Place, bool] | None = None,
+    gpus: int = 1,
 ) -> Machine:
     """The machine after a script, or the cells of a notebook. If it trains nothing, its functions that were not called
-    are followed, too. `read` reads the files next to the script, and `given` are arguments of its command line.
+    are followed, too. `read` reads the files next to the script, `given` are arguments of its command line, and
+    `assumed` are conditions that the text does not decide, with the way that is taken.
     """
     machine = Machine(SEMANTICS, read, gpu_has_bf16, given)
+    machine.assumed_conditions, machine.gpus = dict(assumed or {}), gpus
     machine.walk(parts, machine.main)
     if not machine.trained and not any(is_trainer(one.path) for one in machine.calls):
+        machine.not_called = True
         for one in list(machine.functions):
-            if not one.called and one.owner is None and one.label in machine.texts:
-                machine.scopes = [machine.main]
+            if one.called or one.label not in machine.texts:
+                continue
+            machine.scopes = [machine.main]
+            if one.owner is None:
                 machine.call(one, [], {}, one.node)
+            elif isinstance(one.owner, Class) and _makes_trainer(one.node):
+                made = machine.call(one.owner, [], {}, one.node)
+                machine.scopes = [machine.main]
+                machine.call(Bound(one, made), [], {}, one.node)
     return machine
+
+
+def _makes_trainer(node: ast.AST) -> bool:
+    """Whether a method calls the class of a trainer."""
+    names = (
+        one.func.attr if isinstance(one.func, ast.Attribute) else getattr(one.func, "id", "")
+        for one in ast.walk(node)
+        if isinstance(one, ast.Call)
+    )
+    return any(name in TRAINERS for name in names)

@@ -7,7 +7,7 @@ import ast
 from xpc.compiler.importing.python.interpreter import functions, hydra
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.calls import library
-from xpc.compiler.importing.python.interpreter.machine import MAX_DEPTH, STOP, Machine
+from xpc.compiler.importing.python.interpreter.machine import MAX_DEPTH, STOP, Defaulted, Machine
 from xpc.compiler.importing.python.interpreter.methods import method
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -69,6 +69,7 @@ def _follow(
     _bind(machine, function, positional, keywords, local)
     machine.scopes = [local, *function.scopes]
     machine.returned.append([])
+    machine.forks.append([])
     machine.nesting, machine.depth = machine.nesting + 1, min(depth, MAX_DEPTH // 2)
     try:
         if isinstance(function.node, ast.Lambda):
@@ -80,6 +81,8 @@ def _follow(
         if not values:
             return functions.EXIT if ends == STOP else None
         join = Join(machine.place(function.node))
+        if len(values) > 1:
+            machine.undecided.setdefault(join.place, []).extend(machine.forks[-1])
         value = values[-1]
         for one in reversed(values[:-1]):
             choice = isinstance(one, Choice) and one.empty is MISSING
@@ -88,6 +91,7 @@ def _follow(
         return value.full if isinstance(value, Choice) and value.empty is MISSING else value
     finally:
         machine.returned.pop()
+        machine.forks.pop()
         machine.nesting, machine.depth = machine.nesting - 1, depth
         machine.scopes, machine.label = scopes, label
 
@@ -130,10 +134,33 @@ def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.
     composed = hydra.configuration(machine, function)
     if composed is not None:
         return composed
+    made = _by_annotation(machine, function, one) if machine.not_called else None
+    if made is not None:
+        return made
     return Unknown(
         f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
         Place(function.label, one.lineno),
     )
+
+
+def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
+    """An object of a parameter's class with the class's defaults, if it is a class of the script that has them all."""
+    note = one.annotation
+    if isinstance(note, ast.BinOp):  # such as `Config | None`
+        note = note.left
+    if isinstance(note, ast.Subscript) and functions.dotted(note.value).endswith("Optional"):
+        note = note.slice
+    if isinstance(note, ast.Constant) and isinstance(note.value, str):
+        note = ast.Name(note.value)
+    if not isinstance(note, ast.Name):
+        return None
+    kind = next((scope[note.id] for scope in [*function.scopes, machine.main] if note.id in scope), None)
+    if not isinstance(kind, Class) or not kind.fields or kind.required or kind.find("__init__") is not None:
+        return None
+    found = Defaulted(one.arg, kind.name, Place(function.label, one.lineno))
+    if found not in machine.defaulted:
+        machine.defaulted.append(found)
+    return machine.call(kind, [], {}, ast.Pass(lineno=one.lineno))
 
 
 def _construct(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 import warnings
 
+from xpc.compiler.importing.python.interpreter.fstrings import requoted
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.grammar.record import field, record
 
@@ -55,7 +57,7 @@ def _part(text: str, label: str) -> Part:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as invalid escapes, which are the script's
-            tree = ast.parse(text)
+            tree = _tree(text)
     except SyntaxError as error:
         raise Unreadable(f"it is not Python: {error.msg}", error.lineno or 0) from error
     except (RecursionError, MemoryError) as error:
@@ -66,6 +68,16 @@ def _part(text: str, label: str) -> Part:
         if count > MAX_NODES:
             raise Unreadable(f"it has more than {MAX_NODES} expressions and statements")
     return Part(label, tree, text)
+
+
+def _tree(text: str) -> ast.Module:
+    """The syntax tree. f-strings may have the same quotes inside, as Python 3.12 allows."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        if sys.version_info >= (3, 12) or "f-string" not in (error.msg or ""):
+            raise
+        return ast.parse(requoted(text))
 
 
 def _cells(text: str) -> list[str]:

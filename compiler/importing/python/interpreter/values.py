@@ -47,6 +47,13 @@ class Unknown:
 
 
 @record
+class Unset(Unknown):
+    """An environment variable without a default, or an answer that a person types. Where the script has another value
+    for an empty one, such as `os.environ.get("X") or 3`, this value is taken.
+    """
+
+
+@record
 class Name:
     """A name of a library, such as `torch.bfloat16`."""
 
@@ -114,6 +121,10 @@ class Table(dict[Any, Any]):
     def __init__(self, values: Mapping[Any, object] | None = None, places: Mapping[Any, Place] | None = None):
         super().__init__(values or {})
         self.places: dict[Any, Place] = dict(places or {})
+
+
+class Words(list[Any]):
+    """The words of the script's command line."""
 
 
 class Namespace(Table):

@@ -1,0 +1,44 @@
+"""Find the script that calls a module: a module whose functions train gets its settings from there."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from xpc.compiler.importing.overrides import Overrides
+from xpc.grammar.record import evolve
+
+MOST = 4
+"""Most scripts that are tried."""
+MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
+
+
+def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
+    """The scripts near a module that import it and run something: the name, the text, and the options with which they
+    are read.
+    """
+    stem = posixpath.basename(file).removesuffix(".py")
+    imports = re.compile(
+        rf"^\s*(?:from\s+[\w.]*\b{re.escape(stem)}\s+import\b|import\s+[\w.]*\b{re.escape(stem)}\b"
+        rf"|from\s+[\w.]+\s+import\b.*\b{re.escape(stem)}\b)",
+        re.MULTILINE,
+    )
+    count = 0
+    for name, text in overrides.scripts():
+        if posixpath.basename(name) == posixpath.basename(file) or not MAIN.search(text) or not imports.search(text):
+            continue
+        yield name, text, _relative(overrides, posixpath.dirname(name))
+        count += 1
+        if count == MOST:
+            return
+
+
+def _relative(overrides: Overrides, folder: str) -> Overrides:
+    """The options with which a script in another folder is read: files are looked for next to it first."""
+
+    def read(name: str) -> bytes | None:
+        found = overrides.read(posixpath.join(folder, name)) if folder else None
+        return overrides.read(name) if found is None else found
+
+    return evolve(overrides, read=read)

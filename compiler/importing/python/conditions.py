@@ -1,0 +1,62 @@
+"""Conditions that a script's text does not decide: `--partial` takes one way at each, and reports it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Place
+from xpc.compiler.importing.text.entries import Entry
+
+PASSES = 6
+"""Most times that a script is read: each reading may show conditions that the ones before it did not reach."""
+UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
+"""Conditions that are false in a usual run, which begins anew on one GPU."""
+NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
+
+
+def deciding(draft: Draft, machine: Machine) -> list[Place]:
+    """The conditions on which the errors of a draft depend, in the order of the errors."""
+    found: dict[Place, None] = {}
+    for one in draft.messages:
+        if one.severity != "error" or one.entry is None or "condition" not in one.why:
+            continue
+        places = [Place(one.entry.file, one.entry.line)]
+        places += [Place(file, int(line)) for file, line in NAMED.findall(one.why)]
+        for place in places:
+            for each in machine.undecided.get(place, ()):
+                if each in machine.conditions and each not in machine.assumed_conditions:
+                    found[each] = None
+    return list(found)
+
+
+def usual(machine: Machine, place: Place) -> bool:
+    """The way that is taken at a condition: its first one, unless a usual run does not meet the condition, or it asks
+    for a configuration that is not in the repository.
+    """
+    text = machine.conditions[place]
+    if place in machine.absent:
+        return text.startswith("not ")
+    if re.match(r"not .*(exists|isfile|is_file|isdir|is_dir)\(", text):
+        return False
+    return not UNUSUAL.search(text.lower())
+
+
+def report(draft: Draft, machine: Machine) -> None:
+    """Make each condition that was assumed a decision, with its line and the option that takes the other way."""
+    groups: dict[str, list[Place]] = {}
+    for place in machine.assumed_conditions:
+        if place in machine.conditions:
+            groups.setdefault(" ".join(machine.conditions[place].split()), []).append(place)
+    for text, places in groups.items():
+        truth = machine.assumed_conditions[places[0]]
+        name = f"{posixpath.basename(places[0].file)}:{places[0].line}"
+        for place in places:
+            draft.error(
+                Entry(text[:100], truth, place.file, place.line),
+                "the script's text does not decide this condition; the spec has what follows if it is "
+                + ("true" if truth else "false"),
+                f"`--set {name}={'no' if truth else 'yes'}` takes the other way",
+            )

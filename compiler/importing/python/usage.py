@@ -1,0 +1,97 @@
+"""Arguments of a script's command line that have no default: with `--partial` those of its usage line are taken."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entry
+
+REQUIRED = re.compile(r"`--set (\w+)=VALUE` does")
+"""How the reader names an argument without a default."""
+PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
+LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
+LONGEST = 2_000
+"""Longest command, in characters."""
+
+
+def required(draft: Draft) -> list[str]:
+    """The arguments without a default on which errors of a draft depend."""
+    found: dict[str, None] = {}
+    for one in draft.messages:
+        if one.severity == "error":
+            found.update(dict.fromkeys(REQUIRED.findall(one.why)))
+    return list(found)
+
+
+def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
+    """The values of arguments in the first command that starts the script and has them: in its own text, such as
+    `Usage: python train.py --model org/name`, otherwise in the README of its repository.
+    """
+    out: dict[str, Entry] = {}
+    for name, page in _pages(text, file, overrides):
+        for words, line in _commands(page, posixpath.basename(file)):
+            values = _values(words)
+            for one in names:
+                value = values.get(one)
+                if one not in out and value is not None and not re.search(r"[<>{}$\[\]]|^\.\.\.|path/to|your", value):
+                    out[one] = Entry(one, value, name, line)
+    return out
+
+
+def report(draft: Draft, taken: dict[str, Entry]) -> None:
+    """Make the values that were taken a decision, with their lines."""
+    for name, one in taken.items():
+        draft.error(
+            one,
+            "the command line gives this argument, which has no default; the spec has the value of this usage line",
+            "`--set NAME=VALUE` gives another" if len(taken) > 1 else f"`--set {name}=VALUE` gives another",
+        )
+
+
+def _pages(text: str, file: str, overrides: Overrides) -> Iterator[tuple[str, str]]:
+    """The script's own text, and the pages of its repository."""
+    yield file, text
+    for name in PAGES:
+        data = overrides.read(name)
+        if data is not None:
+            yield name, data.decode("utf-8", "replace")
+
+
+def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
+    """The words after the script's name in each command of a page, and its line."""
+    lines = page.split("\n")
+    stem = script.removesuffix(".py")
+    start = re.compile(rf"{LAUNCHER}\b.*[\s/.]{re.escape(stem)}(?:\.py)?(?=\s|$|`)")
+    for number, line in enumerate(lines, 1):
+        found = start.search(line)
+        if found is None or len(line) > LONGEST:
+            continue
+        command, at = line[found.end() :], number
+        while command.rstrip().endswith("\\") and at < len(lines) and len(command) < LONGEST:
+            command = command.rstrip().rstrip("\\") + " " + lines[at].lstrip("# ")
+            at += 1
+        try:
+            yield shlex.split(command.partition("`")[0], comments=True), number
+        except ValueError:
+            continue
+
+
+def _values(words: list[str]) -> dict[str, str]:
+    """The values of `--name value` and `--name=value`, by name; words before the first option by number, from 1."""
+    out: dict[str, str] = {}
+    for n, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if not name.startswith("-"):
+            if not any(one.startswith("-") for one in words[: n + 1]):
+                out[str(n + 1)] = word
+            continue
+        following = words[n + 1] if n + 1 < len(words) else ""
+        if not equals and (not following or following.startswith("--")):
+            continue
+        out[name.lstrip("-").replace("-", "_")] = value if equals else following
+    return out
