@@ -92,7 +92,8 @@ def _tools(spec: Spec) -> Tools:
 
 
 def _of_file(one: Weighted) -> OfFile:
-    assert one.file is not None and one.function is not None
+    assert one.file is not None
+    assert one.function is not None
     assert one.sha256 is not None
     return {"file": one.file, "function": one.function, "sha256": one.sha256}
 

@@ -169,8 +169,12 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word in ("pissa", "olora", "gaussian"):
         draft.put("lora.init", word, entry)
     elif word == "eva":
-        draft.error(entry, "PEFT computes EVA's weights only in a program of its own", "write `lora(init = eva)`, which "
-                    "reads the first rows, or leave it out: the adapters then start as they did in this tool")  # fmt: skip
+        draft.error(
+            entry,
+            "PEFT computes EVA's weights only in a program of its own",
+            "write `lora(init = eva)`, which reads the first rows, or leave it out: the adapters then start as they "
+            "did in this tool",
+        )
     else:
         draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, eva or gaussian")
 

@@ -183,7 +183,8 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
     from peft import EvaConfig, get_eva_state_dict
 
     plan, model = bundle.lora, trainer.model
-    assert plan is not None and plan["rank"] is not None
+    assert plan is not None
+    assert plan["rank"] is not None
     config = copy(model.peft_config[ADAPTER])
     config.eva_config = EvaConfig(rho=1.0)
     count = min(plan["init_rows"], len(trainer.train_dataset))

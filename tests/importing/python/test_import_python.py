@@ -412,7 +412,8 @@ def test_library_call_is_not_taken_for_true() -> None:
 
 
 @pytest.mark.parametrize(("value", "init", "iterations"), [
-    ('"pissa_niter_16"', "pissa", 16), ('"olora"', "olora", None), ("True", None, None), ('"gaussian"', "gaussian", None),
+    ('"pissa_niter_16"', "pissa", 16), ('"olora"', "olora", None), ("True", None, None),
+    ('"gaussian"', "gaussian", None),
 ])  # fmt: skip
 def test_initial_weights_of_adapters(value: str, init: str | None, iterations: int | None) -> None:
     model = f"peft_config=LoraConfig(r=4, lora_alpha=8, target_modules='all-linear', init_lora_weights={value}),"

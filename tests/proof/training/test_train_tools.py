@@ -53,7 +53,7 @@ class Maze:
     def get_reward(self):
         return self.steps
 '''
-WATCH = '''\
+WATCH = """\
 import json
 from trl import GRPOTrainer
 
@@ -74,13 +74,14 @@ GRPOTrainer._compute_loss = watched
 def constant(completions, **columns):
     assert columns.get("environments") is None or all(one.steps < 2 for one in columns["environments"])
     return [0.5 for _ in completions]
-'''
+"""
 
 
 def caller(place: str) -> None:
     """The tiny model with a chat template whose tool calls trl reads."""
     found = find_spec("trl")
-    assert found is not None and found.origin is not None
+    assert found is not None
+    assert found.origin is not None
     shutil.copytree(os.path.join(place, "tiny"), os.path.join(place, "caller"), dirs_exist_ok=True)
     template = os.path.join(os.path.dirname(found.origin), "chat_templates", "qwen2_5.jinja")
     shutil.copy(template, os.path.join(place, "caller", "chat_template.jinja"))
@@ -116,9 +117,12 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
     called, other = sorted(seen, key=lambda one: "<tool_call>" not in one["learned"])
     assert "<tool_response>\n73\n</tool_response>\n<tool_response>\nWENT-apple\n</tool_response>" in called["given"]
     assert '"name": "add", "arguments": {"a": 1}' in called["learned"]
-    assert "73" not in called["learned"] and "<tool_call>" not in called["given"]
+    assert "73" not in called["learned"]
+    assert "<tool_call>" not in called["given"]
     assert other["given"] == ""
-    assert '"description": "Add."' in prompt and '"description": "Go."' in prompt and "? GO.<|im_end|>" in prompt
+    assert '"description": "Add."' in prompt
+    assert '"description": "Go."' in prompt
+    assert "? GO.<|im_end|>" in prompt
     assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (1.0, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
     assert event["moved"] > 0  # only the environment rewards the two differently
