@@ -51,6 +51,7 @@ def disk(spec: Spec) -> Disk | None:
     elif spec.sharded_by_fsdp and not sharded and not spec.lora:
         full += model
     resumable = spec.flag("save.full_state")
+    model += _initial(spec, facts, weight)
     merged = params * BYTES.get(DTYPES[spec.text("model.dtype")], 4) if spec.flag("save.merge") else 0
     return {
         "checkpoint": model + (full if resumable else 0),
@@ -81,6 +82,18 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
     return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
+
+
+def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
+    """Bytes by which a saved adapter grows with PiSSA's or OLoRA's initial matrices in float32."""
+    if spec.get("lora.init") is None:
+        return 0
+    from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # rarely needed
+
+    if spec.get("lora.init") not in CHANGES_THE_BASE:
+        return 0
+    linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
+    return lora_parameters(facts, spec.integer("lora.rank"), linear) * (2 * 4 - weight)
 
 
 def _checkpoints(spec: Spec) -> int:

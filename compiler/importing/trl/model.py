@@ -171,9 +171,8 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word == "eva":
         draft.error(
             entry,
-            "PEFT computes EVA's weights only in a program of its own",
-            "write `lora(init = eva)`, which reads the first rows, or leave it out: the adapters then start as they "
-            "did in this tool",
+            "PEFT computes EVA's weights only in a program that asks for them",
+            "write `lora(init = eva)`, or leave it out: without such a program the adapters start as usual",
         )
     else:
         draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, eva or gaussian")

@@ -46,7 +46,7 @@ class AdapterInitTrainer(FaultTolerant):
                 initialize_from_rows(self.bundle, self)
         elif resume_from_checkpoint is None:
             initialize_from_weights(plan, layers, self.args.seed)
-            convert(model, {key: weight.detach().clone() for key, weight in matrices(layers)})
+            convert(model, {key: weight.detach().to("cpu", copy=True) for key, weight in matrices(layers)})
         else:
             convert(model, restored(layers, resume_from_checkpoint))
         if resume_from_checkpoint is None:
@@ -98,9 +98,8 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
         base = layer.get_base_layer().weight
         up, down = saved[name + _as_saved(B)], saved[name + _as_saved(A)]
         with torch.no_grad(), gathered(base):
-            start[name + A] = down[rank:].to(base.device).contiguous()
-            start[name + B] = -up[:, rank:].to(base.device).contiguous()
-            part = layer.scaling[ADAPTER] * start[name + B] @ start[name + A]
+            start[name + A], start[name + B] = down[rank:].contiguous(), -up[:, rank:].contiguous()
+            part = layer.scaling[ADAPTER] * start[name + B].to(base.device) @ start[name + A].to(base.device)
             part = part.T if getattr(layer, "fan_in_fan_out", False) else part
             base.data = (base.data.to(torch.float32) - part).to(base.dtype)
     return start

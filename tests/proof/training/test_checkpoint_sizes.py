@@ -32,9 +32,11 @@ KINDS = {
     "lora": spec("lora(rank=16)", **SAVED),
     "few": spec("lora(rank=16, targets=[q_proj, v_proj])", **SAVED),
     "dora": spec("lora(rank=16, dora)", **SAVED),
+    "pissa": spec("lora(rank=16, init=pissa)", **SAVED),
     "weights": spec(**{**SAVED, "save": 'save "out" { every=2, full_state=false }'}),
     "zero2": spec(strategy="zero2", **TWO),
     "zero2-lora": spec("lora(rank=16)", strategy="zero2", **TWO),
+    "zero2-pissa": spec("lora(rank=16, init=pissa)", strategy="zero2", **TWO),
     "zero3": spec(strategy="zero3", **TWO),
     "zero3-lora": spec("lora(rank=16)", strategy="zero3", **TWO),
 }
