@@ -74,7 +74,20 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
         excluded.append(DENSE)
     if config.get("num_local_experts") == 0:  # granitemoehybrid
         excluded.append(re.compile(r"\.block_sparse_moe(\.|$)"))
+    excluded += _mixers(known, config)
     return {path: kinds for path, kinds in known.items() if not any(one.search(path) for one in excluded)}
+
+
+def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
+    """The part that no layer has, in a family whose layers have either attention or another mixer (`layer_types`)."""
+    kinds = config.get("layer_types")
+    others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]
+    if not isinstance(kinds, list) or not kinds or not others or "model.layers.N.self_attn" not in known:
+        return []
+    mixers = [kind in ("conv", "linear_attention", "mamba") for kind in kinds]
+    if all(mixers):
+        return [re.compile(r"\.layers\.N\.self_attn(\.|$)")]
+    return [] if any(mixers) else [re.compile(rf"\.layers\.N\.({'|'.join(others)})(\.|$)")]
 
 
 def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from attrs import evolve, frozen
@@ -142,3 +143,13 @@ def test_it_begins_there_and_is_saved_for_the_published_base(runs: Runs, warm: W
     assert "initialized" not in again.output
     was, now = (tensors(os.path.join(one.out, "adapter_model.safetensors")) for one in (done, again))
     assert was == now
+
+
+def test_eva_needs_as_many_tokens_as_the_rank(warm: Warm, ground: str, tmp_path: Path) -> None:
+    text = Kind("eva", more="init_rows=1").text.replace("rank=4", "rank=64").replace("down_proj", "o_proj")
+    folder = warm.compiled(text, "few")
+    answer = warm.of(DEFAULT).run(folder, str(tmp_path), world=1)
+    assert answer["status"] != [0]
+    assert (
+        "the first 1 rows have fewer than 64 trained tokens, the rank of the adapters" in answer["out"] + answer["err"]
+    )

@@ -6,7 +6,7 @@ import pytest
 from compile_support import checked_once, only
 
 from xpc.compiler.stacks import STACKS
-from xpc.compiler.stacks.modules import ends, modules
+from xpc.compiler.stacks.modules import ends, modules, possible
 
 HEAD = (
     "xpc 1\ntrain {model} on infinity-instruct for 1 epochs\nhardware 8 x h100-80gb\nstrategy zero2\nprecision bf16\n"
@@ -62,3 +62,22 @@ def test_every_registered_family_with_experts_is_in_the_table(target: str) -> No
         known = modules(target, family)
         assert known or target == "trl-0.18", family
         assert not known or ends("q_proj", known) or ends("q_b_proj", known)
+
+
+@pytest.mark.parametrize(
+    ("family", "mixer", "attention", "inside"),
+    [
+        ("lfm2", "conv", "full_attention", "conv"),
+        ("granitemoehybrid", "mamba", "attention", "mamba"),
+        ("qwen3_next", "linear_attention", "full_attention", "linear_attn"),
+        ("qwen3_5_text", "linear_attention", "full_attention", "linear_attn"),
+    ],
+)
+def test_a_model_has_the_mixers_of_its_layer_types(family: str, mixer: str, attention: str, inside: str) -> None:
+    def found(*kinds: str) -> set[str]:
+        paths = possible(STACKS[-1], family, {"layer_types": [*kinds]})
+        return {name for name in ("self_attn", inside) if any(f".{name}." in path for path in paths)}
+
+    assert found(mixer, mixer) == {inside}
+    assert found(attention, attention) == {"self_attn"}
+    assert found(mixer, attention) == {"self_attn", inside}
