@@ -49,7 +49,7 @@ def of_another(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP143", "init-that-changes-the-reference")
+@rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     """A method that compares with a reference cannot start from PiSSA or OLoRA. With adapters, the reference is the
     model with its adapters switched off, and these two take a part out of the weights below the adapters.
