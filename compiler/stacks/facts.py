@@ -58,6 +58,8 @@ class Facts:
     """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
     scaled_families: Names
     """Families whose code reads each scaling of rotary positions (`rope`), by effect on tiny models."""
+    experts_required: Names
+    """Families whose layers cannot be computed if config.json states no experts (`num_local_experts` of 0)."""
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
     router_loss_fails_if_stated: Names

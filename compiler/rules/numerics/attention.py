@@ -321,3 +321,25 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
             "write `router_aux_loss_coef = 0.0` in `extra trl`",
             (None if weight is None else spec.extra_place("trl", "router_aux_loss_coef", "set here"),),
         )
+
+
+@rule("XP148", "family-without-its-experts")
+def without_experts(spec: Spec) -> Iterator[Finding]:
+    """A granitemoehybrid without experts, such as Granite 4.0 Micro, needs transformers 4.57 or newer: 4.52 computes
+    each layer's router even if there is nothing to choose from.
+
+    Why it is bad: the model cannot be computed.
+
+    Without it: ValueError in the first step ("torch.cat(): expected a non-empty list of Tensors").
+
+    Source: transformers 4.52 `modeling_granitemoehybrid.py`; confirmed by running it.
+    """
+    kind = spec.model.model_type
+    if kind in spec.stack.facts.experts_required and spec.model.config.get("num_local_experts") == 0:
+        other = able(lambda one: kind not in one.facts.experts_required and not one.lacks_family(kind))
+        yield Finding(
+            spec.model.label,
+            f"transformers on {spec.stack.name} cannot compute a {kind} without experts",
+            f"write `target {other}`",
+            (spec.label("target", "the target"),),
+        )

@@ -178,6 +178,11 @@ ATTENTION: tuple[Proof, ...] = (
           variant="flash3", **KEPT),
     Proof("A39", "XP342", at="load", family="smollm3", legal_family="llama", legal=spec("target trl-0.18"),
           raises="KeyError", match="smollm3"),
+    Proof("A46", "XP148", measure="experts.computed", raises="ValueError", match="non-empty list",
+          text=of("target trl-0.18"), legal=of("target trl-0.18").replace('"model"', '"other"'), files={
+              **family("granitemoehybrid", num_local_experts=0),
+              "other/config.json": json.dumps({"model_type": "granitemoehybrid", "num_local_experts": 1}),
+          }),
     Proof("A40", "XP343", at="train", family="llama4_text", legal=spec(), legal_family="llama",
           raises="AttributeError", match="last_hidden_state"),
     Proof("A40", "XP343", case="XP343-balancing-loss", at="train", family="granitemoe", raises="AttributeError",

@@ -1,0 +1,19 @@
+"""What transformers computes in a mixture of experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tiny_models
+
+
+def computed(run: Any) -> dict[str, Any]:
+    """A forward pass of a granitemoehybrid, in the folder `model` without experts."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    settings = tiny_models.config("granitemoehybrid")
+    if run.plan["model"]["path"].endswith("model"):
+        settings.num_local_experts = settings.num_experts_per_tok = 0
+    model = AutoModelForCausalLM.from_config(settings)
+    return {"logits": len(model(input_ids=torch.arange(3, 20)[None]).logits)}
