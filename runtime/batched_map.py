@@ -236,6 +236,6 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if any(failed):
         raise NotBatched
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # a part has only empty lists, whose type is not known
+    if len({repr(one.features) for one in parts}) > 1:  # one part has only empty lists, whose type is not known
         raise NotBatched
     return datasets.concatenate_datasets(parts)

@@ -96,7 +96,7 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
     if one.follows:
         yield "What follows", _changes(one.follows)
     if one.checkpoints:
-        yield "Checkpoints of the run before", [one.checkpoints]
+        yield "Checkpoints of the previous run", [one.checkpoints]
     if one.fixed:
         yield f"Wrong on {one.stacks[0]} for this run, fixed on {one.stacks[1]}", list(one.fixed)
     if one.renamed:

@@ -104,7 +104,7 @@ class _Read(dict[str, Any]):
         return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value with this name; a nested section also records its reads."""
+        """The value with this name. Reads of a nested section are recorded, too."""
         value, path = super().get(name, default), f"{self.path}{name}"
         if not value or value == "no":
             self.read.append(path)

@@ -104,7 +104,7 @@ class Marks:
         self.found: list[tuple[str, Loss]] = []
 
     def mark(self, loss: Loss) -> str:
-        """Make a new marker for the piece of ``loss``."""
+        """Make a new marker for a piece of text whose loss setting is ``loss``."""
         mark = f"zq{len(self.found)}qz"
         self.found.append((mark, loss))
         return mark

@@ -54,7 +54,7 @@ class Made:
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], place: object) -> Made:
-    """The columns that a mapped function makes, over the columns of the data."""
+    """The columns after a mapped function: those that it returns replace columns of the data with the same name."""
     if not isinstance(function, Function | Bound):
         return Made(why="the function is not in the script")
     row = Row(batched, dict(before))

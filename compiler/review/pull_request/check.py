@@ -139,7 +139,7 @@ def _findings(
         path = _from_here(repository, run)
         try:
             data, name, workspace = read_spec(path)
-        except UsageError as error:  # the others are checked all the same
+        except UsageError as error:  # the others are still checked
             show(f"xpc: {error}", sys.stderr)
             wrong = True
             continue

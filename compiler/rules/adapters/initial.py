@@ -180,7 +180,7 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     if spec.integer("lora.rank") > sizes[narrow]:
         yield Finding(
             spec.place("lora.rank", f"`{narrow}` has {sizes[narrow]:,} directions"),
-            f"{init} finds at most {sizes[narrow]:,} directions of `{narrow}`",
+            f"{init} can initialize `{narrow}` only up to rank {sizes[narrow]:,}",
             write(f"rank = {sizes[narrow]}"),
             (spec.label("lora.init", "the initialization"), spec.model.label),
         )

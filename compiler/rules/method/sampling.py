@@ -41,8 +41,8 @@ def seeds(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP675", "recomputed-otherwise-after-generation")
 def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.24, checkpointing of a method that generates must be reentrant: the trainer switches checkpointing off
-    to generate, and afterwards always switches on reentrant checkpointing.
+    """On trl 0.24, methods that generate need reentrant gradient checkpointing: the trainer switches checkpointing off
+    to generate, and afterwards always switches the reentrant kind on.
 
     Why it is bad: reentrant checkpointing computes no gradient for a layer if nothing before it is trained.
 

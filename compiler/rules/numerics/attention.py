@@ -149,7 +149,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     first longer row.
 
     Source: no check in trl or transformers; confirmed by running it (1802 tokens on a 512-token model: finite
-    loss), also for every family of transformers 5.23 and 4.52 that has a table of positions, with a longer row.
+    loss), also with a row longer than the table, for every family of transformers 5.23 and 4.52 that has one.
     """
     facts, seq = spec.model.facts, spec.integer("batch.seq")
     if facts is None or not facts.context:

@@ -82,7 +82,7 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
 @rule("XP134", "positions-not-scaled")
 def not_scaled(spec: Spec) -> Iterator[Finding]:
     """`rope` needs a family whose code reads all four scalings on this target. Families without rotary positions have
-    none, and some have code of their own for theirs.
+    no scaling code, and some with rotary positions use code of their own.
 
     Why it is bad: the setting would have no effect, or the model would fail.
 

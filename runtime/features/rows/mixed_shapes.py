@@ -14,7 +14,7 @@ from .kinds import KIND
 
 
 def marked(source: Mapping[str, Any], part: Any) -> Any:
-    """The mapped rows of a source with their kind. Column names are prefixed, so that two kinds do not share
+    """The mapped rows of a source, each with its kind. Column names are prefixed, so that two kinds do not share
     a column.
     """
     kind = source["kind"]

@@ -94,7 +94,7 @@ def report_text(report: Report) -> str:
 
 def counted(counts: Mapping[str, int]) -> str:
     """Names with their numbers, the most frequent first."""
-    return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    return ", ".join(f"{name}: {number:,}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def published(report: Report) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         )), "",
         f"Accepted: {counted(report['by_target'])}; {counted(report['by_method'])}; {counted(report['by_strategy'])}."
         f" {len(report['written'])} settings occur in one or more of them.",
-        "", f"Steps: {counted(report['steps_of'])}.", "",
+        "", f"Specs that were stepped, by setting: {counted(report['steps_of'])}.", "",
         f"Rejected, by code (a spec may have several): {counted(report['codes'])}.", "",
         f"Errors of names and units, for which no bundle can be written: {counted(report['of_language'])}. "
         "Rules without a proof: " + (counted(report["unproven"]) or "none") + ". Proofs that need more than a CPU: "
