@@ -348,7 +348,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if frozen_units and load.fsdp1 and load.checkpointing:
         # FSDP1 hooks the inputs of a unit without trained weights. If the unit runs inside reentrant recomputation
         # (transformers before 4.52), the hook holds each layer's input and its gradient until the backward pass ends
-        # (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`). At that point the next layer is not gathered yet.
+        # (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`), before the next layer is gathered.
         last["activations"] = kept
         last[HELD_INPUTS] = layers * load.tokens * _kept(load)
         last["gathered weights"] -= facts.layer_params * _gathered_weight(load)

@@ -94,7 +94,8 @@ def report_text(report: Report) -> str:
 
 def counted(counts: Mapping[str, int]) -> str:
     """Names with their numbers, the most frequent first."""
-    return ", ".join(f"{name}: {number:,}" for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    most = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{name}: {number:,}" for name, number in most)
 
 
 def published(report: Report) -> dict[str, Any]:
