@@ -42,7 +42,8 @@ ROTATED_HALF = ("glm", "glm4")
 """Families that repeat the angles of a half-rotated head in each layer: bytes that grow with a head's width."""
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
 WINDOWED = (
-    "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3", "starcoder2",
+    "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3",
+    "starcoder2",
 )  # fmt: skip
 """Families of which some or all layers may slide. They are measured with a window that is longer than the rows."""
 PERIODS = {

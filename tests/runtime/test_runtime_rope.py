@@ -28,6 +28,9 @@ def test_a_scaling_keeps_the_other_parameters_and_lengthens_the_context() -> Non
     older = config(rope_scaling=None)
     scale(older, {**YARN, "original": 256}, "tiny")
     assert older.max_position_embeddings == older.rope_scaling["original_max_position_embeddings"] * 4 == 1024
+    gemma = config(rope_theta=1e4)
+    scale(gemma, YARN, "tiny")
+    assert gemma.rope_scaling["rope_type"] == "yarn"
 
 
 def test_the_dynamic_scaling_keeps_the_context_that_it_computes_from() -> None:
