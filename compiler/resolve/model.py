@@ -22,7 +22,7 @@ WEIGHTS = (
 
 SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
-    "speech_config", "thinker_config",
+    "speech_config", "thinker_config", "vlm_config",
 )  # fmt: skip
 """Keys of a config.json for parts that read images or sound, in transformers and in models with code of their own."""
 

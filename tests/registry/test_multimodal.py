@@ -18,11 +18,15 @@ llava-hf/llava-1.5-7b-hf mistralai/Pixtral-12B-2409 mistralai/Mistral-Small-3.1-
 HuggingFaceTB/SmolVLM2-2.2B-Instruct HuggingFaceM4/Idefics3-8B-Llama3 google/paligemma2-3b-pt-224 OpenGVLab/InternVL3-8B
 openbmb/MiniCPM-V-2_6 openbmb/MiniCPM-o-2_6 microsoft/Phi-3.5-vision-instruct microsoft/Phi-4-multimodal-instruct
 allenai/Molmo-7B-D-0924 THUDM/glm-4v-9b CohereLabs/aya-vision-8b deepseek-ai/deepseek-vl2-small
+mistralai/Ministral-3-8B-Instruct-2512 mistralai/Magistral-Small-2509 LGAI-EXAONE/EXAONE-4.5-33B moonshotai/Kimi-K2.5
+tencent/HunyuanOCR zai-org/GLM-OCR deepseek-ai/DeepSeek-OCR-2 allenai/olmOCR-7B-0825 rednote-hilab/dots.ocr
+ibm-granite/granite-speech-3.3-8b openai/whisper-large-v3 vidore/colqwen2-v1.0 LiquidAI/LFM2-VL-1.6B
 """)
 READ_TEXT = str.split("""
 Qwen/Qwen2.5-7B google/gemma-3-1b-it google/gemma-3-270m Qwen/Qwen3.5-9B mistralai/Mistral-Small-24B-Instruct-2501
 meta-llama/Llama-3.2-3B THUDM/glm-4-9b zai-org/GLM-4.5-Air microsoft/Phi-4-mini-instruct google/medgemma-27b-text-it
-ibm-granite/granite-3.3-8b-instruct openbmb/MiniCPM3-4B moonshotai/Kimi-K2-Instruct deepseek-ai/DeepSeek-V3
+ibm-granite/granite-3.3-8b-instruct openbmb/MiniCPM3-4B mistralai/Ministral-8B-Instruct-2410 PleIAs/OCRonos-Vintage
+LGAI-EXAONE/EXAONE-4.0-32B mistralai/Magistral-Small-2506 moonshotai/Kimi-K2-Instruct deepseek-ai/DeepSeek-V3
 """)
 TEXT = {
     "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -56,3 +60,24 @@ def test_the_family_of_a_configuration_is_read(tmp_path: Path, kind: str, refuse
     put(tmp_path, {"m/config.json": json.dumps({**TEXT, "model_type": kind})})
     problems = checked('xpc 1\ntrain "m" on ultrachat-200k for 3 epochs\n', tmp_path).problems
     assert ("XP130" in {one.code for one in problems}) is refused
+
+
+@pytest.mark.slow
+def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
+    """By its default configuration; the rest are encoder-decoders and models of proteins, which are not loaded either."""
+    pytest.importorskip("transformers")
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    from xpc.compiler.resolve.model import SENSES
+
+    found, broken = set(), set()
+    for kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        try:
+            config = CONFIG_MAPPING[kind]().to_dict()
+        except ValueError:  # defaults that contradict each other
+            broken.add(kind)
+            config = {}
+        if not (registry.multimodal(kind) or registry.encoder_decoder(kind) or any(map(config.get, SENSES))):
+            found.add(kind)
+    assert found - broken == {"evolla", "mistral4", "t5gemma2", "udop"}
