@@ -64,7 +64,7 @@ def test_the_family_of_a_configuration_is_read(tmp_path: Path, kind: str, refuse
 
 @pytest.mark.slow
 def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
-    """By its default configuration; the rest are encoder-decoders and models of proteins, which are not loaded either."""
+    """By its default configuration; the others are encoder-decoders or models of proteins, which do not load either."""
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
