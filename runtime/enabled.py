@@ -44,6 +44,7 @@ from .features.model.tied_weights import TiedWeights
 from .features.model.weight_dtypes import WeightDtypes
 from .features.optimizer.empty_groups import NonemptyGroupsTrainer
 from .features.optimizer.idle import Idle
+from .features.optimizer.muon import Muon, MuonTrainer
 from .features.optimizer.nan_loss import NanLossTrainer
 from .features.optimizer.projected_gradients import ProjectedGradients
 from .features.rows.chat import ChatRows
@@ -132,6 +133,7 @@ FEATURES: tuple[Feature, ...] = (
     Rope(),
     HubKernels(),
     ProjectedGradients(),
+    Muon(),
     Hub(),
     ContinuedAdapter(),
     Adapters(),
@@ -161,6 +163,7 @@ def trainer_class() -> type[FaultTolerant]:
         RotatingTrainer,
         EvaluatingTrainer,
         NonemptyGroupsTrainer,
+        MuonTrainer,
         RandomStatesTrainer,
         WeightsOnlyTrainer,
         NanLossTrainer,

@@ -10,7 +10,7 @@ Source: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer
 
 from __future__ import annotations
 
-TORCH = ("adamw", "adamw_torch", "adamw_fused", "adafactor", "adagrad", "rmsprop", "sgd")
+TORCH = ("adamw", "adamw_torch", "adamw_fused", "adafactor", "adagrad", "muon", "rmsprop", "sgd")
 PACKAGES = {
     "bitsandbytes": (
         "adamw8bit", "ademamix", "ademamix8bit", "bnb_rmsprop", "lion", "lion8bit", "paged_adamw", "paged_adamw8bit",
@@ -34,6 +34,9 @@ LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 """Optimizers that project the gradients of `targets` to a low rank."""
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
 """Optimizers that DeepSpeed runs on the CPU, by the names that accelerate maps to them."""
+MADE_BY_RUNTIME = ("muon",)
+"""Optimizers that no argument of transformers names. The runtime makes them, and `optim` names the stack's AdamW, which
+trains the weights that are no hidden matrices."""
 FUSED = ("adalomo", "lomo")
 """Optimizers that step inside the backward pass, so that no complete gradient exists."""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
@@ -52,9 +55,10 @@ WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
 MOMENTS = {
     "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 4, "stable_adamw": 2, "schedule_free_adamw": 2,
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
-    "schedule_free_sgd": 1,
+    "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""States of the size of the weights; 8-bit, 4-bit and paged variants have as many, momentum adds one."""
+"""States of the size of the weights; 8-bit, 4-bit and paged variants have as many, momentum adds one. Muon's are those
+of hidden matrices; its AdamW has two."""
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {

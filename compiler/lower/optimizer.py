@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.optimizers import LOW_RANK, WARM_UP
+from xpc.compiler.language.optimizers import LOW_RANK, MADE_BY_RUNTIME, WARM_UP
 from xpc.compiler.language.setting import AmountPath
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.runtime.core.payload import Muon
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 """Schedules that depend on an evaluation's metric instead of the step."""
@@ -15,8 +19,9 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 def optimizer(spec: Spec) -> dict[str, Json]:
     """The optimizer's name, its hyperparameters, and the further ones, which `optim_args` takes as a text."""
     beta1, beta2 = spec.reals("optimizer.betas")
+    name = spec.text("optimizer")
     out: dict[str, Json] = {
-        "optim": spec.stack.optimizers[spec.text("optimizer")],
+        "optim": spec.stack.optimizers["adamw" if name in MADE_BY_RUNTIME else name],
         "learning_rate": spec.real("optimizer.lr"),
         "adam_beta1": beta1,
         "adam_beta2": beta2,
@@ -25,7 +30,7 @@ def optimizer(spec: Spec) -> dict[str, Json]:
         "max_grad_norm": spec.real("optimizer.clip"),
     }
     targets = spec.get("optimizer.targets")
-    if spec.text("optimizer") in LOW_RANK and targets is not None:
+    if name in LOW_RANK and targets is not None:
         out["optim_target_modules"] = list(targets) if isinstance(targets, tuple) else "all-linear"
     words = [f"{name}={_number(value)}" for name, value in _keywords(spec).items()]
     more = spec.extra_value("trl", "optim_args")
@@ -34,7 +39,31 @@ def optimizer(spec: Spec) -> dict[str, Json]:
     return out
 
 
+def muon(spec: Spec) -> Muon | None:
+    """The two groups of Muon, which the runtime makes; None for another optimizer."""
+    if spec.text("optimizer") != "muon":
+        return None
+    beta1, beta2 = spec.reals("optimizer.betas")
+    return {
+        "matrices": {
+            "lr": spec.real("optimizer.lr"),
+            "weight_decay": spec.real("optimizer.weight_decay"),
+            "momentum": spec.real("optimizer.momentum"),
+            "adjust_lr": spec.text("optimizer.adjust_lr"),
+        },
+        "others": {
+            "lr": spec.real("optimizer.adamw_lr"),
+            "weight_decay": spec.real("optimizer.weight_decay"),
+            "betas": [beta1, beta2],
+            "eps": spec.real("optimizer.eps"),
+            "fused": spec.stack.optimizers["adamw"].endswith("fused"),
+        },
+    }
+
+
 def _keywords(spec: Spec) -> dict[str, float]:
+    if spec.text("optimizer") in MADE_BY_RUNTIME:
+        return {}
     found = {"momentum": spec.get("optimizer.momentum")}
     if spec.text("optimizer") in LOW_RANK:
         found = {

@@ -41,7 +41,10 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
     own = name in PACKAGES["bitsandbytes"]
     each: float = 4 if spec.zero_stage or own else weight
     each = OF_BLOCK if name.endswith("8bit") else OF_SMALL_BLOCK if name.endswith("4bit") else each
-    moments = MOMENTS.get(algorithm(name), 0) + bool(spec.get("optimizer.momentum"))
+    moments: float = MOMENTS.get(algorithm(name), 0) + bool(spec.get("optimizer.momentum"))
+    if name == "muon":
+        hidden = sum(one.inputs * one.outputs * one.count for one in _matrices(spec, facts) if one.site) * facts.layers
+        moments = 2 - min(1.0, hidden / trained)  # one for Muon's matrices, two for AdamW's weights
     exempt = _unquantized(spec, facts) if own and name.endswith("8bit") and not spec.zero_stage else 0
     return int(trained * (moments * each + (4 if spec.zero_stage else 0)) + exempt * moments * (4 - each))
 

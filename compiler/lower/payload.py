@@ -12,6 +12,7 @@ from xpc.compiler.lower.disk import disk
 from xpc.compiler.lower.division import division
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
+from xpc.compiler.lower.optimizer import muon
 from xpc.compiler.plan.flops import flops
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
@@ -30,9 +31,10 @@ LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. `format` is the version of its layout."""
-    method, stated = method_section(spec), arguments(spec)
+    method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    divided = division(method, stated, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
+    divisible = {**stated, "optim": "muon"} if groups is not None else stated  # its `optim` names the AdamW next to it
+    divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
         "format": FORMAT,
         "target": spec.stack.name,
@@ -54,6 +56,8 @@ def payload(spec: Spec) -> Payload:
         "run": _run(spec, divided),
         "trainer": {"unused": []},
     }
+    if groups is not None:
+        plan["muon"] = groups
     plan["trainer"] = trainer(plan)
     return plan
 

@@ -71,6 +71,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         ),
         f"| method | {_method(spec)} |",
         *([f"| adapters | {_adapters(spec)} |"] if spec.lora else []),
+        *([f"| optimizer | {_muon(spec)} |"] if spec.text("optimizer") == "muon" else []),
         *([f"| trained parts | {_frozen(spec)} |"] if spec.flag("freeze") else []),
         f"| hardware | {hardware.nodes} x ({cell(spec.text('hardware'))}) = {hardware.world} "
         f"process{'es' * (hardware.world != 1)} |",
@@ -233,6 +234,12 @@ def _adapters(spec: Spec) -> str:
     if spec.get("lora.lr_ratio") is not None:
         more += f"; B matrices have {spec.real('lora.lr_ratio'):g} times the learning rate"
     return f"rank {rank}, alpha {spec.real('lora.alpha'):g}, dropout {dropout:g}, on {cell(where)}{base}{more}"
+
+
+def _muon(spec: Spec) -> str:
+    """The two groups of weights in a run with Muon, with their learning rates."""
+    rate, other = spec.real("optimizer.lr"), spec.real("optimizer.adamw_lr")
+    return f"Muon for hidden matrices at {rate:g}; AdamW for embeddings, head, norms and biases at {other:g}"
 
 
 def _frozen(spec: Spec) -> str:

@@ -9,7 +9,7 @@ from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load
-from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, tables
+from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, matrix_numbers, tables
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype, norms_widened, tables_dtype
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
@@ -65,7 +65,7 @@ def load_of(spec: Spec) -> Load | str:
         from xpc.compiler.plan.frozen import trained_part  # few specs freeze
 
         part = trained_part(spec, facts)
-        trained, layers, exact = part.trained, part.layers, part.exact
+        trained, layers, exact = part.trained, part.layers, part.exact and spec.text("optimizer") != "muon"
     copies = spec.method.references(spec.get) * (0 if spec.lora else 1)
     spread = shard if stage == 3 else 1
     other_models = copies * facts.params * stored / spread
@@ -82,7 +82,7 @@ def load_of(spec: Spec) -> Load | str:
         offload=_offload(spec, stage),
         element=2 if half else 4, weight=stored,
         amp=half and not deepspeed and (stored == 4.0 and engine == "none" if tuned is None else tuned.element == 4),
-        moments=float(BYTES.get(name, (MOMENTS.get(name, 0) + bool(spec.get("optimizer.momentum"))) * own)),
+        moments=float(BYTES.get(name, _moments(spec, trained, tuned) * own)),
         temporary=own if spec.stack.optimizers.get(name) == "adamw_torch" and not deepspeed else 0.0,
         micro=1 if flattened else micro, length=length * (micro if flattened else 1),
         accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
@@ -98,6 +98,22 @@ def load_of(spec: Spec) -> Load | str:
         looped=facts.experts > 0 and not stacked(spec.stack, facts), norms_widened=norms_widened(spec),
         fsdp1=strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"),
     )  # fmt: skip
+
+
+def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
+    """States for each trained parameter. Muon has one for a hidden matrix, and two under ZeRO-1 and ZeRO-2, where
+    DeepSpeed keeps the momentum of an unfinished step (zero/stage_1_and_2.py); AdamW has two for the other weights.
+    With `freeze` every weight counts two.
+    """
+    name = spec.text("optimizer")
+    if name != "muon":
+        return MOMENTS.get(name, 0) + bool(spec.get("optimizer.momentum"))
+    facts = spec.model.facts
+    if facts is None or spec.zero_stage in (1, 2) or (spec.flag("freeze") and not spec.lora):
+        return 2.0
+    if adapters is None:
+        return 2.0 - min(1.0, matrix_numbers(facts) / trained)
+    return 1.0 + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden / max(1.0, adapters.params)
 
 
 def _adapters(spec: Spec, element: float) -> Adapters:

@@ -78,6 +78,11 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
     )
 
 
+def matrix_numbers(facts: ModelFacts) -> float:
+    """The numbers in all hidden matrices of a model, which Muon trains."""
+    return float(facts.layers * sum(one.inputs * one.outputs * one.count for one in linear_layers(facts)))
+
+
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
     """The linear layers in a list of targets, matched by the end of their names as in PEFT; all layers if there is no
     list.

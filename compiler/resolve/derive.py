@@ -162,7 +162,7 @@ class Derivation(OpenSpec):
     def _optimizer(self) -> None:
         """Set the defaults of special optimizers and schedules; only such specs load the module."""
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
-        if "_" in optimizer or schedule in ("reduce_lr_on_plateau", "greedy"):
+        if "_" in optimizer or optimizer == "muon" or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
 
             derive_optimizer.own_defaults(self, optimizer, schedule)

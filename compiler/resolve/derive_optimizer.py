@@ -1,4 +1,4 @@
-"""Defaults of low-rank and schedule-free optimizers and metric-driven schedules. Loaded only for specs with one."""
+"""Defaults of special optimizers and of metric-driven schedules. Loaded only for specs with one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from xpc.compiler.resolve.open_spec import OpenSpec
 
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10
+MOMENTUM = 0.95
+"""torch 2.13 `optim/_muon.py`; DeepSpeed 0.19.8, LLaMA-Factory and axolotl have the same."""
 
 
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
@@ -23,6 +25,10 @@ def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0
         for name, value in (("rank", 128), ("scale", scale), ("update_proj_gap", 200)):
             _fill(of, path_of(f"optimizer.{name}"), value, "transformers' own")
+    if optimizer == "muon":
+        _fill(of, "optimizer.momentum", MOMENTUM, "torch's own")
+        _fill(of, "optimizer.adjust_lr", "match_rms_adamw", "rates of AdamW fit")
+        _fill(of, "optimizer.adamw_lr", of.get("optimizer.lr"), "that of the hidden matrices")
     if optimizer in SCHEDULE_FREE and of.values["schedule"].origin.kind == DEFAULT:
         of.set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)
     if schedule in FACTORS:

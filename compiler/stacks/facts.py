@@ -205,6 +205,8 @@ class Facts:
     """Whether intervals of saving and evaluation given as shares are compared as integers, not in floating point."""
     trackio: bool
     """Whether transformers has a callback for trackio."""
+    zero_muon: bool
+    """Whether DeepSpeed has the Muon that a bundle uses under ZeRO, for every stage."""
     torch_optimizers_read_words: bool
     """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
     apex_always_imported: bool

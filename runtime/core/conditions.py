@@ -177,6 +177,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
         "mixed_shapes": any(one.get("kind") for one in sources(plan)),
         "mixture": not by_share and (several or held_out or unpaired or data.get("unique")),
+        "muon": plan.get("muon"),
         "named_log": evaluates,
         "named_roles": data.get("roles"),
         "nan_loss": run.get("nan") == "allow",

@@ -333,6 +333,33 @@ class Run(TypedDict):
     """Evaluations without a better value after which the run ends."""
 
 
+class MuonMatrices(TypedDict):
+    """How Muon trains hidden matrices."""
+
+    lr: float
+    weight_decay: float
+    momentum: float
+    adjust_lr: str
+    """torch's `adjust_lr_fn`: "match_rms_adamw" or "original"."""
+
+
+class MuonOthers(TypedDict):
+    """How AdamW trains embeddings, head, norms and biases in a run with Muon."""
+
+    lr: float
+    weight_decay: float
+    betas: list[float]
+    eps: float
+    fused: bool
+
+
+class Muon(TypedDict):
+    """The two groups of weights in a run with Muon."""
+
+    matrices: MuonMatrices
+    others: MuonOthers
+
+
 class Trainer(TypedDict):
     """The settings that trainer/ was compiled for."""
 
@@ -355,5 +382,6 @@ class Payload(TypedDict):
     lora: Adapter | None
     freeze: Freeze | None
     hub: Hub | None
+    muon: NotRequired[Muon]
     run: Run
     trainer: Trainer

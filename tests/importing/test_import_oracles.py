@@ -43,7 +43,7 @@ OUT_OF_SCOPE = {
     "llamafactory/examples/megatron/qwen3_moe_full.yaml": "Megatron",
     "llamafactory/examples/v1/train_batching_strategy/train_full_fsdp2_dynamic_padding_free.yaml":
         "a trainer of LLaMA-Factory's own",
-    "llamafactory/examples/v1/train_full/train_full_muon.yaml": "an optimizer of LLaMA-Factory's own",
+    "llamafactory/examples/v1/train_full/train_full_muon.yaml": "a Muon of LLaMA-Factory's own, for FSDP2",
 }  # fmt: skip
 """The only reasons for which a file is left out of the count: parallelism, trainers, weights and models that the
 language will not have, and what the tool refuses itself."""

@@ -92,6 +92,13 @@ def test_llamafactory_projected_optimizers(more, optim):
     assert lf(more.replace("true", "false")).arguments["optim"] == "adamw_torch_fused"
 
 
+def test_llamafactory_muon():
+    found = lf("finetuning_type: full\nuse_muon: true\noptim: adamw_torch\n", "finetuning_type: lora\n")
+    assert found.payload["muon"]["matrices"]["adjust_lr"] == "match_rms_adamw"
+    assert found.payload["muon"]["others"]["lr"] == found.payload["muon"]["matrices"]["lr"]
+    assert lf("use_muon: false\n").arguments["optim"] == "adamw_torch_fused"
+
+
 def test_the_second_generation():
     found = imported(
         "model: Qwen/Qwen3-4B\nmodel_class: llm\npeft_config:\n  name: lora\n  r: 16\n  lora_alpha: 32\n"
@@ -149,6 +156,13 @@ def test_llamafactory_keys_without_a_place(more, key):
     found = imported(text, *HARDWARE)
     assert found.fates[key] == "error"
     assert unaccounted(found.draft, yamltext.read(text, "recipe.yaml")) == []
+
+
+def test_axolotl_muon():
+    found = ax("optimizer: muon\noptim_args:\n  momentum: 0.9\n")
+    assert found.payload["muon"]["matrices"]["momentum"] == 0.9
+    assert found.payload["muon"]["others"]["betas"] == [0.95, 0.95]
+    assert "norms and biases" in found.draft.differences["optimizer"]
 
 
 def test_axolotl_defaults():

@@ -121,7 +121,6 @@ IMPOSSIBLE = {
     "llamafactory/examples/ktransformers/train_lora/qwen3_5moe_lora_sft_kt.yaml": "use_kt",
     "llamafactory/examples/megatron/qwen3_moe_full.yaml": "pipeline_model_parallel_size",
     "llamafactory/examples/v1/train_batching_strategy/train_full_fsdp2_dynamic_padding_free.yaml": "batching_strategy",
-    "llamafactory/examples/v1/train_full/train_full_muon.yaml": "optim_config.name",
 }
 """The key that TRL, PEFT and accelerate have nothing for."""
 

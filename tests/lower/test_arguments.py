@@ -48,6 +48,11 @@ ROWS = {
             "learning_rate": 5e-6, "adam_beta1": 0.8, "adam_beta2": 0.9, "adam_epsilon": 1e-6, "weight_decay": 0.1,
             "max_grad_norm": 0.5,
         }),
+        Row("optimizer muon(lr=1e-3, adamw_lr=1e-4, momentum=0.9, adjust_lr=original, weight_decay=0.1, clip=0)", {
+            "optim": "adamw_torch_fused", "learning_rate": 1e-3, "optim_args": None,
+            ".muon.matrices": {"lr": 1e-3, "weight_decay": 0.1, "momentum": 0.9, "adjust_lr": "original"},
+            ".muon.others.lr": 1e-4, ".muon.others.weight_decay": 0.1, ".muon.others.betas": [0.9, 0.999],
+        }, on={OLDEST: "XP135", OLDER: "XP135"}),
         Row("schedule linear(warmup=40)", {"lr_scheduler_type": "linear", "warmup_steps": 40}),
         Row("seed 7", {"seed": 7, ".data.seed": 7}),
         Row("model(rope=yarn(factor=4, beta_fast=16))", {

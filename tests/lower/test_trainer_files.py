@@ -103,8 +103,8 @@ ORDER = {
     "model_options": ("RewardHead", "Rope", "Adapters"),
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
     "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
-    "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "ContinuedAdapter", "Adapters"),
-    "before_first_step": ("Evaluation", "DeepSpeed", "Idle"),
+    "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "Muon", "ContinuedAdapter", "Adapters"),
+    "before_first_step": ("Evaluation", "DeepSpeed", "Muon", "Idle"),
 }
 """Where one feature changes what another one sees, or their messages have an order."""
 

@@ -62,8 +62,14 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     if methods.METHODS[method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{method} reads the lengths of prompts and completions")
         own.add("max_length")
+    optimizer = named.get("optim")
+    if optimizer is not None and optimizer.value == "muon":
+        own.add("optim")
+        draft.put("optimizer", "muon", optimizer)
     trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
     axolotl_adapter.adapter(draft, named)
+    if "optim" in own:
+        _muon(draft)
     _sharding(draft, named, overrides, launch, zero, found)
     schedule.optimizer_arguments(draft, named.get("optim_args"))
     _trackers(draft, named)
@@ -181,6 +187,16 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
 
 def _implied(config: Entry) -> Fate:
     return Fate("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
+
+
+def _muon(draft: Draft) -> None:
+    """State what axolotl's Muon does by default. Its scale is torch's `match_rms_adamw`.
+
+    Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
+    """
+    draft.default("optimizer.betas", (0.95, 0.95), "not set: those of axolotl's Muon")
+    if not any(draft.has(name) for name in ("lora", "qlora")):
+        draft.differs("optimizer", "axolotl's Muon does not train norms and biases, the spec trains them by AdamW")
 
 
 def _trackers(draft: Draft, named: Entries) -> None:

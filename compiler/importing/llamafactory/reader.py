@@ -12,6 +12,7 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
+from xpc.compiler.importing.llamafactory import muon
 from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, MEDIA, PADDED, PROJECTED, SPLIT, STAGES
 from xpc.compiler.importing.llamafactory.refusals import refusals
 from xpc.compiler.importing.llamafactory.switches import (
@@ -146,7 +147,7 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    """Import GaLore and APOLLO: the switch, which layers are projected, and how."""
+    """Import GaLore and APOLLO (the switch, which layers are projected, and how) and Muon."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
@@ -174,6 +175,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
             draft.setting(f"optimizer.{path}", named.get(f"{kind}_{key}"))
         for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
             draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's own")
+    muon.first(draft, named.get("use_muon"))
 
 
 def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
@@ -198,7 +200,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
             else:
                 draft.error(one, "the language has no such option")
     if optim is not None:
-        for one in optim.mapping.values():
+        for one in muon.second(draft, optim):
             draft.error(one, "the language has no such optimizer, or names it by `optim`")
     if batching is not None:
         word = str(batching.value)

@@ -10,9 +10,14 @@ from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.text.entries import Entry, number, text
 from xpc.compiler.importing.text.values import KEYS, SCHEDULES
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.setting import Path
 
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules without warm-up in transformers (optimization.py, `get_scheduler`), unlike `constant_with_warmup`."""
+OF_ARGUMENT: Mapping[str, Path] = {
+    "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
+}  # fmt: skip
+"""Names in `optim_args` that are settings."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 
@@ -117,7 +122,7 @@ def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
         draft.escape("trl", "optim_args", entry)
         return
     for key, one in entry.mapping.items():
-        path = {"eps": "optimizer.eps", "weight_decay": "optimizer.weight_decay"}.get(key)
+        path = OF_ARGUMENT.get(key)
         if path is not None and number(one) is not None:
             draft.settings.pop(path, None)
             draft.put(path, number(one), one)

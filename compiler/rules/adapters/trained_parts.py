@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from math import gcd
 
-from xpc.compiler.language.optimizers import FUSED, LAYERWISE
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MADE_BY_RUNTIME
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES, TOKEN_EMBEDDINGS
@@ -322,7 +322,7 @@ def _contains(part: str, known: tuple[str, ...]) -> bool:
 def two_rates(spec: Spec) -> Iterator[Finding]:
     """`lr_ratio` (LoRA+) needs an optimizer whose parameter groups can have different learning rates. Layerwise
     optimizers consist of one optimizer per parameter and a placeholder with an empty group; LOMO steps in the backward
-    pass with a single rate.
+    pass with a single rate, and Muon has one for all matrices.
 
     Why it is bad: the second rate is ignored.
 
@@ -332,10 +332,10 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
     it.
     """
     name = spec.text("optimizer")
-    if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED):
+    if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED, *MADE_BY_RUNTIME):
         yield Finding(
             spec.place("lora.lr_ratio", "two rates"),
-            f"`optimizer {name}` has a single rate",
+            f"`optimizer {name}` has a single rate" + (" for all matrices" if name in MADE_BY_RUNTIME else ""),
             "leave `lr_ratio` out",
             (spec.label("optimizer", "the optimizer"),),
         )

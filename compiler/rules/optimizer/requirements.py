@@ -16,12 +16,19 @@ from xpc.compiler.stacks import able
 WHEN = any_of(
     not_chosen("optimizer", "adamw"),
     written(
-        "optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap", "optimizer.momentum"
+        "optimizer.targets",
+        "optimizer.rank",
+        "optimizer.scale",
+        "optimizer.update_proj_gap",
+        "optimizer.momentum",
+        "optimizer.adamw_lr",
+        "optimizer.adjust_lr",
     ),
 )
 
 PROJECTED: tuple[Path, ...] = ("optimizer.targets", "optimizer.rank", "optimizer.scale", "optimizer.update_proj_gap")
-MOMENTUM = ("sgd", "rmsprop")
+OF_MUON: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr")
+MOMENTUM = ("sgd", "rmsprop", "muon")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
 """Families whose layers are Conv1D, which no low-rank optimizer treats as linear."""
@@ -44,7 +51,7 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
     """A setting of an optimizer needs an optimizer that reads it: `targets`, `rank`, `scale` and `update_proj_gap`
-    belong to GaLore and APOLLO, `momentum` to sgd and rmsprop.
+    belong to GaLore and APOLLO, `momentum` to sgd, rmsprop and Muon, `adamw_lr` and `adjust_lr` to Muon.
 
     Why it is bad: the setting has no effect.
 
@@ -55,11 +62,11 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
     it.
     """
     name, related = spec.text("optimizer"), (spec.label("optimizer", "the optimizer"),)
-    for path in PROJECTED:
-        if spec.written(path) and name not in LOW_RANK:
+    for path in (*PROJECTED, *OF_MUON):
+        if spec.written(path) and (name != "muon" if path in OF_MUON else name not in LOW_RANK):
             setting = path.rpartition(".")[2]
             yield Finding(
-                spec.place(path, "only galore and apollo have it"),
+                spec.place(path, f"only {'muon has' if path in OF_MUON else 'galore and apollo have'} it"),
                 f"`optimizer {name}` has no `{setting}`",
                 f"leave `{setting}` out",
                 related,
@@ -68,12 +75,12 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         return
     if name not in MOMENTUM:
         yield Finding(
-            spec.place("optimizer.momentum", "only sgd and rmsprop have it"),
+            spec.place("optimizer.momentum", "only sgd, rmsprop and muon have it"),
             f"`optimizer {name}` has no `momentum`",
             "leave `momentum` out",
             related,
         )
-    elif not spec.stack.facts.torch_optimizers_read_words:
+    elif name != "muon" and not spec.stack.facts.torch_optimizers_read_words:
         yield Finding(
             spec.place("optimizer.momentum", "transformers 4.52 passes it to no optimizer"),
             f"`momentum` does not reach {name} on {spec.stack.name}",

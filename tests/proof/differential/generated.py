@@ -102,6 +102,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "data.prompt": ("prompt", "question"),
     "optimizer.targets": ("all-linear", "[q_proj, v_proj]"), "optimizer.rank": ("64", "128"),
     "optimizer.scale": ("0.25", "1"), "optimizer.update_proj_gap": ("200",), "optimizer.momentum": ("0.9", "0"),
+    "optimizer.adamw_lr": ("1e-5", "1e-4"), "optimizer.adjust_lr": ("original", "match_rms_adamw"),
     "schedule.max_lr": ("1e-4", "100%"), "schedule.warmup_lr": ("0", "1e-7", "10%"), "schedule.cycles": ("1", "3"),
     "schedule.power": ("1", "2"), "schedule.timescale": ("1000",), "schedule.factor": ("0.1", "0.5", "0.95"),
     "schedule.patience": ("0", "3", "10"), "strategy.context_parallel": ("1", "2", "4"),

@@ -19,7 +19,7 @@ from interpreters import OTHERS
 from xpc.compiler import registry, stacks
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
-from xpc.compiler.language.optimizers import LOW_RANK, TORCH
+from xpc.compiler.language.optimizers import LOW_RANK, MADE_BY_RUNTIME, TORCH
 from xpc.compiler.language.strategies import OLD_STRATEGIES
 from xpc.compiler.registry import Gpu
 from xpc.compiler.stacks import DEFAULT, Stack
@@ -43,7 +43,8 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "schedule.max_lr": ("greedy",), "schedule.warmup_lr": ("cosine",), "schedule.decay_type": ("wsd",),
     "schedule.cycles": ("cosine_with_restarts",), "schedule.power": ("polynomial",),
     "schedule.timescale": ("inverse_sqrt",), "schedule.factor": ("reduce_lr_on_plateau", "greedy"),
-    "schedule.patience": ("reduce_lr_on_plateau", "greedy"), "optimizer.momentum": ("sgd", "rmsprop"),
+    "schedule.patience": ("reduce_lr_on_plateau", "greedy"), "optimizer.momentum": ("sgd", "rmsprop", "muon"),
+    "optimizer.adamw_lr": ("muon",), "optimizer.adjust_lr": ("muon",),
     "optimizer.targets": LOW_RANK, "optimizer.rank": LOW_RANK, "optimizer.scale": LOW_RANK,
     "optimizer.update_proj_gap": LOW_RANK, "precision.tf32": ("fp32", "bf16"),
     "optimizer.betas": ("adamw", "adamw8bit", "paged_adamw", "lion"), "optimizer.eps": ("adamw", "adamw8bit"),
@@ -231,7 +232,7 @@ class Draft:
         if popular is not None and (self.tidy or self.chance(0.85)):
             typed = pick(self.draw, popular)
         if self.tidy and row.path == "optimizer" and self.chance(0.1):
-            typed = self.draw.choice(sorted(self.stack.optimizers))
+            typed = self.draw.choice(sorted((*self.stack.optimizers, *MADE_BY_RUNTIME)))
         if typed is not None:
             self.heads[row.path] = typed
 

@@ -54,6 +54,7 @@ OPTIMIZERS = {
     "galore-layerwise": with_optimizer(f"galore_adamw_layerwise{PROJECTED}").replace("micro=2", "micro=8"),
     "apollo": with_optimizer(f"apollo_adamw{PROJECTED}"),
     "apollo-wide": with_optimizer("apollo_adamw(targets=all-linear, rank=256)"),
+    "muon": with_optimizer("muon(adamw_lr=1e-4)"),
     "stable": with_optimizer("stable_adamw"),
     "ademamix8bit": with_optimizer("ademamix8bit"),
     "torchao8": with_optimizer("torchao_adamw8bit"),

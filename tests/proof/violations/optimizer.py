@@ -73,8 +73,26 @@ BATCH: tuple[Proof, ...] = (
           raises="ValueError", match="between 0 and 2"),
 )  # fmt: skip
 
+MUON = "optimizer muon"
+ORIGINAL = "optimizer muon(adjust_lr=original, clip=0)"
+MUONS: tuple[Proof, ...] = (
+    Proof("O39", "XP135", at="init", text=two(MUON), legal=two("optimizer adamw_torch"), measure="muon.sharded",
+          expect=lambda seen: seen["off"] > 0.01, keep=("fsdp",), processes=2),
+    Proof("O39", "XP135", case="XP135-0.18", at="init", text=cpu(ORIGINAL, OLD), legal=cpu(ORIGINAL, OLD, strategy="ddp"),
+          measure="muon.trained", raises="ModuleNotFoundError", match="muon", variant="0.18"),
+    Proof("O39", "XP135", at="init", text=cpu(ORIGINAL, "target trl-0.24", strategy="zero1"), measure="muon.trained",
+          legal=cpu(ORIGINAL, "target trl-0.24", strategy="ddp"), raises="TypeError", match="adam_optimizer", variant="0.24"),
+    Proof("O40", "XP136", at="init", eager=True, measure="muon.moved", expect=lambda seen: seen["uneven"] > 1.3),
+    Proof("O41", "XP137", at="init", eager=True, measure="muon.moved", expect=lambda seen: seen["share"] < 0.2),
+    Proof("O42", "XP139", at="init", text=one(MUON, "oft(block_size=8)"), legal=one(MUON, "lora"),
+          measure="muon.separate", expect=lambda seen: seen["separate"]),
+    Proof("O42", "XP139", case="XP139-experts", at="init", family="qwen3_moe", legal_family="qwen3", measure="muon.all_hidden",
+          raises="ValueError", match="only supports 2D", variant="experts"),
+    Proof("O43", "XP141", needs="torch before 2.9"),
+)  # fmt: skip
+
 OPTIMIZERS: tuple[Proof, ...] = (
-    Proof("O01", "XP106", case="XP106-muon", onto="legal", arguments={"optim": "muon"}, raises="ValueError", match="muon"),
+    Proof("O01", "XP106", case="XP106-lamb", onto="legal", arguments={"optim": "lamb"}, raises="ValueError", match="lamb"),
     Proof("O04", "XP222", at="train", keep=KEPT, raises="ValueError", match="define .optim_target_modules"),
     Proof("O04", "XP222", case="XP222-names", at="train", keep=KEPT, raises="ValueError", match="No target modules found",
           variant="names"),
@@ -178,4 +196,4 @@ SCHEDULES: tuple[Proof, ...] = (
           raises="AttributeError", match="no attribute 'defaults'"),
 )  # fmt: skip
 
-PROOFS: tuple[Proof, ...] = (*BATCH, *OPTIMIZERS, *SCHEDULES)
+PROOFS: tuple[Proof, ...] = (*BATCH, *OPTIMIZERS, *MUONS, *SCHEDULES)

@@ -1,0 +1,181 @@
+"""Muon: the strategy, weights and torch that it needs (XP135 to XP139, XP141)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
+from xpc.compiler.stacks.fused_experts import adapted, stacked
+
+WHEN = chosen("optimizer", "muon")
+
+FIRST_TORCH = (2, 9)
+"""The first torch with torch.optim.Muon."""
+
+
+@rule("XP135", "muon-of-shards")
+def muon_of_shards(spec: Spec) -> Iterator[Finding]:
+    """Muon needs complete matrices: under ddp each process has them, and under ZeRO the Muon of DeepSpeed 0.19 gathers
+    them.
+
+    Why it is bad: Muon orthogonalizes the momentum of a matrix, which is not the orthogonalization of its rows on each
+    process.
+
+    Without it: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all processes;
+    the first update of two processes is 15 % off that of one. FSDP1 gives it flat weights, which are no
+    matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError), and that of 0.18 takes no AdamW
+    (TypeError) and does not orthogonalize under zero3.
+
+    Source: torch 2.13 `optim/_muon.py`; deepspeed 0.19.8 and 0.18.2 `runtime/zero/muon`; confirmed by running it in
+    two processes.
+    """
+    strategy, sharded = spec.text("strategy"), spec.sharded_by_fsdp
+    if not sharded and (not spec.zero_stage or spec.stack.facts.zero_muon):
+        return
+    where = "FSDP has a part of each matrix" if sharded else f"{spec.stack.name}'s DeepSpeed has no such Muon"
+    other = "" if sharded else f", or `target {able(lambda one: one.facts.zero_muon)}`"
+    yield Finding(
+        spec.place("strategy", where),
+        f"{strategy} cannot shard muon",
+        f"write `strategy ddp`{other}, or {_adamw(spec)}",
+        (spec.label("optimizer", "needs complete matrices"),),
+    )
+
+
+@rule("XP136", "scale-of-another-muon")
+def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
+    """Under ZeRO, Muon needs `adjust_lr = original`, the only scale of DeepSpeed's Muon.
+
+    Why it is bad: `match_rms_adamw` multiplies the rate by 0.2 x sqrt(the longer side), 9 for a matrix of 2,048 x
+    2,048, so that rates of AdamW fit. With the original scale such a rate is too low.
+
+    Without it: DeepSpeed silently trains with its own scale.
+
+    Source: deepspeed 0.19.8 `runtime/zero/muon/original_muon.py` (`_aspect_ratio_scale`), torch 2.13 `optim/_muon.py`
+    (`_adjust_lr`); confirmed by running it.
+    """
+    if not spec.zero_stage or spec.text("optimizer.adjust_lr") == "original":
+        return
+    written, more = spec.written("optimizer.adjust_lr"), " with about ten times the `lr`, or `strategy ddp`"
+    yield Finding(
+        spec.place("optimizer.adjust_lr", "DeepSpeed has no such scale")
+        if written
+        else spec.place("optimizer", "adjust_lr = match_rms_adamw by default"),
+        f"Muon under {spec.text('strategy')} has the original scale",
+        write("adjust_lr = original", more) if written else f"add `adjust_lr = original` to it{more}",
+        (spec.label("strategy", "the strategy"),),
+    )
+
+
+@rule("XP137", "clipped-after-muon")
+def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
+    """Under ZeRO, Muon needs `clip = 0`.
+
+    Why it is bad: clipping is meant for gradients, and DeepSpeed clips after Muon has orthogonalized them. An
+    orthogonal update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is
+    about 640, and `clip = 1` divides every update by it, whatever the gradient was.
+
+    Without it: the updates are silently as much smaller, and the logged gradient norm is that of the updates.
+
+    Source: deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` (`get_flat_partition`), `stage3.py`
+    (`_apply_muon_to_accumulated_grads`); confirmed by running it.
+    """
+    if not spec.zero_stage or not spec.real("optimizer.clip"):
+        return
+    written = spec.written("optimizer.clip")
+    yield Finding(
+        spec.place("optimizer.clip", "divides Muon's updates")
+        if written
+        else spec.place("optimizer", f"clip = {spec.real('optimizer.clip'):g} by default"),
+        f"under {spec.text('strategy')}, `clip` applies to Muon's updates",
+        write("clip = 0") if written else "add `clip = 0` to it",
+        (spec.label("strategy", "the strategy"),),
+    )
+
+
+@rule("XP138", "muon-with-reduce-scatter")
+def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
+    """Under zero3, Muon needs `reduce_scatter = false`.
+
+    Why it is bad: with reduce-scatter, no process has the complete gradient that Muon orthogonalizes.
+
+    Without it: ValueError when training starts, after the data is prepared.
+
+    Source: deepspeed 0.19.8 `runtime/zero/stage3.py`; confirmed by running it.
+    """
+    if spec.zero_stage == 3 and spec.get("strategy.reduce_scatter") is not False:
+        yield Finding(
+            spec.place("strategy", "scatters the gradients"),
+            "Muon under zero3 needs complete gradients",
+            "write `strategy zero3(reduce_scatter=false)`",
+            (spec.label("optimizer", "the optimizer"),),
+        )
+
+
+@rule("XP139", "not-a-matrix-for-muon")
+def not_a_matrix(spec: Spec) -> Iterator[Finding]:
+    """Muon trains weights that are one matrix each: those of linear layers, or the low-rank matrices of LoRA. Stacked
+    experts and the rotations of OFT are several in one.
+
+    Why it is bad: Muon makes the rows of an update orthogonal to each other, and rows of different experts or of
+    different blocks of a rotation have nothing to do with each other.
+
+    Without it: torch's Muon raises ValueError for a stack of experts, and mixes the blocks of a rotation.
+
+    Source: torch 2.13 `optim/_muon.py`; peft 0.21 `tuners/oft/layer.py`; confirmed by running it.
+    """
+    if spec.flag("oft"):
+        yield Finding(
+            spec.place("optimizer", "one matrix at a time"),
+            "Muon cannot train OFT, whose rotations are many blocks in one weight",
+            f"write {_adamw(spec)}, or `lora` instead of `oft`",
+            (spec.label("oft", "the adapters"),),
+        )
+    elif _trains_stacked_experts(spec):
+        yield Finding(
+            spec.place("optimizer", "one matrix at a time"),
+            f"Muon cannot train the experts of {spec.model.model_type}, which are stacked in one weight",
+            f"write {_adamw(spec)}",
+            (spec.model.label,),
+        )
+
+
+def _adamw(spec: Spec) -> str:
+    """AdamW instead of Muon, without the settings that only Muon has."""
+    own: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr", "optimizer.momentum")
+    return "`optimizer adamw`" + ",".join(f" without `{one.rpartition('.')[2]}`" for one in own if spec.written(one))
+
+
+def _trains_stacked_experts(spec: Spec) -> bool:
+    """Whether stacked experts, or adapters on them, are trained."""
+    facts = spec.model.facts
+    if facts is None or not stacked(spec.stack, facts):
+        return False
+    if not spec.lora:
+        return True
+    return bool(spec.names("lora.parameters") or adapted(spec.stack, facts.model_type, spec.get("lora.targets")))
+
+
+@rule("XP141", "muon-of-a-newer-torch")
+def muon_of_newer_torch(spec: Spec) -> Iterator[Finding]:
+    """Muon needs torch 2.9 or later, and with `vllm` the older stacks pin an older torch, vLLM's own.
+
+    Why it is bad: the torch of the bundle's requirements has no Muon.
+
+    Without it: AttributeError when training starts, after the data is prepared.
+
+    Source: `torch.optim` of torch 2.8 and 2.9.
+    """
+    version = spec.stack.requirements(vllm=spec.flag("method.vllm"))["torch"]
+    if tuple(map(int, version.split(".")[:2])) < FIRST_TORCH:
+        other = able(lambda one: tuple(map(int, one.requirements(vllm=True)["torch"].split(".")[:2])) >= FIRST_TORCH)
+        yield Finding(
+            spec.place("optimizer", f"torch {version}"),
+            f"the torch of {spec.stack.name} with vLLM has no Muon",
+            f"write `target {other}`, or {_adamw(spec)}",
+            (spec.label("method.vllm", "vLLM's torch"), spec.label("target", "the target")),
+        )

@@ -1,0 +1,44 @@
+"""torch's Muon and AdamW as one optimizer, with one list of groups and one state."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads no code of torch
+    """Muon steps the first group, AdamW the others. Both read this optimizer's groups and states, so schedules and
+    checkpoints see one optimizer.
+    """
+
+    def __init__(
+        self, plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]
+    ) -> None:
+        """``others`` are the weights of AdamW by weight decay."""
+        first, rest = plan["matrices"], plan["others"]
+        self.muon = torch.optim.Muon(
+            [{"params": [*matrices]}],
+            lr=first["lr"],
+            weight_decay=first["weight_decay"],
+            momentum=first["momentum"],
+            adjust_lr_fn=first["adjust_lr"],
+        )
+        groups = [{"params": [*weights], "weight_decay": decay} for decay, weights in others]
+        options = {"lr": rest["lr"], "betas": tuple(rest["betas"]), "eps": rest["eps"], "fused": rest["fused"]}
+        self.adamw = torch.optim.AdamW(groups, **options) if groups else None
+        made = [*self.muon.param_groups, *(self.adamw.param_groups if self.adamw else ())]
+        super().__init__(made, {"lr": first["lr"]})
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Any = None) -> Any:
+        """Step both; a checkpoint that was loaded has replaced the groups and the state."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        first, *rest = self.param_groups
+        for part, groups in ((self.muon, [first]), (self.adamw, rest)):
+            if part is not None:
+                part.param_groups, part.state = groups, self.state
+                part.step()
+        return loss

@@ -1,0 +1,28 @@
+"""DeepSpeed's Muon, which orthogonalizes the complete gradient of a matrix that ZeRO has sharded."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def sharded(plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]) -> Any:
+    """DeepSpeed's MuonWithAuxAdam over these weights; ``others`` are those of AdamW by weight decay.
+
+    DeepSpeed recognizes a matrix by the attribute ``use_muon``. "standard" is the Newton-Schulz iteration of torch's
+    Muon; DeepSpeed's own default, "gram", runs in float16.
+    """
+    import torch
+
+    # Its kernels are compiled, and the compiler imports setuptools after DeepSpeed has imported distutils.
+    warnings.filterwarnings("ignore", module="_distutils_hack")
+    from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+    first, rest = plan["matrices"], plan["others"]
+    for weight in matrices:
+        weight.use_muon = True
+    keys = {name: first[name] for name in ("lr", "weight_decay", "momentum")}
+    groups: list[dict[str, Any]] = [{"params": [*matrices], "use_muon": True, "ns_method": "standard", **keys}]
+    for decay, weights in others:
+        keys = {"lr": rest["lr"], "betas": tuple(rest["betas"]), "eps": rest["eps"], "weight_decay": decay}
+        groups.append({"params": [*weights], "use_muon": False, **keys})
+    return MuonWithAuxAdam(groups, adam_optimizer=torch.optim.AdamW, adam_optimizer_kwargs={"fused": rest["fused"]})
