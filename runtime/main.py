@@ -3,13 +3,12 @@
 When started as a file it makes its folder a package, so that imports work as in tests.
 """
 
+import gc
 import os
 import sys
 
 if not __package__:
-    _folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path[0] = os.path.dirname(_folder)
-    __package__ = os.path.basename(_folder)
+    sys.path[0], __package__ = os.path.split(os.path.dirname(os.path.abspath(__file__)))
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
     __import__(__package__)
     sys.pycache_prefix = _kept
@@ -22,4 +21,6 @@ if __name__ == "__main__":
 from .core.run import main
 
 if __name__ == "__main__":
-    sys.exit(main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:]))
+    status = main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:])
+    gc.freeze()  # otherwise the interpreter searches all objects of the libraries for garbage once more, for seconds
+    sys.exit(status)

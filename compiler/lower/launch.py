@@ -21,6 +21,7 @@ VARIABLES = {
     "XPC_NODE_WAIT": "seconds that the nodes wait for each other (300)",
     "XPC_VLLM_HOST": "the host of the vLLM server (this machine)",
     "OMP_NUM_THREADS": "threads of a process ({threads})",
+    "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
 """Descriptions of the variables that the script reads, in the order of the head."""
@@ -54,6 +55,7 @@ def launch(spec: Spec) -> str:
         "XPC_NODE_WAIT": multi,
         "XPC_VLLM_HOST": spec.asks_server,
         "OMP_NUM_THREADS": spec.on_cpu,
+        "OMP_WAIT_POLICY": spec.on_cpu,
         "PYTORCH_ALLOC_CONF": _has_growing_segments(spec),
     }
     facts = {

@@ -111,10 +111,13 @@ fi
 
 # One thread per process; set more if the machine has more cores than processes.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}"
 #: one_cpu: one process on the CPU
 
-# Every core; if unset, accelerate would choose a number and warn.
+# Every core; if unset, accelerate would choose a number and warn. Waiting threads sleep: where other programs run, too,
+# threads that spin made small models more than ten times slower.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$(nproc)}"
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}"
 #: segments: on GPUs
 
 # Growing segments leave fewer gaps in a GPU's memory if the rows have many lengths.

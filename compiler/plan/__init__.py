@@ -38,7 +38,10 @@ def packed_bytes(bits: int, nested: bool) -> float:
 
 
 SMALLEST = 1
-"""The micro-batch if the architecture or the card is not known."""
+"""The micro-batch if the architecture is not known."""
+CPU_GIB, CPU_ROWS = 8, 8
+"""Memory of a machine that a run on its CPU may take, by all its processes, and its largest micro-batch: more rows make
+it hardly faster, and are padded to the longest of them."""
 
 
 @record
@@ -122,20 +125,21 @@ def loss_head(need: Need, facts: ModelFacts) -> float:
 def largest_micro(need: Need, share: int) -> Micro:
     """The largest divisor of `share` (gbs / world size) that fits by the estimate of this module."""
     facts, gpu = need.facts, need.gpu
-    if facts is None or gpu is None:
-        what = "the architecture" if facts is None else "the memory of a CPU process"
-        return Micro(SMALLEST, f"the smallest, because {what} is not known")
+    if facts is None:
+        return Micro(SMALLEST, "the smallest, because the architecture is not known")
+    room = CPU_GIB / max(1, need.world) if gpu is None else BUDGET * gpu.memory_gib
+    limit = f"{room:g} GiB of a CPU process" if gpu is None else f"{BUDGET:.0%} of {gpu.memory_gib:g} GiB"
     fixed = states(need, facts.params) + loss_head(need, facts)
-    room = BUDGET * gpu.memory_gib * GIB - fixed
     one = activations(need, facts)
-    if one > room:
-        return Micro(1, f"the smallest: states and one sequence exceed {BUDGET:.0%} of {gpu.memory_gib:g} GiB")
+    if one > room * GIB - fixed:
+        return Micro(SMALLEST, f"the smallest: states and one sequence exceed {limit}")
     from xpc.compiler.plan.divisors import largest
 
-    best = largest(int(min(share, room // one)), share)
+    most = share if gpu is not None else min(share, CPU_ROWS)
+    best = largest(int(min(most, (room * GIB - fixed) // one)), share)
     used = (fixed + best * one) / GIB
-    why = f"the largest divisor of {share} whose {used:.1f} GiB stay within {BUDGET:.0%} of {gpu.memory_gib:g} GiB"
-    return Micro(best, why)
+    upto = "" if most == share else f" up to {most}"
+    return Micro(best, f"the largest divisor of {share}{upto} whose {used:.1f} GiB stay within {limit}")
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:

@@ -63,7 +63,9 @@ def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
     if nothing fits with the usual strategy. Partly frozen layers are counted with their upper bound. The choice never
     changes the offloading of activations, because the cost of their copies is not known.
     """
-    if spec.hardware.gpu is None or spec.flag("memory.offload_activations"):
+    if spec.hardware.gpu is None:
+        return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in silent else None
+    if spec.flag("memory.offload_activations"):
         return None
     if not _searched or _searched[0] is not spec.source:
         _found.clear()
@@ -81,11 +83,16 @@ def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Cho
     """
     if "batch.micro" not in silent:
         return _search(spec, silent, judge)
-    pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
-    mine = Micro(2 if pair else 1, LEARNED)
+    mine = _fixed_micro(spec)
     own = changed(spec, {"batch.micro": mine.value})
     found = _search(own, [path for path in silent if path != "batch.micro"], judge)
     return Choice({} if found is None else found.values, mine)
+
+
+def _fixed_micro(spec: Spec) -> Micro:
+    """The micro-batch of a method whose result depends on it."""
+    pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
+    return Micro(2 if pair else 1, LEARNED)
 
 
 def silent(spec: Spec) -> list[Path]:

@@ -31,13 +31,12 @@ def main(folder: str, words: Sequence[str]) -> int:
     progress.now("checking this machine")
     try:
         bundle = bundles.read(folder, FEATURES)
-        only_preflight = bool(words)
-        if not (only_preflight and "WORLD_SIZE" not in os.environ):  # started by hand to check the machine
+        if not (words and "WORLD_SIZE" not in os.environ):  # started by hand to check the machine
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)
-        if only_preflight or os.environ.get(preflight.DONE) != "passed":
+        if words or os.environ.get(preflight.DONE) != "passed":
             preflight.check(bundle, rank(), int(os.environ.get("LOCAL_RANK", "0")))
-        if only_preflight:
+        if words:
             say("preflight passed")
             return 0
         return train(bundle)

@@ -1,0 +1,34 @@
+"""The micro-batch that a run on CPUs gets if the spec leaves it open."""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked, errors, put
+
+ROW = '{"prompt": "2 + 2?", "completion": "4", "label": true}\n'
+PAIR = '{"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}\n'
+FILES = {"judged.jsonl": ROW + ROW.replace("true", "false"), "pairs.jsonl": PAIR}
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "more", "micro"),
+    [
+        ("smollm2-135m-instruct", "infinity-instruct", "gbs=64 seq=1024", 8),
+        ("smollm2-135m-instruct", "infinity-instruct", "gbs=6 seq=1024", 6),
+        ("smollm2-135m-instruct", "infinity-instruct", "gbs=64 seq=8192", 4),
+        ("qwen2.5-3b", "infinity-instruct", "gbs=64 seq=1024", 1),
+        ("HuggingFaceTB/none", "infinity-instruct", "gbs=64 seq=1024", 1),
+        ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),  # it estimates its KL term from a micro-batch
+        ("smollm2-135m", '"pairs.jsonl"', "method dpo gbs=64 seq=512", 8),
+        ("smollm2-135m", '"pairs.jsonl"', "target trl-0.18 method dpo(rpo=0.5) gbs=64 seq=512", 1),  # a mean of a micro-batch
+    ],
+)
+def test_a_cpu_gets_rows_that_fit_unless_their_number_is_learned_from(tmp_path, model, data, more, micro) -> None:
+    text = f"xpc 1\ntrain {model} on {data} for 1 epoch with {more}\nhardware cpu\n"
+    found = checked(text, put(tmp_path, FILES))
+    assert not errors(found)
+    assert found.spec is not None
+    spec = found.spec
+    assert (spec.integer("batch.micro"), spec.integer("batch.micro") * spec.integer("batch.accum")) == (
+        micro, spec.integer("batch.gbs"),
+    )  # fmt: skip
