@@ -8,6 +8,7 @@ import json
 import os
 import re
 import runpy
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
@@ -83,6 +84,40 @@ def lines(found: Mapping[str, Result]) -> str:
                 text += f"  (lowest {one['lowest']:.4f} at step {one['lowest_step']}, "
                 text += f"highest {one['highest']:.4f} at step {one['highest_step']})"
             text += "\n"
+    return text
+
+
+def overview(members: str, statuses: Sequence[str]) -> str:
+    """A line for each member of a sweep, with its best value of the metric that matters. ``members`` is the folder of
+    the bundles; ``statuses`` are their names, each followed by the exit status of its launch.
+    """
+    ended = list(zip(statuses[::2], statuses[1::2], strict=True))
+    best: dict[str, tuple[str, Result]] = {}
+    places = {}
+    for name, status in ended:
+        try:
+            with open(os.path.join(members, name, "trainer_args.json"), encoding="utf-8") as handle:
+                places[name] = str(json.load(handle)["arguments"]["output_dir"])
+            with open(os.path.join(places[name], "summary.json"), encoding="utf-8") as handle:
+                found = json.load(handle)["results"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        order = [*(key for key in found if key.startswith("eval_")), *WORDS]
+        if status == "0" and (key := next((one for one in order if one in found), "")):
+            best[name] = key, {part: float(value) for part, value in found[key].items()}
+    keys = {key for key, _ in best.values()}
+    wins = ""
+    if len(keys) == 1 and len(best) > 1:
+        higher = next(iter(keys)).endswith(HIGHER)
+        known = [name for name in best if not isnan(best[name][1]["best"])] or list(best)
+        wins = (max if higher else min)(known, key=lambda name: best[name][1]["best"])
+    text, width = "", max((len(name) for name, _ in ended), default=0)
+    for name, status in ended:
+        what = f"failed with exit status {status}" if status != "0" else "trained"
+        if name in best:
+            key, one = best[name]
+            what = f"{key} {one['best']:.4f} at step {one['best_step']:.0f}, last {one['last']:.4f}"
+        text += f"{name:<{width}}  {what}  {places.get(name, '')}{'  (best)' * (name == wins)}".rstrip() + "\n"
     return text
 
 
@@ -247,3 +282,7 @@ def licence(card: str) -> str | None:
         else {}
     )
     return lines.get("license_name") or lines.get("license")
+
+
+if __name__ == "__main__":  # launch.sh of a sweep: the folder of its members, and the status of each
+    print(overview(sys.argv[1], sys.argv[2:]), end="")

@@ -70,6 +70,7 @@ trap 'stop TERM' TERM INT
 trap 'stop USR1' USR1
 
 failed=()
+statuses=()
 for member in "${{names[@]}}"; do
   printf 'launch.sh: member %s\n' "$member" >&2
   status=0
@@ -91,11 +92,17 @@ for member in "${{names[@]}}"; do
   if [ "$status" -eq 2 ]; then
     exit 2
   fi
+  statuses+=("$member" "$status")
   if [ "$status" -ne 0 ]; then
     failed+=("$member")
     printf 'launch.sh: member %s failed with exit status %s\n' "$member" "$status" >&2
   fi
 done
+
+# Each member with its best metric. The results are in the members' output folders, whatever becomes of this table.
+if [ "$#" -eq 0 ]; then
+  "${{PYTHON:-python3}}" "$here/members/${{names[0]}}/result.py" "$here/members" "${{statuses[@]}}" || true
+fi
 if [ "${{#failed[@]}}" -gt 0 ]; then
   printf 'launch.sh: %s of {count} members failed:\n' "${{#failed[@]}}" >&2
   printf '  %s\n' "${{failed[@]}}" >&2

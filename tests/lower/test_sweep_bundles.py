@@ -1,6 +1,7 @@
 """The folder of a sweep: each member's bundle, the table, the scripts that start them."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -180,6 +181,7 @@ def test_the_command_line(tmp_path):
 PYTHON = """\
 #!/usr/bin/env bash
 # Stands in for the interpreter: notes which member it was started for, and ends as its settings say.
+case "$1" in */result.py) echo "results ${*:2}" && exit ;; esac
 member=${1#*/members/}
 member=${member%%/*}
 echo "$member" >>"$NOTES"
@@ -239,8 +241,9 @@ def test_a_member_is_given_its_own_flags(launch):
 
 
 def test_all_go_on_past_one_that_fails_and_tell_it(launch):
-    status, _, err = launch("--all")
+    status, out, err = launch("--all")
     assert status == 1
+    assert re.search(r"^results \S+/members seed=1 0 seed=2 1 seed=4 0$", out, re.M)
     assert launch.notes() == ["seed=1", "seed=2", "seed=4"]
     assert err.endswith("launch.sh: 1 of 3 members failed:\n  seed=2\n")
     assert launch("--all", seeds="1, 4")[0] == 0

@@ -20,7 +20,12 @@ FILES = {"judged.jsonl": ROW + ROW.replace("true", "false"), "pairs.jsonl": PAIR
         ("HuggingFaceTB/none", "infinity-instruct", "gbs=64 seq=1024", 1),
         ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),  # it estimates its KL term from a micro-batch
         ("smollm2-135m", '"pairs.jsonl"', "method dpo gbs=64 seq=512", 8),
-        ("smollm2-135m", '"pairs.jsonl"', "target trl-0.18 method dpo(rpo=0.5) gbs=64 seq=512", 1),  # a mean of a micro-batch
+        (
+            "smollm2-135m",
+            '"pairs.jsonl"',
+            "target trl-0.18 method dpo(rpo=0.5) gbs=64 seq=512",
+            1,
+        ),  # a mean of a micro-batch
     ],
 )
 def test_a_cpu_gets_rows_that_fit_unless_their_number_is_learned_from(tmp_path, model, data, more, micro) -> None:

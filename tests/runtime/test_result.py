@@ -165,6 +165,27 @@ def test_each_of_several_reward_functions_has_a_result() -> None:
     assert list(result.results(one, rewarded=True)) == ["reward"]  # the reward is that of its only function
 
 
+def test_a_sweep_has_a_line_for_each_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    losses: dict[str, Any] = {"a": 0.5, "bb": 0.25, "c": None, "d": "nan"}
+    for name, loss in losses.items():
+        (tmp_path / "members" / name).mkdir(parents=True)
+        (tmp_path / "out" / name).mkdir(parents=True)
+        stated = {"arguments": {"output_dir": f"out/{name}"}}
+        (tmp_path / "members" / name / "trainer_args.json").write_text(json.dumps(stated))
+        one = {"best": loss, "best_step": 3, "last": 1.5}
+        if loss is not None:
+            summary = {"results": {"loss": one | {"best": 9.0}, "eval_loss": one}}
+            (tmp_path / "out" / name / "summary.json").write_text(json.dumps(summary))
+    assert result.overview("members", ["a", "0", "bb", "0", "c", "1", "d", "0", "e", "0"]) == (
+        "a   eval_loss 0.5000 at step 3, last 1.5000  out/a\n"
+        "bb  eval_loss 0.2500 at step 3, last 1.5000  out/bb  (best)\n"
+        "c   failed with exit status 1  out/c\n"
+        "d   eval_loss nan at step 3, last 1.5000  out/d\n"
+        "e   trained\n"
+    )
+
+
 def test_merged_weights_are_named() -> None:
     assert result.weights("out", None, None) == "out"
     assert result.weights("out", "base", {"merge": None}) == "out  (adapters; their base is base)"

@@ -52,9 +52,9 @@ class Idle(Feature):
             limit = args.get("max_completion_length")
             return f"every completion was cut at {limit} tokens and masked; raise `max_completion`"
         if self._always("frac_reward_zero_std", 1) or self._always("reward_std", 0):
-            cold = args.get("temperature", 1) < 0.1
-            why = f"at `temperature = {args['temperature']:g}` they are equal" if cold else "the reward is too coarse"
-            return f"all completions of a prompt had the same reward; {why}"
+            value, heat = self.window[-1].get("reward"), args.get("temperature", 1)
+            why = f"at `temperature = {heat:g}` they are equal" if heat < 0.1 else "the task too hard or too easy"
+            return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
         if self._always("grad_norm", 0):
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
