@@ -68,7 +68,7 @@ def _with_example(text: str, code: str) -> str:
     out = text + "\n"
     for name, title in (("rejected", "Example, rejected"), ("accepted", "Accepted")):
         if name in found:
-            out += f"\n{title}:\n{indent(chr(10).join(found[name]) or '(without)', '    ')}\n"
+            out += f"\n{title}:\n{indent(chr(10).join(found[name]) or '(the spec without what follows)', '    ')}\n"
     out += f"{lead[1:]}{source}\n" if lead else ""
     if "holds" in found:
         out += f"\nApplies on {', '.join(found['holds'])}. After the colon: what happens without the rule.\n" + "".join(
