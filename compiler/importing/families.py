@@ -204,14 +204,23 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
     )
 
 
-def resumed_adapters(draft: Draft, tool: str) -> None:
-    """Do not resume adapters under FSDP1 on a stack that would lose them (XP582), as the source's tool does not resume
-    unless it is told to.
+def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
+    """Do not resume adapters whose checkpoints FSDP would lose on the stack (XP582). That is a difference if the
+    source's tool `resumes` without being told to.
     """
-    strategy = draft.settings.get("strategy")
-    lost = strategy is not None and strategy.text in draft.stack.facts.fsdp_adapters_lost
-    if lost and any(map(draft.has, ADAPTERS)):
-        draft.default("save.resume", "never", f"{tool} does not resume by itself, and FSDP1 would lose the adapters")
+    strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
+    full = states is not None and states.text == "full"
+    kind = "" if strategy is None else "fsdp2_full" if strategy.text in ("fsdp", "hsdp") and full else strategy.text
+    if kind not in draft.stack.facts.fsdp_adapters_lost or draft.has("save.resume"):
+        return
+    if not any(map(draft.has, ADAPTERS)):
+        return
+    name, other = ("FSDP1", "strategy fsdp") if kind == "fsdp1" else ("a full checkpoint", "state_dict = sharded")
+    loses = f"on {draft.stack.name} {name} does not restore an adapter"
+    draft.default("save.resume", "never", loses if resumes else f"{tool} does not resume by itself, and {loses}")
+    if resumes:
+        resumed = f"{tool} resumes from the newest checkpoint in `output_dir`; the spec starts anew, because {loses}"
+        draft.differs("resume_from_checkpoint", f"{resumed} (`{other}` does)")
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:

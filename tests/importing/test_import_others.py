@@ -41,6 +41,21 @@ def test_llamafactory_defaults():
     assert [one["path"] for one in found.payload["data"]["sources"]] == ["data/identity.json", "data/other.json"]
 
 
+@pytest.mark.parametrize(
+    ("more", "arguments", "resumed"),
+    [
+        ("", (), True),
+        ("overwrite_output_dir: true\n", (), False),
+        ("fsdp_config:\n  version: 2\n  state_dict_type: FULL_STATE_DICT\n", ("--target", "trl-0.24"), True),
+    ],
+)
+def test_llamafactory_adapters_that_fsdp_would_lose_start_anew(more, arguments, resumed):
+    found = lf(f"lora_rank: 8\nfsdp: full_shard auto_wrap\n{more}", "", *arguments)
+    assert found.payload["run"]["resume"] == "never"
+    why = "LLaMA-Factory resumes from the newest checkpoint in `output_dir`; the spec starts anew, because on trl-"
+    assert (why in found.text) is resumed
+
+
 def test_llamafactory_full_tuning_trains_weights_of_32_bits_and_pretraining_packs():
     found = lf(
         "stage: pt\nfinetuning_type: full\nflash_attn: fa2\n", "stage: sft\ndo_train: true\nfinetuning_type: lora\n"

@@ -107,6 +107,8 @@ def llamafactory(
         llamafactory_data.streamed(draft, packs is not None and packs.text == "true")
     packed(draft, named, word)
     follow(draft)
+    kept = named.get("overwrite_output_dir")
+    families.resumed_adapters(draft, "LLaMA-Factory", resumes=kept is None or not boolean(kept))
     router(draft)
     draft.put("method", method)
     trlyaml.finish(draft, overrides, found)
