@@ -32,8 +32,8 @@ RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
 """Sequences in an optimizer step if neither gbs, micro nor accum is written."""
 NOTED: tuple[Path, ...] = (
-    "strategy", "precision", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save", "train.epochs",
-    "data.workers",
+    "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
+    "train.epochs", "data.workers",
 )  # fmt: skip
 """The order of the notes about assumed values."""
 UNCUT = ("wrapped", "bfd_split")
@@ -69,6 +69,10 @@ class Derivation(OpenSpec):
         self._checkpointing()
         self._batch()
         self._workers()
+        if any(self.get(name) is True for name in ADAPTERS) and self.hardware.gpu is not None:
+            from xpc.compiler.resolve import derive_method
+
+            derive_method.note_frozen_dtype(self)
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:

@@ -270,3 +270,26 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
         return
     assert found.spec is not None
     assert found.spec.get("model.attn") == attn
+
+
+@pytest.mark.parametrize(
+    ("more", "noted"),
+    [
+        ("lora", True),
+        ("lora strategy=fsdp", True),
+        ("oft", True),
+        ("lora model(dtype=bf16)", False),
+        ("lora model(dtype=fp32)", False),
+        ("lora fp32", False),
+        ("lora strategy=zero3", False),  # DeepSpeed loads the weights in the precision
+        ("qlora", False),
+        ("lora(bits=8)", False),
+        ("bf16", False),
+        ("lora hardware=cpu", False),
+    ],
+)
+def test_a_frozen_base_without_a_dtype_is_noted_with_its_proposal(more, noted):
+    text = f"train qwen2.5-3b on deita-10k with gbs=64 micro=1 {more}\n"
+    found = [one for one in checked(text).problems if "frozen base" in one.message]
+    assert bool(found) is noted
+    assert all("`model(dtype=bf16)`" in (one.help or "") for one in found)

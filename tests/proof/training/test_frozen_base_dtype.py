@@ -1,0 +1,40 @@
+"""The dtype of a frozen base changes what an adapter learns, though less than another micro-batch does in bf16.
+
+So fp32 stays the default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so its
+weights are rounded here, too, which a published checkpoint in bf16 is spared.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+
+import pytest
+from method_runs import Warm, small, tensors
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+
+def apart(one: str, other: str) -> float:
+    """The distance of two adapters, as a share of the length of the first; over the matrices that begin at zero."""
+    first, second = (tensors(os.path.join(path, "adapter_model.safetensors")) for path in (one, other))
+    pairs = [(array("f", first[name]), array("f", second[name])) for name in first if "lora_B" in name]
+    moved = sum((before - after) ** 2 for pair in pairs for before, after in zip(*pair, strict=True))
+    return float((moved / sum(value**2 for values, _ in pairs for value in values)) ** 0.5)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_base_in_bf16_moves_an_adapter_less_than_another_micro_batch(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, stack: str
+) -> None:
+    left = {}
+    for name, micro, more in (("fp32", 4, ""), ("bf16", 4, "model(dtype=bf16)"), ("smaller", 2, "")):
+        text = small("lora", more, method="sft", target=stack, save='save "out" every=never')
+        text = text.replace("micro=2", f"micro={micro}").replace("precision fp32", "precision bf16")
+        cwd = str(tmp_path_factory.mktemp(name))
+        left[name] = warm.train(text, f"{stack}-base-{name}", stack, cwd).out
+    dtype, order = apart(left["fp32"], left["bf16"]), apart(left["fp32"], left["smaller"])
+    print(f"{stack}: {dtype:.1%} by the dtype, {order:.1%} by the micro-batch")
+    assert 0.01 < dtype < order / 2
