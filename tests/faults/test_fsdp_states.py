@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,17 @@ def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, ki
     lost, _, trained = (tmp_path / "lost").read_text(encoding="utf-8").partition(" of ")
     assert trained == "8"
     assert (lost != "0") == (kind in facts.fsdp_adapters_lost), lost
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", stacks.names())
+def test_fsdp1_trains_the_same_without_the_original_parameters(target: str, tmp_path: Path) -> None:
+    """accelerate#3256: the optimizer kept the parameters from before the wrapping, and the loss stayed constant."""
+    runs = []
+    for original in ("true", "false"):
+        together(interpreter(target), "orig_params.py", 2, original, str(tmp_path))
+        runs.append(json.loads((tmp_path / "moved").read_text(encoding="utf-8")))
+    first, second = runs
+    assert first == second
+    assert first["moved"] == first["of"]
+    assert first["losses"][-1] < first["losses"][0] - 0.5

@@ -8,6 +8,7 @@ from functools import cache
 from xpc.compiler import stacks
 from xpc.compiler.data.row_counts import trained
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.rules.core.conditions import batched_evaluation
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Stack
 from xpc.grammar.package_data import read_table
@@ -109,6 +110,7 @@ FACTS = {
     "on_gpu": lambda spec: not spec.on_cpu,
     "ragged": _ragged,
     "corrects_truncated": _corrects_truncated,
+    "batched_evaluation": batched_evaluation,
 }
 """What `when` may test in addition to settings."""
 

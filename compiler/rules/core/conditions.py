@@ -180,10 +180,17 @@ def fused_loss(spec: Spec) -> bool:
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 
 
+def batched_evaluation(spec: Spec) -> bool:
+    """Whether batches of several rows, which are not packed, are evaluated."""
+    return spec.evaluates and spec.integer("eval.micro") > 1 and not spec.flag("batch.packing")
+
+
 def has_advisory(spec: Spec) -> bool:
     """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss, masked or
-    truncated completions.
+    truncated completions, evaluations in batches.
     """
+    if batched_evaluation(spec):
+        return True
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
     if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:

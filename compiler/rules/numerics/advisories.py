@@ -18,8 +18,12 @@ WHEN = has_advisory
     reads=(
         "batch.accum",
         "batch.micro",
+        "batch.packing",
         "data.holdout",
         "data.long",
+        "eval.data",
+        "eval.micro",
+        "eval.split",
         "method",
         "method.loss",
         "method.mask_truncated",

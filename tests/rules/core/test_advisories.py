@@ -26,6 +26,11 @@ SHOWN = {
         "secondary-shards", "XP478",
         spec("target trl-0.24", HPZ, strategy="zero3"),
     ),
+    "evaluation-by-batch": (
+        "evaluation-by-batch", "XP940",
+        spec("target trl-1.16", "data(holdout=1%)", "eval(every=100, micro=4)",
+             train="qwen2.5-3b on deita-10k for 2 epochs"),
+    ),
     "smoothed-labels": (
         "smoothed-labels", "XP352",
         spec("target trl-0.18", "extra trl {\n  label_smoothing_factor = 0.1\n}", batch="gbs=256 micro=16"),
