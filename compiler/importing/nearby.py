@@ -39,16 +39,16 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
     return read
 
 
-def scripts_near(folder: str) -> Iterator[tuple[str, str]]:
-    """The names and texts of the Python files in a source's folder, in its `src` and `scripts`, and in the same of the
-    folders above, up to the root of the repository.
+def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
+    """The names and texts of the Python files (or those with other endings) in a source's folder, in its `src` and
+    `scripts`, and in the same of the folders above, up to the root of the repository.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):
         for part in ("", "src", "scripts"):
             place = os.path.join(here, part)
             try:
-                names = sorted(one for one in os.listdir(place) if one.endswith(".py"))
+                names = sorted(one for one in os.listdir(place) if one.endswith(endings))
             except OSError:
                 continue
             for name in names:

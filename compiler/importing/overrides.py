@@ -33,7 +33,7 @@ class Overrides:
     relative to the source. `rewards` is the file of the reward functions, and `prompt` the column of the prompts. `trl`
     is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
     `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
-    `scripts` yields the Python files near the source, each with its name and text.
+    `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
     """
 
     stem: str = "import"
@@ -51,6 +51,7 @@ class Overrides:
     partial: bool = False
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
+    launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
 
 
 def named_table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing.accelerate import config as sharding
-from xpc.compiler.importing.command import fastchat
+from xpc.compiler.importing.command import fastchat, own_script
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
@@ -71,6 +71,11 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
            zero: Entries | None) -> Draft:  # fmt: skip
     found, options = Machines(), line.options
     entries = dict(line.arguments)
+    script = own_script.draft(line, overrides) if overrides.data is None else None
+    if script is not None:
+        for word in environment:
+            _environment(script, word, file)
+        return script
     config = entries.pop("config", None)
     if llamafactory_command.is_llamafactory(line.program, entries):
         return _factory(line, environment, file, overrides, launch, zero)

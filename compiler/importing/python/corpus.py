@@ -153,6 +153,9 @@ def _problems(
     for one in chain.unknown[:1]:
         open_ = (f"the rows are not known: {one.why}{where}", ONCE)
         draft.error(Entry("train_dataset", None, one.place.file, one.place.line), *open_)
+    if missing and not chain.unknown and data.problems and where:
+        open_ = (f"{data.problems[0][1]}{where}", data.problems[0][2])
+        draft.error(Entry("train_dataset", None, given.place.file, given.place.line), *open_)
     if missing and not chain.unknown and not data.problems:
         open_ = (f"the rows are made in the script{where}", "save them as JSONL, and name the file by `--data`")
         draft.error(Entry("train_dataset", None, given.place.file, given.place.line), *open_)
@@ -267,7 +270,7 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
             return
     source = source_of(draft, chain, other)
     if source is not None and source.limit is None and source.take is None:
-        draft.put("eval.data", (source.ref,), found)
+        draft.raw("eval.data", source.ref, found)
     elif source is not None:
         _unevaluated(draft, entries, found, "the script evaluates on a part of the rows")
 

@@ -6,10 +6,12 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.compiler.importing.text.shell import calls
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` does")
 """How the reader names an argument without a default."""
@@ -30,12 +32,12 @@ def required(draft: Draft) -> list[str]:
 
 def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
     """The values of arguments in the first command that starts the script and has them: in its own text, such as
-    `Usage: python train.py --model org/name`, otherwise in the README of its repository.
+    `Usage: python train.py --model org/name`, in a shell script near it, or in the README of its repository.
     """
     out: dict[str, Entry] = {}
-    for name, page in _pages(text, file, overrides):
-        for words, line in _commands(page, posixpath.basename(file)):
-            values = _values(words)
+    for words, name, line in _launches(text, file, overrides):
+        values = _values(words)
+        if values:
             for one in names:
                 value = values.get(one)
                 if one not in out and value is not None and not re.search(r"[<>{}$\[\]]|^\.\.\.|path/to|your", value):
@@ -53,9 +55,26 @@ def report(draft: Draft, taken: dict[str, Entry]) -> None:
         )
 
 
-def _pages(text: str, file: str, overrides: Overrides) -> Iterator[tuple[str, str]]:
-    """The script's own text, and the pages of its repository."""
-    yield file, text
+def _launches(text: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
+    """The words after the script's name in each command that starts it, with the file and line of the command."""
+    script = posixpath.basename(file)
+    for words, line in _commands(text, script):
+        yield words, file, line
+    for name, shell in overrides.launches():
+        if script not in shell:
+            continue
+        with suppress(Unreadable):
+            for call in calls(shell):
+                at = next((n for n, one in enumerate(call.words) if posixpath.basename(one.text) == script), None)
+                if at is not None:
+                    yield ["$" if one.open else one.text for one in call.words[at + 1 :]], name, call.words[at].line
+    for name, page in _pages(overrides):
+        for words, line in _commands(page, script):
+            yield words, name, line
+
+
+def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
+    """The pages of the script's repository."""
     for name in PAGES:
         data = overrides.read(name)
         if data is not None:
@@ -76,7 +95,7 @@ def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
             command = command.rstrip().rstrip("\\") + " " + lines[at].lstrip("# ")
             at += 1
         try:
-            yield shlex.split(command.partition("`")[0], comments=True), number
+            yield shlex.split(re.split("`|\"\"\"|'''", command)[0], comments=True), number
         except ValueError:
             continue
 

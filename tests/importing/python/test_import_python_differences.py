@@ -175,7 +175,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out", max_length=64, eval_
 def test_evaluation_file_of_a_dict() -> None:
     text = imported(HEAD + FILES, name="train.py").text
     assert 'train Qwen/Qwen2.5-0.5B on "a.jsonl"' in text
-    assert 'data = ["b.jsonl"]' in text
+    assert 'data = "b.jsonl"' in text
     assert "every = 7" in text
     assert "split" not in text
 

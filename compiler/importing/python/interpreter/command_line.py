@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 
 from xpc.compiler.importing.python.interpreter.functions import first
-from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Class, Instance, Name, Object, Unknown
+from xpc.compiler.importing.python.interpreter.machine import PRESENT, TRUE, Machine
+from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Name, Object, Unknown
 
 
 def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     """The arguments of an argparse parser, with their defaults."""
     space = Instance(Class("Namespace", [], machine.place(node)))
     machine.command_line.append(machine.place(node))
+    place = 0
     for call in _calls_below(parser):
         machine.count(node)
         if call.last == "set_defaults":
@@ -23,24 +24,56 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
         names = [one.value for one in call.positional if isinstance(one.value, str)]
         if not names:
             continue
+        place += not names[0].startswith("-")
         long = next((one for one in names if one.startswith("--")), names[0])
         dest = call.keywords.get("dest")
         name = dest.value if dest is not None and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
-        stated = machine.given.get(name)
-        space.attributes[name] = _argument_default(call, long) if stated is None else _typed(call, stated)
+        stated = _stated(machine, call, names, name, place)
+        space.attributes[name] = _argument_default(call, long) if stated is None else _typed(machine, call, stated)
         space.places[name] = call.place
     return space
 
 
-def _typed(call: Object, text: str) -> object:
-    """A value of `--set` in the type of its argument."""
-    kind, action = call.keywords.get("type"), call.keywords.get("action")
-    if action is not None and action.value in ("store_true", "store_false"):
-        return text.lower() in ("1", "true", "yes", "on")
+def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
+    """The value that `--set` or a command gives an argument: by one of its names, or by its place, from 1."""
+    if not names[0].startswith("-"):
+        by_name = machine.given.get(name)
+        return machine.given.get(str(place)) if by_name is None else by_name
+    words = [name, *(one.lstrip("-").replace("-", "_") for one in names if one.startswith("--"))]
+    action = call.keywords.get("action")
+    if action is not None and getattr(action.value, "last", "") == "BooleanOptionalAction":
+        off = machine.given.get(f"no_{name}")
+        if off is not None:
+            return "false"
+    return next((found for one in dict.fromkeys(words) if (found := machine.given.get(one)) is not None), None)
+
+
+def _typed(machine: Machine, call: Object, text: str) -> object:
+    """A value of `--set` or of a command in the type of its argument."""
+    kind, action, count = (call.keywords.get(one) for one in ("type", "action", "nargs"))
+    act = getattr(action.value, "last", action.value) if action is not None else None
+    if act in ("store_true", "store_false", "BooleanOptionalAction"):
+        return act != "store_false" if text == PRESENT else text.lower() in TRUE
+    const = call.keywords.get("const")
+    if text == PRESENT:
+        return const.value if const is not None else Unknown("the command gives it no value", call.place)
+    if count is not None and count.value not in (None, "?"):
+        return [_converted(machine, call, kind, one) for one in text.split()]
+    return _converted(machine, call, kind, text)
+
+
+def _converted(machine: Machine, call: Object, kind: Argument | None, text: str) -> object:
+    if kind is None or kind.value in (Name("str"), Name("pathlib.Path"), Name("Path")):
+        return text
     try:
-        return {Name("int"): int, Name("float"): float}.get(kind.value, str)(text) if kind is not None else text  # type: ignore[call-overload]
+        if kind.value in (Name("int"), Name("float")):
+            return int(text) if kind.value == Name("int") else float(text)
     except ValueError:
         return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
+    if kind.value == Name("bool"):
+        return bool(text)  # as Python reads `type=bool`: every text but an empty one is true
+    value = machine.call(kind.value, [Argument(text, call.place)], {}, ast.Pass(lineno=call.place.line))
+    return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
 
 
 def _calls_below(value: Object, depth: int = 0) -> list[Object]:

@@ -213,6 +213,14 @@ def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
     )
 
 
+def _raise(machine: Machine, node: ast.Raise) -> str:
+    """`raise`: the script stops. `raise SystemExit(main())` runs it first."""
+    if isinstance(node.exc, ast.Call) and functions.dotted(node.exc.func) == "SystemExit":
+        for one in node.exc.args:
+            machine.evaluate(one)
+    return STOP
+
+
 CONTROL_FLOW: dict[type, Callable[[Machine, Any], str | None]] = {
     ast.If: _if,
     ast.For: _for,
@@ -222,7 +230,7 @@ CONTROL_FLOW: dict[type, Callable[[Machine, Any], str | None]] = {
     ast.AsyncWith: _with,
     ast.Try: _try,
     ast.TryStar: _try,
-    ast.Raise: lambda machine, node: STOP,
+    ast.Raise: _raise,
     ast.Break: lambda machine, node: f"{LOOP} break",
     ast.Continue: lambda machine, node: LOOP,
 }

@@ -35,6 +35,8 @@ MAX_DEPTH = 60
 """Deepest nesting of expressions and of calls."""
 TRUE = ("1", "true", "yes", "on")
 """Texts of `--set` that mean yes."""
+PRESENT = "<present>"
+"""The text of a switch that a command gives without a value."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
 """How a block ends early: by `return`, by an exception or exit, by `break` or `continue`."""
 

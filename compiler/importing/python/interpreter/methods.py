@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.assignment import set_item
@@ -102,6 +103,10 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         return owner
     if name == "joinpath" and all(isinstance(one, str) for one in values):
         return path_join(owner, *map(str, values))
+    if name == "with_suffix" and values and isinstance(values[0], str):
+        return posixpath.splitext(owner)[0] + values[0]
+    if name == "with_name" and values and isinstance(values[0], str):
+        return path_join(posixpath.dirname(owner), values[0])
     if name == "is_absolute":
         return owner.startswith("/")
     if name in ("exists", "is_file") and machine.read(owner) is not None:

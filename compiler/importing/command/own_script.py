@@ -1,0 +1,81 @@
+"""A launch of the repository's own script: the script is read with the command's arguments."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from xpc.compiler.importing.command.line import Line
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import DEFAULT_GPU, Overrides
+from xpc.compiler.importing.python.interpreter.machine import PRESENT
+from xpc.compiler.importing.text.entries import Entry, Unreadable, plain
+from xpc.grammar.record import evolve
+
+PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
+"""The launchers' options that name the processes, on one node."""
+UNDERSTOOD = {*PROCESSES, "master_port", "main_process_port", "include", "rdzv_backend", "standalone"}
+"""The launchers' options with which a script trains as it does alone, but for the number of processes."""
+
+
+class Given(dict[str, str]):
+    """The command's arguments, which notes those that the script's parser takes."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        super().__init__(values)
+        self.used: set[str] = set()
+
+    def get(self, key: str, default: object = None) -> str | None:  # type: ignore[override]
+        """The value of an argument."""
+        self.used.add(key)
+        return super().get(key)
+
+
+def draft(line: Line, overrides: Overrides) -> Draft | None:
+    """The draft of a script next to the command that makes its own arguments, with argparse and others, and its own
+    trainer. None for other programs, whose arguments have TRL's names, and for launches with a configuration of
+    accelerate or DeepSpeed.
+    """
+    data = overrides.read(line.program) if line.program.endswith(".py") else None
+    options = set(line.options) | {"deepspeed", "deepspeed_config"} & set(line.arguments)
+    if data is None or not options <= UNDERSTOOD or any(one.text.startswith("-") for one in line.rest):
+        return None
+    text = data.decode("utf-8", "replace")
+    if "Trainer(" not in text or "add_argument(" not in text or re.search(r"(?:Hf|H4)ArgumentParser|TrlParser", text):
+        return None
+    from xpc.compiler.importing.python.reader import python
+
+    given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
+    given |= {str(n + 1): one.text for n, one in enumerate(line.rest)}
+    folder = posixpath.dirname(line.program)
+
+    def read(name: str) -> bytes | None:
+        found = overrides.read(posixpath.join(folder, name)) if folder else None
+        return overrides.read(name) if found is None else found
+
+    count = next((plain(line.options[key]) for key in PROCESSES if key in line.options), None)
+    hardware = overrides.hardware
+    if hardware is None and isinstance(count, int | str) and str(count).isdecimal() and int(count) > 1:
+        hardware = f"{int(count)} x {DEFAULT_GPU}"
+    sets = Given({**given, **overrides.sets})
+    try:
+        found = python(text, line.program, evolve(overrides, sets=sets, read=read, hardware=hardware))
+    except Unreadable:
+        return None
+    found.messages = [one for one in found.messages if not one.text.startswith("`command line`")]
+    for key, one in line.arguments.items():
+        if one.unset:
+            found.error(one, f"the script does not set {one.unset}", "`--set NAME=VALUE` sets it")
+        elif key in sets.used:
+            found.mark(one, "mapped", f"an argument of `{line.program}`")
+        else:
+            found.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
+    return found
+
+
+def _text(one: Entry) -> str:
+    """An argument as the command has it: several values as one text, a switch as PRESENT."""
+    value = plain(one)
+    if value is True:
+        return PRESENT
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
