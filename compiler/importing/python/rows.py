@@ -68,8 +68,24 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     if not isinstance(value, dict):
         why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
         return Made(why=why)
+    if "input_ids" in value:
+        return _tokens(value, batched)
     columns = {str(key): single(one, batched) for key, one in value.items()}
     return Made({key: one for key, one in columns.items() if before.get(key) is not one})
+
+
+def _tokens(value: dict[object, object], batched: bool) -> Made:
+    """The text whose tokens a function sets as columns, if the labels are these tokens, too."""
+    tokens, labels = value["input_ids"], value.get("labels")
+    call = tokens.receiver if isinstance(tokens, Object) and tokens.path.endswith("()[]") else None
+    if not isinstance(call, Object) or "input_ids" not in _keys(tokens):
+        return Made(why="the script makes the tokens itself")
+    if labels is not None and not _copied(labels, call):
+        return Made(why="the script makes the labels itself")
+    made = _tokenized(call, batched)
+    padding = call.keywords.get("padding")
+    padded = padding is not None and padding.value not in (False, None)
+    return Made(made.columns, made.why or (PADDED if padded and labels is not None else ""), made.length)
 
 
 def _tokenized(call: Object, batched: bool) -> Made:
@@ -79,14 +95,26 @@ def _tokenized(call: Object, batched: bool) -> Made:
     if text is None:
         return Made(why="the text that is tokenized is not known")
     labels = call.attributes.get("['labels']")
-    copied = isinstance(labels, Object) and "input_ids" in str(_keys(labels))
-    if labels is not None and not copied:
+    if labels is not None and not _copied(labels, call):
         return Made(why="the script makes the labels itself")
     padded = padding is not None and padding.value not in (False, None)
     if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
         return Made(why="how the text is cut is not known")
     why = PADDED if padded and labels is not None else ""
     return Made({"text": single(text.value, batched)}, why, length if cut is not None and cut.value else None)
+
+
+def _copied(labels: object, call: Object) -> bool:
+    """Whether labels are the tokens of a tokenizer's call, or a copy of them."""
+    if isinstance(labels, list) and len(labels) == 1:
+        labels = labels[0]
+    at = labels
+    for _ in range(20):
+        if at is call or not isinstance(at, Object):
+            break
+        first = at.positional[0].value if at.positional else None
+        at = at.receiver if isinstance(at.receiver, Object) else first
+    return at is call and isinstance(labels, Object) and "input_ids" in str(_keys(labels))
 
 
 def _keys(value: Object) -> list[object]:

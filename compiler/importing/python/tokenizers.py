@@ -183,6 +183,6 @@ def _tokens(draft: Draft, trainer: Object) -> None:
                 )
         place = Entry(call.last, None, call.place.file, call.place.line)
         if all(isinstance(one, str) for one in names) and names:
-            draft.put("model.tokens", tuple(names), Entry(call.last, list(map(str, names)), place.file, place.line))
+            draft.put("model.tokens", tuple(names), Entry(call.last, " ".join(map(str, names)), place.file, place.line))
         elif names:
             draft.error(place, "the tokens that are added are not known")

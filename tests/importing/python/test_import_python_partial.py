@@ -279,3 +279,44 @@ def test_a_variable_of_the_launch_that_is_not_set_is_an_error(tmp_path: Path) ->
     assert any("does not set $RATE" in one for one in found.messages)
     assert "lr = 3e-5" in launched(tmp_path, "python scripts/own.py a/b --data org/rows --lr $RATE\n", "--set",
                                    "RATE=3e-5").text  # fmt: skip
+
+
+TOKENS = """
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling, Trainer
+from transformers import TrainingArguments
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+def tokens(row):
+{body}
+rows = load_dataset("org/rows", split="train").map(tokens)
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=TrainingArguments("o"),
+        train_dataset=rows, data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False)).train()
+"""
+
+
+def test_tokens_that_a_function_sets_as_columns() -> None:
+    body = (
+        '    made = tokenizer(row["text"], truncation=True, max_length=77, padding="max_length")\n'
+        '    row["input_ids"], row["labels"] = made["input_ids"], made["input_ids"].copy()\n    return row'
+    )
+    found = imported(TOKENS.format(body=body), name="train.py")
+    assert not found.draft.wrong, found.messages
+    assert "seq = 77" in found.text
+
+
+@pytest.mark.parametrize(("made", "why"), [
+    ('{"input_ids": a + b, "labels": [-100] * len(a) + b}', "the script makes the tokens itself"),
+    ('{"input_ids": tokenizer(row["p"])["input_ids"], "labels": b}', "the script makes the labels itself"),
+])  # fmt: skip
+def test_tokens_and_labels_of_the_script_are_errors(made: str, why: str) -> None:
+    body = f'    a, b = [tokenizer(row[key])["input_ids"] for key in ("p", "a")]\n    return {made}'
+    found = imported(TOKENS.format(body=body), name="train.py")
+    assert any(why in one for one in found.messages)
+
+
+def test_added_tokens_of_a_list_are_reported_as_text() -> None:
+    text = TRAIN.format(before="from transformers import AutoTokenizer\nt = AutoTokenizer.from_pretrained('a/b')\n"
+                        "t.add_tokens(['<a>', '<b>'])", length="64", data=f"{ROWS}, processing_class=t",
+                        model='"a/b"')  # fmt: skip
+    found = imported(text, "--report", "text", name="train.py")
+    assert found.fates["add_tokens"] == "mapped"
