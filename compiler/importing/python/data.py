@@ -147,12 +147,26 @@ def chain_of(value: object, depth: int = 0) -> Chain:
             if isinstance(inner, list | tuple):
                 out.parts = [chain_of(one, depth + 1) for one in inner[:20]]
                 break
+        prepared = _prepared(value)
+        if prepared is not None:
+            value = prepared
+            continue
         out.steps.append(value)
         first = value.positional[0].value if value.positional else None
         below = value.receiver if isinstance(value.receiver, Object) else first
         value = below
     out.steps.reverse()
     return out
+
+
+def _prepared(value: Object) -> object:
+    """The data set that `accelerator.prepare(data)` returns, also one of several; None for other calls."""
+    if value.last == "prepare" and len(value.positional) == 1:
+        return value.positional[0].value
+    call, key = value.receiver, value.positional[0].value if value.positional else None
+    if value.path.endswith(".prepare[]") and isinstance(call, Object) and isinstance(key, int):
+        return call.positional[key].value if key < len(call.positional) else None
+    return None
 
 
 MOST_ROWS = 5_000

@@ -77,8 +77,10 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
 def _tokens(value: dict[object, object], batched: bool) -> Made:
     """The text whose tokens a function sets as columns, if the labels are these tokens, too."""
     tokens, labels = value["input_ids"], value.get("labels")
-    call = tokens.receiver if isinstance(tokens, Object) and tokens.path.endswith("()[]") else None
-    if not isinstance(call, Object) or "input_ids" not in _keys(tokens):
+    if not isinstance(tokens, Object) or not tokens.path.endswith("()[]") or "input_ids" not in _keys(tokens):
+        return Made(why="the script makes the tokens itself")
+    call = tokens.receiver
+    if not isinstance(call, Object):
         return Made(why="the script makes the tokens itself")
     if labels is not None and not _copied(labels, call):
         return Made(why="the script makes the labels itself")

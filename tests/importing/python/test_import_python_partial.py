@@ -320,3 +320,14 @@ def test_added_tokens_of_a_list_are_reported_as_text() -> None:
                         model='"a/b"')  # fmt: skip
     found = imported(text, "--report", "text", name="train.py")
     assert found.fates["add_tokens"] == "mapped"
+
+
+@pytest.mark.parametrize("line", [
+    "rows = accelerator.prepare(rows)",
+    "other, rows = accelerator.prepare(1, rows)",
+])  # fmt: skip
+def test_rows_that_accelerate_prepares(tmp_path: Path, line: str) -> None:
+    before = f"from accelerate import Accelerator\naccelerator = Accelerator()\nrows = {ROWS}\n{line}"
+    found = script(tmp_path, before, data="rows")
+    assert not found.draft.wrong, found.messages
+    assert "on org/rows" in found.text
