@@ -122,7 +122,10 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         place = given.place if given is not None else call.place
         draft.error(Entry("load_dataset", None, place.file, place.line), why, "`--data NAME` names the data")
         return None, call.place
-    return Entry("load_dataset", given.value, given.place.file, given.place.line), call.place
+    name = given.value
+    if call.last == "load_from_disk" and not name.startswith((".", "/", "~")):
+        name = f"./{name}"  # a folder, and no data set of the hub
+    return Entry("load_dataset", name, given.place.file, given.place.line), call.place
 
 
 def split_of(call: Object, data: Data) -> str:

@@ -74,6 +74,8 @@ def test_without_partial_a_condition_is_an_error() -> None:
     ("names = set(inspect.signature(SFTConfig.__init__).parameters.keys())\nn = 64 if 'packing' in names else 1", "n"),
     ("from dataclasses import fields\nnames = {f.name for f in fields(SFTConfig)}\n"
      "n = 64 if 'eval_strategy' in names else 1", "n"),
+    ("name = 'gpt2'\nn = 1 if any(one in name for one in ('llama', 'qwen')) else 64", "n"),
+    ("n = 64 if all(one > 0 for one in (1, 2)) else 1", "n"),
     ("from pathlib import Path\nn = 64 if not Path('a.txt').is_absolute() else 1", "n"),
 ])  # fmt: skip
 def test_values_of_a_usual_run(tmp_path: Path, before: str, length: str) -> None:
@@ -331,3 +333,9 @@ def test_rows_that_accelerate_prepares(tmp_path: Path, line: str) -> None:
     found = script(tmp_path, before, data="rows")
     assert not found.draft.wrong, found.messages
     assert "on org/rows" in found.text
+
+
+def test_a_folder_of_arrow_files_is_no_name_of_the_hub(tmp_path: Path) -> None:
+    found = script(tmp_path, "from datasets import load_from_disk", data="load_from_disk('data/train')")
+    assert 'on "./data/train"' in found.text
+    assert len(decisions(found)) == 1

@@ -192,6 +192,21 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
     return extreme
 
 
+def _whether(stops: bool) -> Callable[..., object]:
+    """`any` (`stops` is true) and `all` of the items of a list."""
+
+    def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        items = first(positional, keywords)
+        if not isinstance(items, list | tuple):
+            return items if isinstance(items, Unknown) else machine.unknown(node, "items that are not known")
+        truths = [truth_of(one) for one in items]
+        if stops in truths:
+            return stops
+        return machine.unknown(node, "it depends on a value that is not known") if None in truths else not stops
+
+    return whether
+
+
 def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
     # Python computes 10 ** 1000000000 for `round(1, -1000000000)`
@@ -412,6 +427,8 @@ KNOWN: dict[str, Callable[..., object]] = {
     "max": _extreme(max),
     "sum": _extreme(sum),
     "round": _round,
+    "any": _whether(True),
+    "all": _whether(False),
     "getattr": _getattr,
     "setattr": _setattr,
     "hasattr": _hasattr,
