@@ -36,7 +36,8 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
     trainer. None for other programs, whose arguments have TRL's names, and for launches with a configuration of
     accelerate or DeepSpeed.
     """
-    data = overrides.read(line.program) if line.program.endswith(".py") else None
+    program = next((one for one in _places(line.program) if overrides.read(one) is not None), "")
+    data = overrides.read(program) if program else None
     options = set(line.options) | {"deepspeed", "deepspeed_config"} & set(line.arguments)
     if data is None or not options <= UNDERSTOOD or any(one.text.startswith("-") for one in line.rest):
         return None
@@ -47,7 +48,7 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
 
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
     given |= {str(n + 1): one.text for n, one in enumerate(line.rest)}
-    folder = posixpath.dirname(line.program)
+    folder = posixpath.dirname(program)
 
     def read(name: str) -> bytes | None:
         found = overrides.read(posixpath.join(folder, name)) if folder else None
@@ -59,9 +60,11 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
         hardware = f"{int(count)} x {DEFAULT_GPU}"
     sets = Given({**given, **overrides.sets})
     try:
-        found = python(text, line.program, evolve(overrides, sets=sets, read=read, hardware=hardware))
+        found = python(text, program, evolve(overrides, sets=sets, read=read, hardware=hardware))
     except Unreadable:
         return None
+    if program != line.program:
+        found.warn(None, f"`{line.program}` is a path of another machine: `{program}` is read")
     found.messages = [one for one in found.messages if not one.text.startswith("`command line`")]
     for key, one in line.arguments.items():
         if one.unset:
@@ -71,6 +74,14 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
         else:
             found.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
     return found
+
+
+def _places(program: str) -> list[str]:
+    """A script's path as the command has it, and an absolute one without the folders of another machine."""
+    if not program.endswith(".py"):
+        return []
+    parts = program.split("/")
+    return [program, *("/".join(parts[n:]) for n in range(1, len(parts)))] if program.startswith("/") else [program]
 
 
 def _text(one: Entry) -> str:

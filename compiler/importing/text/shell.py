@@ -19,6 +19,8 @@ WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
 ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 BEFORE = ("do", "then", "else", "{", "(", "!", "if", "while")
 """Words in front of a command."""
+REDIRECTION = re.compile(r"[0-9]?(?:>>?|<)([^\s<>]*)")
+"""A redirection of input or output; its file is the next word if the group is empty."""
 ASSIGNMENT = re.compile(r"(\w+)=(.*)", re.S)
 ENDS = ";&|\n"
 DEPTH = 4
@@ -70,6 +72,7 @@ def calls(text: str, sets: Mapping[str, str] | None = None, loops: dict[str, tup
         words = reader.command()
         if words is None:
             return out
+        words = _without_redirections(words)
         before: list[Word] = []
         while len(words) > 1 and words[0].text in BEFORE:
             words = words[1:]
@@ -90,6 +93,18 @@ def calls(text: str, sets: Mapping[str, str] | None = None, loops: dict[str, tup
                 reader.known[found[1]] = found[2]
         if words or before:
             out.append(Call(tuple(before), tuple(words)))
+
+
+def _without_redirections(words: list[Word]) -> list[Word]:
+    """The words without `> FILE`, `2>FILE`, `< FILE` and so on."""
+    out: list[Word] = []
+    skipped = False
+    for one in words:
+        found = None if skipped else REDIRECTION.fullmatch(one.text)
+        if found is None and not skipped:
+            out.append(one)
+        skipped = found is not None and not found[1]
+    return out
 
 
 @mutable

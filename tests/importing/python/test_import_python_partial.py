@@ -339,3 +339,11 @@ def test_a_folder_of_arrow_files_is_no_name_of_the_hub(tmp_path: Path) -> None:
     found = script(tmp_path, "from datasets import load_from_disk", data="load_from_disk('data/train')")
     assert 'on "./data/train"' in found.text
     assert len(decisions(found)) == 1
+
+
+def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Path) -> None:
+    command = "python /home/me/repo/scripts/own.py a/b --data org/rows --lr 3e-5 > run.log 2>errors.log < /dev/null\n"
+    found = launched(tmp_path, command)
+    assert not found.draft.wrong, found.messages
+    assert "lr = 3e-5" in found.text
+    assert any("a path of another machine" in one for one in found.messages)

@@ -37,7 +37,7 @@ def words(text: str, **sets: str) -> list[str]:
         ("A=(\n  --x 1  # note\n  --y '2 3'\n)\nA+=(--z)\nb \"${A[@]}\"", ["b", "--x", "1", "--y", "2 3", "--z"]),
         ("a $(date +%s; ls) b", ["a", "$(date +%s; ls)", "b"]),
         ("X=${X:?set it}\na $X", ["a", "$X"]),
-        ("for i in 1 2 3; do\n  a $i\ndone >log", ["done", ">log"]),
+        ("for i in 1 2 3; do\n  a $i\ndone >log", ["done"]),
     ],
 )
 def test_expansion(text: str, expected: list[str]) -> None:
