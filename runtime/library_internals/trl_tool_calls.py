@@ -8,13 +8,14 @@ from ..core.errors import say
 from ..features.method.tools import example_call
 
 VARIABLE = "XPC_MADE_UP_TOOL_CALLS"
-"""Set by ``xpc rehearse``: the first completion of each round is replaced by a call of each tool."""
+"""Set by ``xpc rehearse``: the first completion of each round is replaced by a call of a tool, each in turn."""
 
 
 class ToolCallingTrainer:
     """The loop of tool calls of trl's GRPO trainer."""
 
     dropped_reported = False
+    rounds = 0
 
     def _tool_call_loop(
         self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, logprobs: Any, *rest: Any
@@ -23,7 +24,8 @@ class ToolCallingTrainer:
             from trl.chat_template_utils import parse_response
 
             tokenizer, tools = self._tokenizer, self.tools  # type: ignore[attr-defined]
-            ids = call_tokens(self, prompts[0], tools)
+            ids = call_tokens(self, prompts[0], tools, tools[self.rounds % len(tools)])
+            self.rounds += 1
             if ids is not None:
                 completion_ids[0] = ids
                 completions[0] = [parse_response(tokenizer, ids, prefix=prompt_ids[0], tools=tools)]
@@ -44,14 +46,16 @@ class ToolCallingTrainer:
         return found
 
 
-def call_tokens(trainer: Any, prompt: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> list[int] | None:
-    """The tokens of an answer that calls each tool once with made-up arguments; None, with a line, if the chat template
-    does not render the answer after the prompt.
+def call_tokens(
+    trainer: Any, prompt: Sequence[Mapping[str, Any]], tools: Sequence[Any], called: Any
+) -> list[int] | None:
+    """The tokens of an answer that calls a tool with made-up arguments; None, with a line, if the chat template does
+    not render the answer after the prompt.
     """
     tokenizer, given = trainer._tokenizer, {"tools": tools, "tokenize": False, **trainer.chat_template_kwargs}
     if trainer.chat_template is not None:
         given["chat_template"] = trainer.chat_template
-    answer = {"role": "assistant", "content": "", "tool_calls": [example_call(one) for one in tools]}
+    answer = {"role": "assistant", "content": "", "tool_calls": [example_call(called)]}
     before = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, **given)
     complete = tokenizer.apply_chat_template([*prompt, answer], **given)
     end = complete.rfind(tokenizer.eos_token)

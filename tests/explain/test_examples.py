@@ -29,6 +29,8 @@ TRAINS = {
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",
     "books.txt": "Once.\n\nTwice.\n",
+    "tools.py": 'def search(query: str) -> str:\n    """Search.\n\n    Args:\n        query: a text\n    """\n',
+    "env.py": "class Maze:\n    def reset(self, **row): ...\n    def get_reward(self): return 1.0\n",
     "env.sh": "module load cuda\n",
     "config.json": json.dumps(
         {"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 512,

@@ -116,6 +116,7 @@ READ = (
     "_store",
     "_shutdown",
     "_attn_implementation",
+    "_tokenizer",
 )
 """Attributes, which have no source: the digest is that of a function beside them."""
 

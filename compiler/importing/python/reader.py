@@ -54,6 +54,8 @@ DATA = (
     "data_collator",
     "callbacks",
     "reward_funcs",
+    "tools",
+    "environment_factory",
     "formatting_func",
     "teacher_model",
     "reward_processing_classes",

@@ -1,8 +1,9 @@
-"""Write the reward functions of a script: by name, and with `--rewards FILE` their source text to a file."""
+"""Write the reward functions and tools of a script: by name, and with `--rewards FILE` their source text to a file."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
@@ -10,10 +11,11 @@ from xpc.compiler.importing.python import program, reward_columns
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Function, Name, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import Class, Function, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry, number
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import path_of
 
 IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spec"
 
@@ -21,14 +23,18 @@ IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spe
 def write(
     draft: Draft, machine: Machine, trainer: Object, entries: Entries, overrides: Overrides, data: Data | None = None
 ) -> None:
-    """Write `method { rewards }` with the functions' names and weights. `data` has the columns that the script makes
-    for them.
+    """Write `method { rewards, tools, environment }` with the functions' names and weights. `data` has the columns that
+    the script makes for them.
     """
     if not METHODS[draft.method].grouped:
         return
     given = program.argument(trainer, "reward_funcs")
     weights = entries.values.pop("reward_weights", None)
+    file = overrides.rewards or "rewards.py"
+    called = _called(draft, trainer, overrides, file)
     if given is None:
+        if called and overrides.rewards is not None:
+            _copy(draft, machine, [], file, data, called)
         return
     values = list(given.value) if isinstance(given.value, list | tuple) else [given.value]
     numbers = [] if weights is None or weights.empty else [number(one) for one in weights.items]
@@ -38,7 +44,6 @@ def write(
     if numbers and (len(numbers) != len(values) or None in numbers):
         draft.error(weights, f"there are {len(values)} reward functions and {len(numbers)} weights")
         numbers = []
-    file = overrides.rewards or "rewards.py"
     for n, value in enumerate(values):
         name = _name(value)
         if isinstance(value, Function) and name and len(value.scopes) == 1:
@@ -73,10 +78,38 @@ def write(
         )
         draft.files[file] = stub(own).encode()
         reward_columns.write(draft, data, [], {})
-    elif own:
-        _copy(draft, machine, own, file, data)
+    elif own or called:
+        _copy(draft, machine, own, file, data, called)
     else:
         reward_columns.write(draft, data, [], {})
+
+
+def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
+    """Write the tools and the environment of a script, and return the label and name of those that are to be copied."""
+    out: list[tuple[str, str]] = []
+    for argument, path in (("tools", "method.tools"), ("environment_factory", "method.environment")):
+        given = program.argument(trainer, argument)
+        if given is None or given.value is None:
+            continue
+        place = Entry(argument, None, given.place.file, given.place.line)
+        found: list[Weighted] = []
+        for value in given.value if isinstance(given.value, list | tuple) else [given.value]:
+            name = value.name if isinstance(value, Class) else _name(value)
+            label = value.place.file if isinstance(value, Class) else getattr(value, "label", "")
+            at_top = isinstance(value, Class) or (isinstance(value, Function) and len(value.scopes) == 1)
+            if not name or not (at_top or (isinstance(value, Name) and _defined(overrides, name))):
+                why = value.why if isinstance(value, Unknown) else "it is no function or class at the top of the script"
+                draft.error(place, why, "write it at the top of the file of the rewards")
+                continue
+            if not _defined(overrides, name):
+                out.append((label, name))
+            found.append(Weighted(name, None, file, name))
+        if found:
+            draft.put(path_of(path), tuple(found), place)
+    if out and overrides.rewards is None:
+        place = Entry("tools", ", ".join(name for _, name in out), trainer.place.file, trainer.place.line)
+        draft.error(place, "they are in the script", IN_THE_SCRIPT)
+    return out
 
 
 def _name(value: object) -> str:
@@ -96,7 +129,8 @@ def _defined(overrides: Overrides, name: str) -> bool:
         found, _ = parts(data.decode("utf-8-sig"), overrides.rewards or "")
     except (Unreadable, UnicodeDecodeError):
         return False
-    return any(isinstance(node, ast.FunctionDef) and node.name == name for part in found for node in part.tree.body)
+    kinds = ast.FunctionDef | ast.ClassDef
+    return any(isinstance(node, kinds) and node.name == name for part in found for node in part.tree.body)
 
 
 def stub(functions: list[Function]) -> str:
@@ -124,9 +158,18 @@ def stub(functions: list[Function]) -> str:
     return "\n".join(out)
 
 
-def _copy(draft: Draft, machine: Machine, functions: list[Function], file: str, data: Data | None) -> None:
-    """Write the functions' source text to a file, with the imports, constants and functions that they use."""
-    labels = list(dict.fromkeys(one.label for one in functions))
+def _copy(
+    draft: Draft,
+    machine: Machine,
+    functions: list[Function],
+    file: str,
+    data: Data | None,
+    called: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Write the functions' source text to a file, with the imports, constants and functions that they use; also what
+    the model calls, by label and name.
+    """
+    labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
     by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}
     parts = {
         name: label
@@ -142,7 +185,9 @@ def _copy(draft: Draft, machine: Machine, functions: list[Function], file: str, 
             draft,
             machine,
             label,
-            [one.name for one in functions if one.label == label] + sorted(one for one in used if parts[one] == label),
+            [one.name for one in functions if one.label == label]
+            + [name for where, name in called if where == label]
+            + sorted(one for one in used if parts[one] == label),
         )
         for label in labels
     ]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource, EvalSet
 
 STEPS = 8
-CALLS = 256
-"""Tokens of a completion that calls tools."""
+CALLS = 160
+"""Tokens of a completion that calls a tool."""
 EVERY = Amount("count", 2)
 MOST_SEQ = 1024
 """The most tokens of a row."""
@@ -271,6 +271,8 @@ def _method(draft: _Draft) -> None:
     if spec.get("method.max_completion") is not None:
         most = CALLS if spec.calls_tools else 8
         draft.put("method.max_completion", min(most, spec.integer("method.max_completion")), "completions are short")
+    if spec.calls_tools:
+        draft.put("method.tool_turns", 1)
     if spec.get("method.max_prompt") is not None:
         draft.put("method.max_prompt", min(512, spec.integer("method.max_prompt")))
     if spec.get("method.generations") is not None:

@@ -71,7 +71,7 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 evolve(place, text=f"`{name}` has no `reset`"),
                 f"the environment `{name}` has no method `reset`",
-                f"write `def reset(self, **row):` in `{name}`; it may return text for the end of the prompt",
+                f"define `reset(self, **row)` in `{name}`; it may return text for the end of the prompt",
             )
         known = signature(code, f"{name}.__init__")
         needs = sorted(known[1] - {"self"}) if known is not None else []

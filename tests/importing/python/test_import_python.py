@@ -296,6 +296,39 @@ def test_rewards_are_written_only_on_request() -> None:
     assert "raise NotImplementedError" in refused.draft.files["rewards.py"].decode()
 
 
+TOOLS = """
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+BOOK = {"apple": "red"}
+def search(query: str) -> str:
+    \"\"\"Search.
+
+    Args:
+        query: What to look for.
+    \"\"\"
+    return BOOK[query]
+class Maze:
+    def reset(self, **row): self.steps = 0
+    def get_reward(self): return float(self.steps)
+GRPOTrainer(model="Qwen/Qwen2.5-0.5B-Instruct", tools=[search], environment_factory=Maze,
+            args=GRPOConfig("out", num_generations=4, per_device_train_batch_size=4, max_tool_calling_iterations=3),
+            train_dataset=load_dataset("org/rows", split="train")).train()
+"""
+
+
+def test_tools_are_written_with_the_rewards() -> None:
+    found = script(TOOLS, "--rewards", "own.py")
+    assert not found.draft.wrong, found.messages
+    written = found.draft.files["own.py"].decode()
+    assert all(one in written for one in ("def search(", "class Maze:", 'BOOK = {"apple": "red"}'))
+    compile(written, "own.py", "exec")
+    assert 'tools = "own.py:search"' in found.text
+    assert 'environment = "own.py:Maze"' in found.text
+    assert "tool_turns = 3" in found.text
+    refused = script(TOOLS)
+    assert any("they are in the script" in str(one) for one in refused.draft.messages)
+
+
 @pytest.mark.parametrize(("body", "sentence"), [
     ("from transformers import AutoModelForSequenceClassification as A\n"
      "m = A.from_pretrained('x')\nTrainer(model=m, args=TrainingArguments('o')).train()", "another head"),

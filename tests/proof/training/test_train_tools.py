@@ -96,34 +96,35 @@ def caller(place: str) -> None:
 
 
 def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """A step whose first completion calls each tool: what it learned and was given, its prompt, and its metrics."""
+    """Two steps whose first completions call a tool, each in turn: what they learned and were given, the prompt, and
+    the metrics of the last step.
+    """
     put(warm.place, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.place)
-    method = f"method grpo(generations=2, max_completion=240, tool_turns=1, {settings})"
+    method = f"method grpo(generations=2, max_completion=150, tool_turns=1, {settings})"
     text = small(method, method="grpo").replace('"tiny"', '"caller"').replace("gbs=8 micro=4", "gbs=2 micro=2")
-    done = warm.train(text.replace("4 steps", "1 steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
+    done = warm.train(text.replace("4 steps", "2 steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
     with open(os.path.join(cwd, "seen.jsonl"), encoding="utf-8") as handle:
         seen = [json.loads(line) for line in handle]
     with open(os.path.join(cwd, "prompt.txt"), encoding="utf-8") as handle:
         prompt = handle.read()
     before = tensors(os.path.join(warm.place, "caller", "model.safetensors"))
     after = tensors(os.path.join(done.out, "model.safetensors"))
-    return seen, prompt, {**done.events[0], "moved": sum(before[one] != after[one] for one in before)}
+    return seen, prompt, {**done.events[-1], "moved": sum(before[one] != after[one] for one in before)}
 
 
 def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = 'tools="tools.py:add", environment="maze.py:Maze", rewards="watch.py:constant"'
     seen, prompt, event = trained(warm, str(tmp_path_factory.mktemp("tools")), settings, "tools")
-    called, other = sorted(seen, key=lambda one: "<tool_call>" not in one["learned"])
-    assert "<tool_response>\n73\n</tool_response>\n<tool_response>\nWENT-apple\n</tool_response>" in called["given"]
-    assert '"name": "add", "arguments": {"a": 1}' in called["learned"]
-    assert "73" not in called["learned"]
-    assert "<tool_call>" not in called["given"]
-    assert other["given"] == ""
-    assert '"description": "Add."' in prompt
-    assert '"description": "Go."' in prompt
-    assert "? GO.<|im_end|>" in prompt
-    assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (1.0, 0.0)
+    added, went = sorted((one for one in seen if one["given"]), key=lambda one: "WENT" in one["given"])
+    assert "<tool_response>\n73\n</tool_response>" in added["given"]
+    assert "<tool_response>\nWENT-apple\n</tool_response>" in went["given"]
+    assert '"name": "add", "arguments": {"a": 1}' in added["learned"]
+    assert "73" not in added["learned"]
+    assert all("<tool_call>" not in one["given"] for one in seen)
+    for words in ('"description": "Add."', '"description": "Go."', "? GO.<|im_end|>"):
+        assert words in prompt
+    assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
     assert event["moved"] > 0  # only the environment rewards the two differently
 
@@ -131,5 +132,5 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
 def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = 'tools="tools.py:hang", tool_timeout=1s, rewards="watch.py:constant"'
     seen, _, event = trained(warm, str(tmp_path_factory.mktemp("hang")), settings, "hang")
-    assert "hang took more than 1 s" in seen[0]["given"] + seen[1]["given"]
+    assert "hang took more than 1 s" in "".join(one["given"] for one in seen)
     assert event["tools/failure_frequency"] == 1.0

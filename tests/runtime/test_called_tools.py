@@ -36,7 +36,7 @@ async def answers(text: str) -> str:
 
 
 @pytest.mark.parametrize("tool", [sleeps, waits, blocks])
-def test_a_tool_that_does_not_end_is_an_error_to_the_model(tool: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tool_that_does_not_end_is_an_error_for_the_model(tool: Any, capsys: pytest.CaptureFixture[str]) -> None:
     begun = time.monotonic()
     for _ in range(2):
         with pytest.raises(TimeoutError, match=f"{tool.__name__} took more than 0.1 s"):

@@ -1,0 +1,91 @@
+"""Tools and environments of grpo in a bundle, and what a spec may write for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from case_support import spec, trained
+from compile_support import checked, compiled, only
+
+from xpc.compiler import stacks
+
+ON = trained("qwen2.5-3b-instruct on deepmath-103k")
+CODE = """\
+def search(query: str) -> str:
+    \"\"\"Search.
+
+    Args:
+        query: What to look for.
+    \"\"\"
+    return "red"
+
+class Maze:
+    def reset(self, **row): ...
+    def get_reward(self): return 1.0
+"""
+BOTH = 'tools=["own.py:search"], environment="own.py:Maze"'
+
+
+def tools(tmp_path: Path, settings: str, target: str = stacks.DEFAULT) -> str:
+    (tmp_path / "own.py").write_text(CODE)
+    return spec(f"method grpo({settings})", f"target {target}", train=ON)
+
+
+def test_a_bundle_has_the_files_and_says_what_it_executes(tmp_path: Path) -> None:
+    files = compiled(tools(tmp_path, f"{BOTH}, tool_turns=4, tool_timeout=2m"), str(tmp_path))
+    plan = json.loads(files["trainer_args.json"])
+    stated = plan["method"]["tools"]
+    (copy,) = [name for name in files if name.startswith("files/own-")]
+    assert files[copy].decode() == CODE
+    assert stated["seconds"] == 120
+    assert stated["functions"] == [{"file": copy, "function": "search", "sha256": stated["environment"]["sha256"]}]
+    assert (stated["environment"]["file"], stated["environment"]["function"]) == (copy, "Maze")
+    assert plan["arguments"]["max_tool_calling_iterations"] == 4
+    assert plan["method"]["rewards"] == []
+    assert "trainer/features/method/tools.py" in files
+    readme = files["README.md"].decode()
+    assert f"- {copy}: Python that the model calls, with arguments that it writes" in readme.replace("\\_", "_")
+    assert "calls search, Maze while generating, 120 s a call at most" in readme
+    assert f'tools = "{copy}:search"' in files["spec.xp"].decode()
+
+
+def test_a_call_has_a_time_limit_by_default(tmp_path: Path) -> None:
+    text = tools(tmp_path, 'rewards=format, tools="own.py:search"')
+    plan = json.loads(compiled(text, str(tmp_path))["trainer_args.json"])
+    assert (plan["method"]["tools"]["seconds"], plan["arguments"]["max_tool_calling_iterations"]) == (60, None)
+    plain = json.loads(compiled(spec("method grpo(rewards=format)", train=ON), str(tmp_path))["trainer_args.json"])
+    assert "tools" not in plain["method"]
+
+
+@pytest.mark.parametrize("target", [one for one in stacks.STACKS if one != stacks.DEFAULT])
+def test_other_stacks_have_no_tools(tmp_path: Path, target: str) -> None:
+    found = only(checked(tools(tmp_path, f"rewards=format, {BOTH}", target), str(tmp_path)), "XP127")
+    assert found.message == f"grpo on {target} calls no tools and has no environments"
+    assert found.help == f"write `target {stacks.DEFAULT}`"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "message"),
+    [
+        ('tools="own.py:serch"', "XP114", "`own.py` defines no `serch`"),
+        ('tools="own.py"', "XP107", "`own.py` names no function of a file"),
+        ('environment="own"', "XP107", "`own` names no class of a file"),
+        ("tools=[search]", "XP104", "`tools`"),
+        ("tools=search", "XP104", "`tools`"),
+        ('tools="gone.py:search"', "XP114", "gone.py"),
+        ('environment=["own.py:Maze", "own.py:Maze"]', "XP104", "a run has one environment"),
+        ('tools=["own.py:search"], tool_timeout=0s', "XP107", "tool_timeout"),
+        ('tools=["own.py:search"], tool_turns=0', "XP107", "tool_turns"),
+    ],
+)
+def test_what_names_no_tool_is_refused(tmp_path: Path, settings: str, code: str, message: str) -> None:
+    found = checked(tools(tmp_path, f"rewards=format, {settings}"), str(tmp_path))
+    assert any(one.code == code and message in one.message for one in found.problems), found.problems
+
+
+def test_other_methods_have_no_tools(tmp_path: Path) -> None:
+    text = tools(tmp_path, 'rewards=format, tools="own.py:search"').replace("method grpo", "method rloo")
+    found = only(checked(text, str(tmp_path)), "XP126")
+    assert (found.message, found.help[:22]) == ("`tools` is not a setting of rloo", "leave `tools` out, or ")
