@@ -226,6 +226,8 @@ class Facts:
     """Methods whose trainer casts trained weights of a quantized base to bfloat16."""
     quantized_widened: Names
     """Methods whose trainer casts the unquantized weights of a quantized base to float32."""
+    fp8_bases: bool
+    """Whether a model that is stored in fp8 is unpacked on hardware without fp8, and adapters over it are trained."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     zero3_adapters_as_base: bool

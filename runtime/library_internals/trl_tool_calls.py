@@ -15,7 +15,6 @@ class ToolCallingTrainer:
     """The loop of tool calls of trl's GRPO trainer."""
 
     dropped_reported = False
-    rounds = 0
 
     def _tool_call_loop(
         self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, logprobs: Any, *rest: Any
@@ -24,8 +23,8 @@ class ToolCallingTrainer:
             from trl.chat_template_utils import parse_response
 
             tokenizer, tools = self._tokenizer, self.tools  # type: ignore[attr-defined]
-            ids = call_tokens(self, prompts[0], tools, tools[self.rounds % len(tools)])
-            self.rounds += 1
+            called = tools[self.state.global_step % len(tools)]  # type: ignore[attr-defined]
+            ids = call_tokens(self, prompts[0], tools, called)
             if ids is not None:
                 completion_ids[0] = ids
                 completions[0] = [parse_response(tokenizer, ids, prefix=prompt_ids[0], tools=tools)]

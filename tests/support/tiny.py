@@ -101,6 +101,35 @@ def build(
     return sum(one.numel() for one in model.parameters())
 
 
+def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
+    """Writes the model of ``folder`` into ``out`` with its projections in fp8, each block with a scale, as DeepSeek-V3
+    and the `-FP8` copies of Qwen3 are published.
+    """
+    import shutil
+
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, out, dirs_exist_ok=True)
+    weights, stored = load_file(os.path.join(folder, "model.safetensors")), {}
+    for name, one in weights.items():
+        if not name.endswith("_proj.weight"):
+            stored[name] = one
+            continue
+        rows, columns = one.shape
+        blocks = one.reshape(rows // block, block, columns // block, block)
+        scale = blocks.abs().amax((1, 3)) / torch.finfo(torch.float8_e4m3fn).max
+        packed = (blocks / scale[:, None, :, None]).reshape(rows, columns)
+        stored[name], stored[f"{name}_scale_inv"] = packed.to(torch.float8_e4m3fn), scale
+    save_file(stored, os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
+    path = os.path.join(out, "config.json")
+    with open(path, encoding="utf-8") as handle:
+        config = json.load(handle)
+    how = {"quant_method": "fp8", "weight_block_size": [block, block], "modules_to_not_convert": ["lm_head"]}
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(config | {"quantization_config": how}, handle)
+
+
 if __name__ == "__main__":
     build(sys.argv[1], seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     write_messages(os.path.join(sys.argv[1], "messages.jsonl"), 64)

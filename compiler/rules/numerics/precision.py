@@ -25,7 +25,8 @@ PACKED_NAME = re.compile(
 @rule("XP171", "quantized-by-its-name")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
-    adapters, only GGUF is refused. A model whose configuration is known is judged by it instead (XP450).
+    adapters, only GGUF is refused, and FP8 if they are merged or the target does not train over fp8 (XP167). A model
+    whose configuration is known is judged by it instead (XP450).
 
     Why it is bad: such a repository has packed weights, which have no gradient; one of GGUF files has no safetensors.
 
@@ -34,14 +35,17 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`.
     """
     found = None if spec.model.config or spec.model.id is None else PACKED_NAME.search(spec.model.id)
-    if found is None or (spec.lora and found[1].upper() != "GGUF"):
+    if found is None:
+        return
+    kind = found[1].upper()
+    never = kind == "GGUF" or (kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases))
+    if spec.lora and not never:
         return
     plain = spec.model.id[: found.start()] if spec.model.id else ""
     yield Finding(
         spec.model.label,
         f"the name of `{spec.model.name[:80]}` says that its weights are quantized ({found[1]})",
-        f"name the unquantized model, such as `{plain[:80]}`"
-        + ("" if found[1].upper() == "GGUF" else ", or write `lora`"),
+        f"name the unquantized model, such as `{plain[:80]}`" + ("" if never else ", or write `lora`"),
     )
 
 

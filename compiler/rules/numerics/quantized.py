@@ -1,4 +1,4 @@
-"""Models whose weights are quantized already (XP450 to XP452, XP624)."""
+"""Models whose weights are quantized already (XP167, XP450 to XP452, XP624)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import quantized
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 WHEN = quantized
 
@@ -17,6 +18,10 @@ PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq"
 """Quantization methods whose weights have no gradient; others restore the weights, or fail in other ways."""
 
 
+FP8 = ("fp8", "fbgemm_fp8")
+"""Quantization methods that store weights in eight-bit floating point."""
+WITH_FP8 = (8, 9)
+"""The compute capability from which transformers keeps weights in fp8."""
 UNPACKED = "mxfp4"
 """Published gpt-oss weights: unpacked to bf16 unless the package `kernels` is installed; bitsandbytes is refused."""
 
@@ -64,7 +69,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `quantizers/auto.py` (`merge_quantization_configs`), 4.52 the same; confirmed by running
     it.
     """
-    how = _packed(spec, UNPACKED)
+    how = _packed(spec, UNPACKED, *FP8)
     if how not in (None, "bitsandbytes") and spec.bits is not None:
         place: Path = "lora.bits" if spec.written("lora.bits") else "qlora"
         yield Finding(
@@ -95,18 +100,76 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP167", "stored-in-fp8")
+def in_fp8(spec: Spec) -> Iterator[Finding]:
+    """A model that is stored in fp8 can be trained only through adapters that are not merged, and on trl-1.16. The
+    compiler reads the config.json of a local model, or the one that `config` names.
+
+    Why it is bad: weights in fp8 have no gradient. Where they are unpacked (XP624) they are trained, but transformers
+    writes them back in fp8, into a model whose config.json no longer says so: loaded again, its weights are wrong by
+    their scales, up to 448 instead of 0.07. transformers before 5 trains no adapters over fp8 either; the weights of
+    `fbgemm_fp8` are for inference only.
+
+    Without it: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; elsewhere nothing
+    is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or ValueError while it loads
+    the model.
+
+    Source: transformers 5.23, 4.57 and 4.52 `quantizers/quantizer_finegrained_fp8.py` and `quantizer_fbgemm_fp8.py`
+    (`validate_environment`, `is_trainable`), 5.23 `trainer_utils.py` (`validate_quantization_for_training`) and
+    `integrations/finegrained_fp8.py` (`Fp8Dequantize.reverse_op`); confirmed by running it on a CPU.
+    """
+    how = _packed(spec, *FP8)
+    if how not in FP8:
+        return
+    what, copy = f"{spec.model.name} is stored in fp8 ({how})", "name a copy of the model in bf16"
+    if how != "fp8":
+        yield Finding(spec.model.label, f"{what}, which is for inference only", copy)
+    elif not spec.stack.facts.fp8_bases:
+        yield Finding(
+            spec.model.label,
+            f"{what}, and {spec.stack.name} does not train over it",
+            f"write `target {able(lambda one: one.facts.fp8_bases)}`, or {copy}",
+            (spec.label("target", "the target"),),
+        )
+    elif not spec.lora:
+        unpacked = _unpacked_from_fp8(spec)
+        why = "trained weights would be saved so that they cannot be read" if unpacked else "weights cannot be trained"
+        yield Finding(spec.model.label, f"{what}, and its {why}", f"write `lora`, or {copy}")
+    elif spec.flag("save.merge"):
+        yield Finding(
+            spec.place("save.merge", "writes weights back in fp8"),
+            f"{what}, and merged weights would be saved so that they cannot be read",
+            f"leave `merge` out, or {copy}",
+            (spec.model.label,),
+        )
+
+
+def _unpacked_from_fp8(spec: Spec) -> bool:
+    """Whether transformers unpacks weights in fp8, because the hardware cannot compute with them."""
+    gpu = spec.hardware.gpu
+    return gpu is None or gpu.capability < WITH_FP8
+
+
 @rule("XP624", "unpacked-when-loaded", "note")
 def unpacked(spec: Spec) -> Iterator[Finding]:
     """Weights in MXFP4, as gpt-oss is published, are unpacked to bf16 when they are loaded, so a GPU needs about four
-    times the size of the file.
+    times the size of the file. Weights in fp8 are unpacked to the model's `dtype` on a CPU, and on a GPU of a compute
+    capability below 8.9.
 
     Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.
 
     Without it: a warning in the log of transformers.
 
     Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py` (`validate_environment`: without the package
-    `kernels`, which no bundle for this family installs, `dequantize` becomes true).
+    `kernels`, which no bundle for this family installs, `dequantize` becomes true); 5.23 `quantizer_finegrained_fp8.py`
+    (the same without a GPU of compute capability 8.9); confirmed by running it on a CPU.
     """
+    if _packed(spec, *FP8) == "fp8" and spec.stack.facts.fp8_bases and _unpacked_from_fp8(spec):
+        yield Finding(
+            spec.model.label,
+            f"{spec.model.name} is stored in fp8 and is unpacked to {spec.text('model.dtype')} when it is loaded",
+            "name a copy in bf16, which needs no unpacking",
+        )
     if spec.in_mxfp4:
         facts = spec.model.facts
         size = "" if facts is None else f", {facts.params * 2 / GIB:,.1f} GiB"

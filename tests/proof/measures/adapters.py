@@ -32,6 +32,26 @@ def packed(run: Any) -> dict[str, Any]:
     return {"trains": True}
 
 
+def stored_in_fp8(run: Any) -> dict[str, Any]:
+    """Whether a base that is loaded and saved can be loaded again; it is a checkpoint in fp8 if the spec names one."""
+    import tempfile
+
+    import tiny
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    place = tiny_models.model(run.family)
+    with tempfile.TemporaryDirectory() as folder:
+        if run.plan["model"]["path"] is not None:
+            tiny.store_in_fp8(place, folder)
+            place = folder
+        model = AutoModelForCausalLM.from_pretrained(place)
+        model.save_pretrained(os.path.join(folder, "saved"))
+        again = AutoModelForCausalLM.from_pretrained(os.path.join(folder, "saved"))
+    pairs = zip(model.parameters(), again.parameters(), strict=True)
+    return {"same": all(torch.allclose(one.float(), other.float(), atol=1e-2) for one, other in pairs)}
+
+
 def _in_four_bits(run: Any) -> Any:
     """The tiny model, loaded with 4 bits asked for."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig

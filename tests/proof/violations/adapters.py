@@ -23,6 +23,12 @@ def gemma(strategy: str) -> str:
 PROOFS: tuple[Proof, ...] = (
     Proof("Q01", "XP450", at="load", measure="adapters.packed", raises="ValueError", match="purely quantized"),
     Proof("Q04", "XP451", measure="adapters.merged", raises="ValueError", match="is quantized with GPTQConfig"),
+    Proof("Q67", "XP167", needs="a GPU of compute capability 8.9"),
+    Proof("Q67", "XP167", case="XP167-cpu", measure="adapters.stored_in_fp8", expect={"same": False}, variant="cpu",
+          legal=on_cpu("lora")),
+    Proof("Q67", "XP167", case="XP167-stack", target="trl-0.24", measure="adapters.stored_in_fp8", raises="RuntimeError",
+          match="No GPU or XPU found", variant="stack",
+          legal=spec("lora", "target trl-0.24", batch="gbs=128 micro=16 seq=512")),
     Proof("Q06", "XP454", at="init", raises="ValueError", match="lm_head"),
     Proof("Q06", "XP454", case="XP454-dpo", at="init", raises="ValueError", match="lm_head", variant="dpo"),
     Proof("Q10", "XP455", at="init", raises="ValueError", match="not found in the base model"),
