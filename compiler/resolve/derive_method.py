@@ -26,7 +26,7 @@ EVA_ROWS = 256
 """Rows from which EVA computes the directions of a layer's inputs."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
-ROOM_AFTER_PROMPT = ("kto", "orpo")
+ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
 """Methods whose trainers before TRL 1 cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
 TOOL_TIMEOUT = 60
 """Seconds of one call of a tool, if the spec does not limit it."""

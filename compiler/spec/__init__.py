@@ -327,7 +327,8 @@ class Spec:
         if (name == "kto" and self.losses == ("kto",)) or (drawn and not self.stack.facts.distill_rounds):
             return True
         router = self.extra_value("trl", "router_aux_loss_coef")
-        return means_over_micro_batch(name, self.losses, self.get("method.rpo"), router)
+        likelihood = self.get("method.rpo") or self.get("method.likelihood")
+        return means_over_micro_batch(name, self.losses, likelihood, router)
 
     @property
     def on_cpu(self) -> bool:

@@ -169,7 +169,10 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         )
     other = _of_another_setting(row, node.name)
     if other:
-        return report(wrong.code, wrong.message, at, help=other)
+        form = re.match(rf"write `{row.name} ([^`]+)`", other) if row.head else None
+        bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])  # settings of its own may not fit
+        edits = (Edit(node.span, form[1]),) if form and bare else ()
+        return report(wrong.code, wrong.message, at, help=other, edits=edits)
     unset = unset_advice(row, node.name.lower())
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)

@@ -185,7 +185,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "node_network": nodes,
         "node_rendezvous": nodes,
         "on_policy": method["teacher"] and on_policy,
-        "orpo_counts": plan["config"].endswith("ORPOConfig"),
+        "orpo_counts": plan["config"].endswith(("ORPOConfig", "CPOConfig")),
         "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "packing": arguments.get("packing"),
         "pair_counts": method["name"] != "sft",

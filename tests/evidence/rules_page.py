@@ -57,7 +57,7 @@ TOPICS = {
     ),
     "preference": (
         "Preferences and reward models",
-        tuple(f"rules.method.{one}" for one in ("dpo", "kto", "preference")),
+        tuple(f"rules.method.{one}" for one in ("cpo", "dpo", "kto", "preference")),
     ),
     "online": ("grpo and rloo", ("rules.method.",)),
     "attention": ("Attention and packing", tuple(f"rules.numerics.{one}" for one in ("attention", "packing", "batch"))),

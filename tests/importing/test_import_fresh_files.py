@@ -145,9 +145,11 @@ def test_combinations_that_llamafactory_accepts_are_accepted() -> None:
 @pytest.mark.parametrize("line", ["    type:\n", ""])
 def test_rows_without_a_type_are_tokens_already(line: str) -> None:
     found = imported(AXOLOTL.replace("    type: alpaca\n", line), *HARDWARE)
-    (said,) = [one for one in found.draft.messages if one.severity == "error"]
-    assert "reads tokenized rows" in said.text
-    assert "`--data`" in said.help
+    assert not found.draft.wrong
+    (warned,) = [one for one in found.draft.messages if "tokens already" in one.text]
+    assert "`--data`" in warned.help
+    (source,) = found.payload["data"]["sources"]
+    assert (source["shape"], source["tokens"]) == ("tokens", "labels")
 
 
 @pytest.mark.parametrize(

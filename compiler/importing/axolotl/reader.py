@@ -28,7 +28,7 @@ from xpc.compiler.language import methods
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.stacks import DEFAULT
 
-METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": ""}
+METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": "cpo"}
 
 
 def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
@@ -40,7 +40,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     trlyaml.given(draft, overrides)
     entries = axolotl_keys.known(draft, given)
     if rl is not None and word and not METHODS.get(word):
-        draft.error(rl, "the language has no such method", "it has dpo, orpo, kto and grpo")
+        draft.error(rl, "the language has no such method", "it has dpo, orpo, cpo, kto and grpo")
     for one in (rl, reward):
         if one is not None and (one.file, one.key) not in draft.fates:
             draft.mark(one, "mapped", f"method {method}")
@@ -235,13 +235,14 @@ def _method(draft: Draft, named: Entries) -> None:
         one = named.get(key)
         if one is not None and one.empty:
             draft.note(one, "null: the default")
-        elif one is not None and draft.method in ("dpo", "kto", "orpo", "grpo"):
+        elif one is not None and draft.method in ("cpo", "dpo", "kto", "orpo", "grpo"):
             draft.setting("method.beta", one)
         elif one is not None:
             draft.note(one, f"{draft.method} does not read it")
     kind, hub = named.get("rl"), named.get("hub_model_id")
     if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
         draft.put("method.loss", (Weighted("ipo"),), kind)
+    _simpo(draft, named, kind)
     if hub is not None and not hub.empty and "push_to_hub" not in named:
         draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
         draft.setting("save.hub.name", hub)
@@ -261,6 +262,19 @@ def _method(draft: Draft, named: Entries) -> None:
         trainer.arguments(draft, _generation(draft, block.mapping))
     elif block is not None:
         for one in block.mapping.values():
+            draft.note(one, f"{draft.method} does not read it")
+
+
+def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
+    """Write SimPO as a loss of cpo, with its margin and the weight of the likelihood."""
+    if kind is not None and kind.value == "simpo":
+        draft.put("method.loss", (Weighted("simpo"),), kind)
+        draft.default("method.likelihood", 1.0, "not set: TRL's own")
+    for key, path in (("simpo_gamma", "method.gamma"), ("cpo_alpha", "method.likelihood")):
+        one = named.get(key)
+        if one is not None and draft.method == "cpo" and not one.empty:
+            draft.setting(path, one)
+        elif one is not None:
             draft.note(one, f"{draft.method} does not read it")
 
 

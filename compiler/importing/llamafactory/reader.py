@@ -47,6 +47,8 @@ SECOND: Mapping[str, object] = {
 }  # fmt: skip
 """Defaults of the second layout: torch's AdamW at a constant rate (v1/core/base_trainer.py)."""
 
+SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
+"""Losses of LLaMA-Factory's dpo that are methods of their own, or losses of one."""
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
 """The GaLore variant of an optimizer."""
 
@@ -58,8 +60,8 @@ def llamafactory(
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
     loss = entries.get("pref_loss")
-    orpo = word == "dpo" and loss is not None and loss.value == "orpo"
-    method = overrides.method or ("orpo" if orpo else STAGES.get(word, "sft"))
+    apart = SEPARATE.get(str(loss.value)) if word == "dpo" and loss is not None else None
+    method = overrides.method or apart or STAGES.get(word, "sft")
     draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
     trlyaml.given(draft, overrides)
     if stage is not None and word not in STAGES:
@@ -95,7 +97,7 @@ def llamafactory(
     if "ray_num_workers" in named:
         sharding.count(draft, named["ray_num_workers"], "total", found)
     _kernels(draft, named)
-    _loss(draft, named, word, orpo)
+    _loss(draft, named, word, apart)
     llamafactory_data.data(draft, named, overrides, word)
     patience(draft, named.get("early_stopping_steps"))
     _reference(draft, named)
@@ -291,7 +293,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
         draft.drop("use_unsloth", why, fast)
 
 
-def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
+def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
     """Write the loss and which tokens it is computed on."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
@@ -310,8 +312,16 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
         draft.note(dft, "it is off")
     share = named.get("rpo_alpha")
     weight = number(share) if share is not None else None
-    if loss is not None and orpo:
-        draft.mark(loss, "mapped", "method orpo")
+    if loss is not None and apart == "cpo":
+        draft.put("method.loss", (Weighted("simpo"),), loss)
+        draft.setting("method.gamma", named.get("simpo_gamma"))
+        draft.default("method.gamma", 0.5, "not set: LLaMA-Factory's own")
+        draft.setting("method.likelihood", share)
+        draft.default("method.likelihood", 0.0, "not set: LLaMA-Factory's own")
+        if weight:
+            draft.differs("pref_ftx", "LLaMA-Factory averages the likelihood over answers, the spec over tokens", share)
+    elif loss is not None and apart is not None:
+        draft.mark(loss, "mapped", f"method {apart}")
     elif draft.method == "dpo":
         word = "sigmoid" if loss is None else str(loss.value)
         losses = draft.stack.losses("dpo")
@@ -328,7 +338,7 @@ def _loss(draft: Draft, named: Entries, stage: str, orpo: bool) -> None:
                 draft.mark(share, "mapped", "method.loss")
     elif loss is not None:
         draft.note(loss, f"{draft.method} does not read it")
-    if share is not None and not weight:
+    if share is not None and not weight and draft.method != "cpo":
         draft.note(share, "it is off")
     draft.default("method.beta", 0.1, "not set: LLaMA-Factory's own")
 

@@ -6,6 +6,7 @@ feature if the trainer needs one.
 
 from __future__ import annotations
 
+from xpc.compiler.language.methods.cpo import CPO
 from xpc.compiler.language.methods.definition import Method as Method
 from xpc.compiler.language.methods.distill import DISTILL
 from xpc.compiler.language.methods.dpo import DPO
@@ -16,7 +17,7 @@ from xpc.compiler.language.methods.reward import REWARD
 from xpc.compiler.language.methods.rloo import RLOO
 from xpc.compiler.language.methods.sft import SFT
 
-METHODS = {one.name: one for one in (SFT, DPO, ORPO, KTO, REWARD, GRPO, RLOO, DISTILL)}
+METHODS = {one.name: one for one in (SFT, DPO, ORPO, KTO, REWARD, GRPO, RLOO, DISTILL, CPO)}
 DEFAULT = "sft"
 
 

@@ -16,7 +16,7 @@ WHEN = preferences
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
 """dpo losses that sort a batch, so that the weights of rows no longer match the rows."""
-DIVIDED_BY_BETA = ("ipo", "sppo_hard")
+DIVIDED_BY_BETA = ("ipo", "simpo", "sppo_hard")
 
 
 def _method_is(spec: Spec, *names: str) -> bool:
@@ -144,20 +144,22 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP635", "reference-of-no-strength")
 def no_beta(spec: Spec) -> Iterator[Finding]:
-    """`beta` must not be 0 in dpo and kto.
+    """`beta` must not be 0 in dpo and kto, nor in cpo with `ipo`, `simpo` or without `likelihood`.
 
     Why it is bad: `beta` multiplies the term from which the model learns, so with 0 every gradient is 0; some losses
     divide by `beta`.
 
-    Without it: nothing is reported, the loss stays the same and no weight changes; `ipo` and `sppo_hard` raise
+    Without it: nothing is reported, the loss stays the same and no weight changes; `ipo`, `simpo` and `sppo_hard` raise
     ZeroDivisionError in the first step.
 
-    Source: `dpo_trainer.py`, `kto_trainer.py` of both targets; confirmed by running it.
+    Source: `dpo_trainer.py`, `kto_trainer.py`, `cpo_trainer.py` of both targets; confirmed by running it.
     """
     losses = spec.losses
-    if not _method_is(spec, "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
+    if not _method_is(spec, "cpo", "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
         return
     divides = any(name in DIVIDED_BY_BETA for name in losses)
+    if _method_is(spec, "cpo") and not divides and spec.get("method.likelihood") != 0:
+        return
     yield Finding(
         spec.place("method.beta", "the loss divides by it" if divides else "nothing is learned"),
         f"{spec.text('method')} cannot learn with `beta = 0`",
@@ -348,8 +350,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
-    """orpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode = keep_start`. If
-    it is not written for orpo or kto, and the stack's default is not below `seq`, it is half of `seq`.
+    """orpo, cpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode = keep_start`. If
+    it is not written for these three, and the stack's default is not below `seq`, it is half of `seq`.
 
     Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
     answers, also after a short prompt. If this is 0, nothing is left; if it is negative, so many tokens are removed
@@ -365,7 +367,7 @@ def room_for_answers(spec: Spec) -> Iterator[Finding]:
     if prompt is None or "max_prompt_length" not in spec.fields():
         return
     cut = _method_is(spec, "dpo") and spec.extra_value("trl", "truncation_mode") == "keep_start"
-    if prompt >= seq and (cut or _method_is(spec, "kto", "orpo")):
+    if prompt >= seq and (cut or _method_is(spec, "cpo", "kto", "orpo")):
         yield Finding(
             spec.place("method.max_prompt", f"seq - max_prompt = {seq - prompt}"),
             f"prompts of {prompt} tokens leave no room for answers within seq = {seq}",

@@ -5,7 +5,7 @@ from typing import Any
 
 class Sets(dict[str, Any]):
     """Several evaluation sets by name, with the methods of one set: some of trl's trainers do not support dictionaries
-    and call ``map`` and ``filter`` (orpo; kto and reward of trl 0.18)."""
+    and call ``map`` and ``filter`` (orpo, cpo; kto and reward of trl 0.18)."""
 
     def map(self, *args: Any, **kwargs: Any) -> "Sets":
         """Each set, mapped."""

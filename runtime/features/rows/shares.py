@@ -68,7 +68,7 @@ def _drops_long_prompts(bundle: Bundle) -> bool:
         return False
     if plan.get("assistant_only_loss") or plan.get("completion_only_loss"):
         return True
-    return bundle.method in ("dpo", "kto", "orpo") and plan.get("max_prompt_length") is None
+    return bundle.method in ("dpo", "kto", "orpo", "cpo") and plan.get("max_prompt_length") is None
 
 
 def _is_trained(row: Mapping[str, Any], tokenizer: Any, most: int, in_full: bool) -> bool:

@@ -117,7 +117,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T67", "XP151", at="load", measure="rows.tokenized", expect={"as_stored": True, "own": False}),
     Proof("T67", "XP151", case="XP151-0.18", at="load", measure="rows.tokenized",
           expect={"as_stored": False, "masked": 0}, variant="0.18"),
-    Proof("T68", "XP152", at="load", measure="rows.tokenized", expect={"as_stored": False, "masked": 0}),
+    Proof("T68", "XP152", at="load", measure="rows.tokenized", expect={"as_stored": False, "masked": 1}),
     Proof("T69", "XP153", at="load", measure="rows.tokenized", expect={"as_stored": False, "masked": 0}),
     # hub and logging
     Proof("H02", "XP106", case="XP106-tracker", at="init", onto="legal", arguments={"report_to": ["wanbd"]},

@@ -31,7 +31,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO")
+TRAINERS = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "ORPO", "CPO")
 LATER = (
     "deepspeed",
     "deepspeed.module_inject.auto_ep_layer",

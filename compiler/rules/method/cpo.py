@@ -1,0 +1,52 @@
+"""Contrastive preference optimization and SimPO (XP155, XP156)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = chosen("method", "cpo")
+
+
+def _simpo(spec: Spec) -> bool:
+    return "simpo" in spec.losses
+
+
+@rule("XP155", "margin-without-simpo")
+def margin(spec: Spec) -> Iterator[Finding]:
+    """`gamma`, the margin between the two answers, belongs to `loss = simpo`.
+
+    Why it is bad: the other losses of cpo have no margin, so the setting has no effect.
+
+    Without it: silently, the trainer does not read `simpo_gamma`.
+
+    Source: trl 1.16, 0.24 and 0.18 `cpo_trainer.py` (`cpo_loss`); confirmed by running it.
+    """
+    if spec.written("method.gamma") and not _simpo(spec):
+        yield Finding(
+            spec.place("method.gamma", "not read"),
+            f"`gamma` has no effect with `loss = {next(iter(spec.losses), 'sigmoid')}`",
+            "write `loss = simpo`, or leave `gamma` out",
+        )
+
+
+@rule("XP156", "simpo-with-likelihood", "note")
+def likelihood(spec: Spec) -> Iterator[Finding]:
+    """SimPO as published has no likelihood term. TRL's default adds the likelihood of the chosen answer with a weight of
+    1 (CPO-SimPO), unless the spec sets `likelihood`.
+
+    Why it is bad: the run is not comparable with published SimPO runs.
+
+    Without it: silently, the loss has both terms.
+
+    Source: Meng et al. 2024 (SimPO, arXiv:2405.14734), equation 6; trl 1.16 `cpo_config.py` (`cpo_alpha`).
+    """
+    if _simpo(spec) and not spec.written("method.likelihood"):
+        yield Finding(
+            spec.place("method.loss", "and the likelihood of the chosen answer"),
+            "`loss = simpo` also learns the likelihood of the chosen answer",
+            "write `likelihood = 0` for SimPO as published, or `likelihood = 1` for both",
+        )

@@ -1,0 +1,80 @@
+"""cpo's losses in the trainers of every stack: the loss of a batch is the published formula's."""
+
+from __future__ import annotations
+
+import pytest
+from method_runs import Warm
+from tiny_runs import spec
+
+from xpc.compiler.stacks import STACKS
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = '''
+import json, os, sys
+from importlib import import_module
+
+import torch
+from torch.nn.functional import logsigmoid, relu
+
+
+def trainer_of(folder):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
+        del sys.modules[name]
+    sys.path.insert(0, folder)
+    run, arguments, bundles = (import_module(f"trainer.core.{name}") for name in ("run", "arguments", "bundle"))
+    features = import_module("trainer.enabled").FEATURES
+    sys.path.pop(0)
+    bundle = bundles.read(folder, features)
+    arguments.prepare_environment(bundle)
+    return bundle, run._trainer(bundle, arguments.build_arguments(bundle))[0]
+
+
+def of_answer(model, row, name):
+    """The sum and the mean of an answer's log-probabilities, and their number."""
+    ids, labels = torch.tensor([row[f"{name}_input_ids"]]), torch.tensor(row[f"{name}_labels"])[1:]
+    with torch.no_grad():
+        logits = model(ids).logits[0, :-1].float()
+    learned = labels != -100
+    each = logits.log_softmax(-1).gather(1, labels.clamp(min=0)[:, None])[:, 0][learned]
+    return each.sum(), each.mean(), int(learned.sum())
+
+
+for folder in sys.argv[1:]:
+    bundle, trainer = trainer_of(os.path.abspath(folder))
+    stated, model = bundle.arguments, trainer.model.eval()
+    rows = [trainer.train_dataset[at] for at in range(3)]
+    batch = trainer.data_collator(rows)
+    with torch.no_grad():
+        made = float(trainer.compute_loss(model, batch))
+    good, bad = ([of_answer(model, row, name) for row in rows] for name in ("chosen", "rejected"))
+    average = stated["loss_type"] in ("simpo", "ipo")
+    gap = torch.stack([a[average] - b[average] for a, b in zip(good, bad)])
+    beta, gamma = stated["beta"], stated["simpo_gamma"]
+    losses = {
+        "sigmoid": -logsigmoid(beta * gap), "simpo": -logsigmoid(beta * gap - gamma), "hinge": relu(1 - beta * gap),
+        "ipo": (gap - 1 / (2 * beta)) ** 2,
+    }
+    nll = -sum(one[0] for one in good) / sum(one[2] for one in good)
+    expected = losses[stated["loss_type"]].mean() + stated["cpo_alpha"] * nll
+    print(json.dumps({"made": made, "expected": float(expected)}), flush=True)
+'''
+LOSSES = (
+    "loss=simpo, beta=2, gamma=1, likelihood=0", "loss=simpo, beta=2, gamma=1", "beta=0.3",
+    "loss=hinge, likelihood=0.5",
+    "loss=ipo",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> None:
+    bundles = [
+        warm.compiled(spec(f"method cpo({loss})", data='"preferences.jsonl"', length="1 step", target=target,
+                           sizes="gbs=4 micro=4 seq=128"), f"cpo-{target}-{at}")
+        for at, loss in enumerate(LOSSES)
+    ]  # fmt: skip
+    found = warm.program(target, PROGRAM, *bundles)
+    assert len(found) == len(LOSSES)
+    for one in found:
+        assert one["made"] == pytest.approx(one["expected"], rel=2e-5)
+    assert len({one["made"] for one in found}) == len(LOSSES)
