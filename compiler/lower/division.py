@@ -80,6 +80,8 @@ def _has_micro_batch_mean(method: Method, arguments: Mapping[str, Json]) -> bool
     losses = arguments.get("loss_type")
     named = [str(one) for one in losses] if isinstance(losses, list) else [str(losses)]
     return means_over_micro_batch(
-        method["name"], named, arguments.get("rpo_alpha") or arguments.get("cpo_alpha"),
+        method["name"],
+        named,
+        arguments.get("rpo_alpha") or arguments.get("cpo_alpha"),
         arguments.get("router_aux_loss_coef"),
     )

@@ -297,3 +297,15 @@ def rendered(name: str, messages: object) -> str:
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     out: str = environment.from_string(text).render(messages=messages, bos_token="<s>", add_generation_prompt=False)
     return out
+
+
+def test_simpo_is_a_loss_of_cpo() -> None:
+    simpo = {"loss_type": "simpo", "beta": 2.0, "simpo_gamma": 0.6, "cpo_alpha": 0.0}
+    text = AX.replace("type: chat_template", "type: chat_template.default\n    field_messages: talk")
+    found = imported(text + "rl: simpo\nrl_beta: 2\nsimpo_gamma: 0.6\ncpo_alpha: 0\n", *HARDWARE)
+    assert {name: found.arguments[name] for name in simpo} == simpo
+    assert found.payload["method"]["name"] == "cpo"
+    found = imported(text + "rl: simpo\nrl_beta: 2\nsimpo_gamma: 0.6\n", *HARDWARE)
+    assert found.arguments["cpo_alpha"] == 1.0
+    found = lf("pref_loss: simpo\npref_beta: 2\nsimpo_gamma: 0.6\n", "stage: sft\n", "stage: dpo\n")
+    assert {name: found.arguments[name] for name in simpo} == simpo

@@ -93,7 +93,6 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
         ("method ppo\n", "it has no equivalent, because it trains a second model"),
         ("method dpo(loss=simpo)\n", "write `method cpo(loss=simpo, likelihood=0)`: SimPO is a loss of cpo"),
-        ("method simpo\n", "write `method cpo(loss=simpo, likelihood=0)`: SimPO is a loss of cpo"),
         ("method dpo(loss=cpo)\n", "write `method cpo`, a separate method"),
         ("method lora\n", "write `lora` on a line of its own"),
         ("target latest\n", "`target trl-0.18` or `target trl-0.24` or `target trl-1.16`"),

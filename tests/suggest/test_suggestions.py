@@ -254,3 +254,13 @@ def test_an_edit_writes_what_is_legal(written, edited):
     after = applied(text, found.edits)
     assert after == f"{LINE} with {edited}\n"
     assert not [one for one in checked(after).problems if one.severity == ERROR]
+
+
+def test_simpo_as_a_method_is_a_loss_of_cpo() -> None:
+    text = "xpc 1\ntrain qwen2.5-0.5b on ultrafeedback-binarized\nhardware 8 x h100-80gb\nmethod simpo\n"
+    found = first_error(text, 0)
+    assert found is not None
+    after = applied(text, found.edits)
+    assert "\nmethod cpo(loss=simpo, likelihood=0)\n" in after
+    assert not [one for one in checked(after).problems if one.severity == ERROR]
+    assert not first_error(text.replace("simpo", "simpo(beta=2)"), 0).edits  # its settings may not fit

@@ -33,6 +33,7 @@ TOPICS = (
     "rules/data/cases_data",
     "rules/data/cases_data_loading",
     "rules/method/cases_method",
+    "rules/method/cases_cpo",
     "rules/method/cases_online",
     "rules/method/cases_tools",
     "rules/adapters/cases_continued",

@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 CPO = Method(
     "cpo",
-    "learns to prefer the better of two answers by their likelihood, without a reference model; `loss = simpo` is SimPO",
+    "learns to make the better of two answers likelier, without a reference model; `loss = simpo` is SimPO",
     ("preference",),
     ("method.loss", "method.beta", "method.max_prompt", "batch.seq", "data.max_tokens", "data.chat"),
     (

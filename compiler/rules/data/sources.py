@@ -65,9 +65,9 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, or text;
-    dpo, orpo and reward take preference pairs; kto takes single judged completions, or pairs, which it splits; grpo and
-    rloo take prompts; distill takes prompts, with or without completions.
+    """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, text, or
+    tokens; dpo, orpo, cpo and reward take preference pairs; kto takes single judged completions, or pairs, which it
+    splits; grpo and rloo take prompts; distill takes prompts, with or without completions.
 
     Why it is bad: the trainer needs columns that the rows do not have.
 

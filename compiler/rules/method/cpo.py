@@ -15,17 +15,18 @@ def _simpo(spec: Spec) -> bool:
     return "simpo" in spec.losses
 
 
-@rule("XP155", "margin-without-simpo")
+@rule("XP155", "margin-without-simpo", "warning")
 def margin(spec: Spec) -> Iterator[Finding]:
     """`gamma`, the margin between the two answers, belongs to `loss = simpo`.
 
-    Why it is bad: the other losses of cpo have no margin, so the setting has no effect.
+    Why it is bad: the other losses of cpo have no margin, so the setting has no effect (the default is not reported).
 
     Without it: silently, the trainer does not read `simpo_gamma`.
 
     Source: trl 1.16, 0.24 and 0.18 `cpo_trainer.py` (`cpo_loss`); confirmed by running it.
     """
-    if spec.written("method.gamma") and not _simpo(spec):
+    default = spec.fields()["simpo_gamma"].effective
+    if spec.written("method.gamma") and not _simpo(spec) and spec.get("method.gamma") != default:
         yield Finding(
             spec.place("method.gamma", "not read"),
             f"`gamma` has no effect with `loss = {next(iter(spec.losses), 'sigmoid')}`",
@@ -35,8 +36,8 @@ def margin(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP156", "simpo-with-likelihood", "note")
 def likelihood(spec: Spec) -> Iterator[Finding]:
-    """SimPO as published has no likelihood term. TRL's default adds the likelihood of the chosen answer with a weight of
-    1 (CPO-SimPO), unless the spec sets `likelihood`.
+    """SimPO as published has no likelihood term. By default TRL adds the likelihood of the chosen answer with a weight
+    of 1 (CPO-SimPO), unless the spec sets `likelihood`.
 
     Why it is bad: the run is not comparable with published SimPO runs.
 

@@ -350,8 +350,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
-    """orpo, cpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode = keep_start`. If
-    it is not written for these three, and the stack's default is not below `seq`, it is half of `seq`.
+    """orpo, cpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode =
+    keep_start`. If it is not written for these three, and the stack's default is not below `seq`, it is half of `seq`.
 
     Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
     answers, also after a short prompt. If this is 0, nothing is left; if it is negative, so many tokens are removed

@@ -46,6 +46,19 @@ def smoothing(run: Any) -> dict[str, Any]:
     return {"read": abs(_loss(trainer, batch).item() - smoothed) > 1e-6}
 
 
+def terms(run: Any) -> dict[str, Any]:
+    """Whether the first batch's loss of cpo has a margin, and the likelihood of the chosen answers."""
+    trainer = run.trainer
+    trainer.model.eval()
+    batch = _first(trainer)
+    loss = _loss(trainer, batch).item()
+    trainer.simpo_gamma = 7.0
+    margin = abs(_loss(trainer, batch).item() - loss) > 1e-6
+    trainer.simpo_gamma = run.args.simpo_gamma
+    trainer.cpo_alpha = 0.0
+    return {"margin": margin, "likelihood": abs(_loss(trainer, batch).item() - loss) > 1e-6}
+
+
 def divergence(run: Any) -> dict[str, Any]:
     """Whether the first batch's loss is another one under the usual divergence, reverse KL."""
     trainer = run.trainer
