@@ -144,8 +144,8 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("method.loss", k.WEIGHTED, "loss of the method, or a weighted list of them (dpo)",
             args=("loss_type", "loss_weights")),
     _of_methods("method.beta", k.REAL, "weight of the reference (dpo, kto, grpo, rloo), of the odds ratio (orpo) or "
-            "of the difference in likelihood (cpo), or the divergence (distill): 0 forward KL, 1 reverse KL, between them "
-            "Jensen-Shannon", low=0,
+            "of the difference in likelihood (cpo), or the divergence (distill): 0 forward KL, 1 reverse KL, between "
+            "them Jensen-Shannon", low=0,
                 args=("beta",)),
     _of_methods("method.max_prompt", k.TOKENS, "longest prompt, in tokens; trl-1.16 drops rows with a longer one",
             low=1, high=2**31, args=("max_prompt_length",)),

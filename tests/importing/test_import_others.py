@@ -307,5 +307,6 @@ def test_simpo_is_a_loss_of_cpo() -> None:
     assert found.payload["method"]["name"] == "cpo"
     found = imported(text + "rl: simpo\nrl_beta: 2\nsimpo_gamma: 0.6\n", *HARDWARE)
     assert found.arguments["cpo_alpha"] == 1.0
-    found = lf("pref_loss: simpo\npref_beta: 2\nsimpo_gamma: 0.6\n", "stage: sft\n", "stage: dpo\n")
+    text = LF.replace("stage: sft", "stage: dpo") + "pref_loss: simpo\npref_beta: 2\nsimpo_gamma: 0.6\n"
+    found = imported(text, *HARDWARE)
     assert {name: found.arguments[name] for name in simpo} == simpo
