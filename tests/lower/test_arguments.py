@@ -124,7 +124,7 @@ ROWS = {
         }, PAIRS, on={stack: {"train_sampling_strategy": ABSENT} for stack in (OLDEST, OLDER)}),
         Row("method orpo(beta=0.2)", {"beta": 0.2, ".config": "trl.experimental.orpo.ORPOConfig"}, PAIRS,
             on={stack: {".config": "trl.ORPOConfig"} for stack in (OLDEST, OLDER)}),
-        Row("method cpo(loss=simpo, beta=2, gamma=1.5, likelihood=0.2)", {
+        Row("method cpo(loss=simpo, beta=2, margin=1.5, likelihood=0.2)", {
             "loss_type": "simpo", "beta": 2.0, "simpo_gamma": 1.5, "cpo_alpha": 0.2,
             ".config": "trl.experimental.cpo.CPOConfig",
         }, PAIRS, on={stack: {".config": "trl.CPOConfig"} for stack in (OLDEST, OLDER)}),

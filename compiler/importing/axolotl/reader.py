@@ -270,7 +270,7 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
     if kind is not None and kind.value == "simpo":
         draft.put("method.loss", (Weighted("simpo"),), kind)
         draft.default("method.likelihood", 1.0, "not set: TRL's own")
-    for key, path in (("simpo_gamma", "method.gamma"), ("cpo_alpha", "method.likelihood")):
+    for key, path in (("simpo_gamma", "method.margin"), ("cpo_alpha", "method.likelihood")):
         one = named.get(key)
         if one is not None and draft.method == "cpo" and not one.empty:
             draft.setting(path, one)

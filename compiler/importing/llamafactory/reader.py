@@ -314,8 +314,8 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
     weight = number(share) if share is not None else None
     if loss is not None and apart == "cpo":
         draft.put("method.loss", (Weighted("simpo"),), loss)
-        draft.setting("method.gamma", named.get("simpo_gamma"))
-        draft.default("method.gamma", 0.5, "not set: LLaMA-Factory's own")
+        draft.setting("method.margin", named.get("simpo_gamma"))
+        draft.default("method.margin", 0.5, "not set: LLaMA-Factory's own")
         draft.setting("method.likelihood", share)
         draft.default("method.likelihood", 0.0, "not set: LLaMA-Factory's own")
         if weight:

@@ -12,7 +12,7 @@ CPO = Method(
     ("preference",),
     ("method.loss", "method.beta", "method.max_prompt", "batch.seq", "data.max_tokens", "data.chat"),
     (
-        Setting("method.gamma", k.REAL, "margin by which the better answer should be likelier (`loss = simpo`)",
+        Setting("method.margin", k.REAL, "margin by which the better answer should be likelier (`loss = simpo`)",
                 args=("simpo_gamma",), methods=("cpo",), low=0, inner=True, example="0.5"),
         Setting("method.likelihood", k.REAL, "weight of an additional likelihood loss on the chosen answer; SimPO as "
                 "published has 0", args=("cpo_alpha",), methods=("cpo",), low=0, inner=True, example="0"),

@@ -17,7 +17,7 @@ def _simpo(spec: Spec) -> bool:
 
 @rule("XP155", "margin-without-simpo", "warning")
 def margin(spec: Spec) -> Iterator[Finding]:
-    """`gamma`, the margin between the two answers, belongs to `loss = simpo`.
+    """`margin` between the two answers belongs to `loss = simpo`.
 
     Why it is bad: the other losses of cpo have no margin, so the setting has no effect (the default is not reported).
 
@@ -26,11 +26,11 @@ def margin(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16, 0.24 and 0.18 `cpo_trainer.py` (`cpo_loss`); confirmed by running it.
     """
     default = spec.fields()["simpo_gamma"].effective
-    if spec.written("method.gamma") and not _simpo(spec) and spec.get("method.gamma") != default:
+    if spec.written("method.margin") and not _simpo(spec) and spec.get("method.margin") != default:
         yield Finding(
-            spec.place("method.gamma", "not read"),
-            f"`gamma` has no effect with `loss = {next(iter(spec.losses), 'sigmoid')}`",
-            "write `loss = simpo`, or leave `gamma` out",
+            spec.place("method.margin", "not read"),
+            f"`margin` has no effect with `loss = {next(iter(spec.losses), 'sigmoid')}`",
+            "write `loss = simpo`, or leave `margin` out",
         )
 
 

@@ -60,7 +60,7 @@ for folder in sys.argv[1:]:
     print(json.dumps({"made": made, "expected": float(expected)}), flush=True)
 '''
 LOSSES = (
-    "loss=simpo, beta=2, gamma=1, likelihood=0", "loss=simpo, beta=2, gamma=1", "beta=0.3",
+    "loss=simpo, beta=2, margin=1, likelihood=0", "loss=simpo, beta=2, margin=1", "beta=0.3",
     "loss=hinge, likelihood=0.5",
     "loss=ipo",
 )  # fmt: skip
