@@ -169,9 +169,9 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         )
     other = _of_another_setting(row, node.name)
     if other:
-        form = re.match(rf"write `{row.name} ([^`]+)`", other) if row.head else None
+        form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None  # all of the advice
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])  # settings of its own may not fit
-        edits = (Edit(node.span, form[1]),) if form and bare else ()
+        edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)
     unset = unset_advice(row, node.name.lower())
     if unset:

@@ -194,7 +194,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         begun = [one for one in children if one.startswith(name)]
         near = typo_of(name, children) or (begun[0] if len(begun) == 1 and len(name) > 2 else None)
         if near is not None:
-            guess = Meaning(f"{clause}.{near}", "", 0.9, own=True)  # `drop` in `lora` is `dropout`
+            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words: `eval_iters`
         found = _without_equivalent(message, name)
