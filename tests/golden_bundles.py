@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from xpc.compiler import stacks
 from xpc.compiler.files.bundle import write
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.pipeline import compile_text
+from xpc.compiler.pipeline import Checked, compile_text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(ROOT, "golden", "bundles")
@@ -47,6 +47,11 @@ NAMES = "trainer.txt"
 
 def compiled(name: str) -> dict[str, bytes]:
     """The bundle of a spec, by file name."""
+    return compilation(name)[0]
+
+
+def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
+    """The bundle of a spec, and what the checks made of it."""
     folder = os.path.join(ROOT, "specs") if name in RECIPES else SMALL
     if name in STACKS:
         text = RUN.format(stack=STACKS[name]).encode()
@@ -55,7 +60,7 @@ def compiled(name: str) -> dict[str, bytes]:
             text = handle.read()
     files, checked = compile_text(text, f"{name}.xp", Workspace(folder))
     assert files is not None, checked.problems
-    return files
+    return files, checked
 
 
 def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -9,13 +9,11 @@ from functools import cache
 
 import pytest
 
-from tests.golden_bundles import GOLDEN, ROOT, SMALL, SPECS, compiled, decisions, kept
+from tests.golden_bundles import GOLDEN, ROOT, SPECS, compilation, compiled, decisions, kept
 from xpc.compiler import stacks
-from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.strategies import OLD_STRATEGIES
 from xpc.compiler.lower.trainer_files import readme
-from xpc.compiler.pipeline import check_text
 from xpc.runtime.core.conditions import enabled
 
 bundle = cache(compiled)
@@ -67,7 +65,7 @@ def test_no_orphans():
 
 def test_every_choice_is_in_a_golden():
     plans = [json.loads(bundle(name)["trainer_args.json"]) for name in SPECS]
-    specs = [check_text(bundle(name)["spec.xp"], f"{name}.xp", Workspace(SMALL)).spec for name in SPECS]
+    specs = [compilation(name)[1].spec for name in SPECS]
     assert {plan["target"] for plan in plans} == set(stacks.names())
     assert {plan["method"]["name"] for plan in plans} == set(BY_PATH["method"].choices)
     assert {plan["lora"]["kind"] for plan in plans if plan["lora"]} == {"lora", "oft"}

@@ -43,15 +43,26 @@ WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGIN
 """What stands for a name or a number."""
 
 
-def test_specs_of_the_methods_page_compile():
+@pytest.fixture
+def files(tmp_path):
+    """The folder with the files that the pages name."""
+    search = (
+        'def search(query: str) -> str:\n    """Search.\n\n    Args:\n        query: words\n    """\n    return query\n'
+    )
+    (tmp_path / "tools.py").write_text(search, encoding="utf-8")
+    (tmp_path / "env.py").write_text("class Maze:\n    def reset(self, **row):\n        pass\n", encoding="utf-8")
+    return Workspace(str(tmp_path))
+
+
+def test_specs_of_the_methods_page_compile(files):
     found = re.findall(r"```(\w*)\n(.*?)```", read("docs/methods.md"), re.S)
     specs = [text for language, text in found if not language]
     seen = []
     for spec in specs:
         text = "xpc 1\n" + spec + MACHINE + ("" if "batch" in spec else "batch gbs=128\n")
-        files, found = compile_text(text.encode(), "page.xp", Workspace(ROOT))
+        bundle, found = compile_text(text.encode(), "page.xp", files)
         told = [one for one in found.problems if one.severity != "note"]
-        assert files is not None, render(found.problems, "full")
+        assert bundle is not None, render(found.problems, "full")
         assert not told, render(told, "full")
         seen.append(str(found.spec.get("method")))
     assert set(seen) == set(METHODS)
@@ -85,11 +96,11 @@ BARE = ("XP104", "XP110", "XP114", "XP118", "XP119", "XP123", "XP124")
 """What may be wrong with a clause that a page names without the rest of its spec: files, blocks of data, columns."""
 
 
-def test_every_spec_of_the_pages_compiles():
+def test_every_spec_of_the_pages_compiles(files):
     whole = [(page, text) for page, text in _fenced() if "train " in text]
     assert len(whole) >= 10
     for page, text in whole:
-        found = check_text(text.encode(), "page.xp", Workspace(ROOT)).problems
+        found = check_text(text.encode(), "page.xp", files).problems
         assert not [one for one in found if one.severity == "error"], f"{page}:\n{render(found, 'full')}"
 
 

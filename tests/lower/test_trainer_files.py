@@ -103,7 +103,7 @@ ORDER = {
     "model_options": ("RewardHead", "Rope", "Adapters"),
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
     "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
-    "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "Muon", "ContinuedAdapter", "Adapters"),
+    "trainer_made": ("OnPolicy", "LossDivision", "WeightDtypes", "Muon", "ContinuedAdapter", "Adapters", "AdapterInit"),
     "before_first_step": ("Evaluation", "DeepSpeed", "Muon", "Idle"),
 }
 """Where one feature changes what another one sees, or their messages have an order."""

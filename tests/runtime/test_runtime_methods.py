@@ -198,7 +198,7 @@ def test_an_adapter_is_what_the_bundle_says(tmp_path: Path, monkeypatch: pytest.
     assert vars(adapters.adapter(bundle)) == {
         "r": 8, "lora_alpha": 16, "lora_dropout": 0.05, "target_modules": ["q_proj", "v_proj"],
         "task_type": "CAUSAL_LM", "revision": None, "modules_to_save": None, "target_parameters": None,
-        "use_rslora": False, "use_dora": False,
+        "use_rslora": False, "use_dora": False, "init_lora_weights": True,
     }  # fmt: skip
     assert isinstance(adapters.adapter(bundle).lora_alpha, int)
     bundle.lora["alpha"] = 0.5

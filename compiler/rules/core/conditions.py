@@ -181,8 +181,13 @@ def fused_loss(spec: Spec) -> bool:
 
 
 def batched_evaluation(spec: Spec) -> bool:
-    """Whether batches of several rows, which are not packed, are evaluated."""
-    return spec.evaluates and spec.integer("eval.micro") > 1 and not spec.flag("batch.packing")
+    """Whether the spec writes that batches of several rows, which are not packed, are evaluated."""
+    return (
+        spec.evaluates
+        and spec.written("eval.micro")
+        and spec.integer("eval.micro") > 1
+        and not spec.flag("batch.packing")
+    )
 
 
 def has_advisory(spec: Spec) -> bool:

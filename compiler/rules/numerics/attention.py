@@ -315,12 +315,12 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
             own = 0
         if weight == 0 or (weight is None and own == 0):
             return
-        yield Finding(
-            spec.model.label,
-            f"the trainer cannot compute the balancing loss of {kind}",
-            "write `router_aux_loss_coef = 0.0` in `extra trl`",
-            (None if weight is None else spec.extra_place("trl", "router_aux_loss_coef", "set here"),),
-        )
+        message, off = f"the trainer cannot compute the balancing loss of {kind}", "router_aux_loss_coef = 0.0"
+        if weight is None:
+            yield Finding(spec.model.label, message, f"write `{off}` in `extra trl`")
+        else:
+            place = spec.extra_place("trl", "router_aux_loss_coef")
+            yield Finding(place, message, write(off), (spec.model.label,))
 
 
 @rule("XP148", "family-without-its-experts")

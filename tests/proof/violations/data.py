@@ -7,6 +7,8 @@ import json
 from case_support import ROW, spec, trained
 from prove import Proof
 
+from xpc.compiler.stacks import STACKS
+
 SPLITS = {
     "rows/train.jsonl": ROW * 8,
     "rows/test.jsonl": ROW.replace("2 + 2?", "test") * 8,
@@ -84,7 +86,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T65", "XP131", measure="templates.unread", expect={"same": True, "bare": True}),
     *(Proof("T71", "XP186", case=case, at="load", measure="rows.templated", expect={"templated": False},
             target=target, variant=f"{case[6:]}-{target[4:]}".strip("-"), legal=legal)
-      for target in ("trl-1.16", "trl-0.18") for case, legal in (("XP186", ""), ("XP186-sft", CHAT))),
+      for target in STACKS for case, legal in (("XP186", ""), ("XP186-sft", CHAT))),
     Proof("T44", "XP513", measure="templates.ended", expect={"ends": False}),
     Proof("T38", "XP567", measure="templates.instructed", raises="TemplateError", match="System role not supported"),
     Proof("T24", "XP551", measure="rows.evaluated", expect={"trained_on": True}, files={

@@ -32,6 +32,11 @@ def selective(*more: str) -> str:
     return "\n".join(["memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}"])
 
 
+SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048}  # fmt: skip
+"""Of a model that is counted."""
+
+
 def family(model_type: str, **more: object) -> dict[str, str]:
     """A model's folder whose configuration names a family; its sizes are not counted."""
     return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
@@ -180,8 +185,8 @@ ATTENTION: tuple[Proof, ...] = (
           raises="KeyError", match="smollm3"),
     Proof("A46", "XP148", measure="experts.computed", raises="ValueError", match="non-empty list",
           text=of("target trl-0.18"), legal=of("target trl-0.18").replace('"model"', '"other"'), files={
-              **family("granitemoehybrid", num_local_experts=0),
-              "other/config.json": json.dumps({"model_type": "granitemoehybrid", "num_local_experts": 1}),
+              **family("granitemoehybrid", **SIZES, num_local_experts=0),
+              "other/config.json": json.dumps({"model_type": "granitemoehybrid", **SIZES, "num_local_experts": 1}),
           }),
     Proof("A40", "XP343", at="train", family="llama4_text", legal=spec(), legal_family="llama",
           raises="AttributeError", match="last_hidden_state"),

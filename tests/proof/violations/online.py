@@ -28,7 +28,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("G06", "XP664", at="init", raises="ValueError", match="beta=0.0"),
     Proof("G07", "XP662", at="load", measure="online.rewarded", raises="ValueError", match="No reward source"),
     Proof("G07", "XP662", case="XP662-environment", at="load", measure="online.called", raises="ValueError",
-          match="No reward source"),
+          match="No reward source", variant="environment"),
     Proof("G47", "XP160", at="load", measure="online.called", raises="DocstringParsingException", match="no docstring"),
     Proof("G47", "XP160", case="XP160-argument", at="load", measure="online.called",
           raises="DocstringParsingException", match="no description for the argument", variant="argument"),
