@@ -10,21 +10,33 @@ from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from xpc.compiler.language.paths import AmountPath
     from xpc.compiler.plan.load import Load
 
 
-def evaluations(spec: Spec, steps: int | None) -> int | None:
-    """The number of evaluations; 0 without any, None if it follows from unknown steps or epochs."""
-    every = spec.get("eval.every")
-    if not isinstance(every, Amount) or every.unit == "never":
+def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
+    """How many times a run of so many steps does what is done every `eval.every` or `save.every`; with `last` also at
+    the last step. None if it follows from unknown steps or epochs.
+    """
+    every = spec.get(path)
+    if not isinstance(every, Amount):
+        return None
+    if every.unit == "never":
         return 0
     if every.unit == "epoch":
         epochs = spec.get("train.epochs")
         return None if epochs is None else ceil(float(epochs))
     if steps is None:
         return None
-    apart = int(every.value) if every.unit == "count" else max(1, ceil(steps * every.value))
-    return steps // apart if apart else None
+    apart = every.value if every.unit == "count" else max(1, ceil(steps * every.value))
+    if not apart:
+        return None
+    return ceil(steps / apart) if last else int(steps / apart)
+
+
+def evaluations(spec: Spec, steps: int | None) -> int | None:
+    """The number of evaluations; 0 without any, None if it is not known."""
+    return times(spec, "eval.every", steps)
 
 
 def evaluated_rows(spec: Spec) -> int | None:

@@ -9,7 +9,7 @@ from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
-from xpc.compiler.plan.evaluations import evaluated_rows, evaluations, forward_share
+from xpc.compiler.plan.evaluations import evaluated_rows, evaluations, forward_share, times
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.price import price_of
@@ -202,15 +202,4 @@ def _saves(spec: Spec, steps: int | None) -> int | None:
     """The number of checkpoints that the run writes. If it saves any, it also saves the last step
     (DefaultFlowCallback).
     """
-    every = spec.get("save.every")
-    if not isinstance(every, Amount):
-        return None
-    if every.unit == "never":
-        return 0
-    if every.unit == "epoch":
-        epochs = spec.get("train.epochs")
-        return None if epochs is None else ceil(float(epochs))
-    if steps is None:
-        return None
-    apart = every.value if every.unit == "count" else max(1, ceil(steps * every.value))
-    return ceil(steps / apart) if apart else None
+    return times(spec, "save.every", steps, last=True)

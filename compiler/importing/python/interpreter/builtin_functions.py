@@ -1,0 +1,191 @@
+"""Python's own functions of numbers and collections, such as `len` and `zip`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from xpc.compiler.importing.python.interpreter.attributes import EACH
+from xpc.compiler.importing.python.interpreter.functions import (
+    first,
+    is_signature,
+    iterated,
+)
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.operators import truth_of
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Choice,
+    Column,
+    Name,
+    Object,
+    Scalar,
+    Table,
+    Text,
+    Unknown,
+    Unset,
+)
+
+Arguments = list[Argument]
+Keywords = dict[str, Argument]
+
+
+def _number(convert: type) -> Callable[..., object]:
+    def number(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        value = first(positional, keywords)
+        if isinstance(value, int | float) or (isinstance(value, str) and len(value) < 64):
+            try:
+                return convert(value)
+            except (ValueError, OverflowError):
+                return machine.unknown(node, "it is not a number")
+        if isinstance(value, Unset):
+            return Unknown(value.why, value.place)  # Python converts no missing value
+        return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
+
+    return number
+
+
+def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if isinstance(value, Unknown | Text | Column | Object | Choice | str):
+        return value
+    return str(value) if isinstance(value, Scalar) else machine.unknown(node, "a text of a value that is not a text")
+
+
+def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    found = truth_of(first(positional, keywords))
+    return machine.unknown(node, "it depends on a value that is not known") if found is None else found
+
+
+def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if isinstance(value, str | list | tuple | dict):
+        return len(value)
+    if isinstance(value, Column) and value.batch:
+        return Column("<length>")
+    return machine.unknown(node, "a length that is not known", value)
+
+
+def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    values = [one.value for one in positional]
+    if values and values[-1] == Column("<length>"):
+        return [EACH]
+    if values and all(isinstance(one, int) for one in values) and values[-1:] != [0]:
+        items = range(*map(int, map(str, values)))
+        if len(items) <= 256:
+            return list(items)
+    return Object("range", positional, keywords, machine.place(node))
+
+
+def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords)
+    if value is None or isinstance(value, list | tuple | dict):
+        return list(value or [])
+    if isinstance(value, Name) and is_signature(value):
+        return value
+    return value if isinstance(value, Column | Unknown | Object) else machine.unknown(node, "a list that is not known")
+
+
+def _tuple(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = _list(machine, positional, keywords, node)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Compute `dict(...)`."""
+    out = Table()
+    value = first(positional, keywords) if positional else out
+    if isinstance(value, list) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+        value = Table({key: inner for key, inner in value if isinstance(key, str | int)})
+    if not isinstance(value, dict):
+        return value if isinstance(value, Unknown) else machine.unknown(node, "a dict that is not known")
+    out.update(value)
+    out.places.update(getattr(value, "places", {}))
+    for name, given in keywords.items():
+        if name.startswith("**"):
+            return machine.unknown(node, "`**` of a value that is not known")
+        out[name], out.places[name] = given.value, given.place
+    return out
+
+
+def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    lists = [iterated(one.value) for one in positional]
+    known = [one for one in lists if one is not None]
+    if len(known) < len(lists) or not lists:
+        return machine.unknown(node, "lists that are not known")
+    return list(zip(*known))
+
+
+def _enumerate(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    items = iterated(first(positional, keywords))
+    return machine.unknown(node, "a list that is not known") if items is None else list(enumerate(items))
+
+
+def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
+    def extreme(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        values = [one.value for one in positional]
+        if len(values) == 1 and isinstance(values[0], list | tuple):
+            values = list(values[0])
+        if values and all(isinstance(one, int | float) for one in values):
+            return choose(values)
+        known = [one for one in values if isinstance(one, int)]
+        if (
+            choose is min
+            and len(values) == 2
+            and known
+            and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
+        ):
+            return known[0]  # `min(1000, len(dataset))`: a data set with fewer rows gives all of them
+        found = next((one for one in values if isinstance(one, Unknown)), None)
+        if found is not None:
+            return Unknown(found.why, found.place)
+        return machine.unknown(node, "it depends on a value that is not known")
+
+    return extreme
+
+
+def _whether(stops: bool) -> Callable[..., object]:
+    """`any` (`stops` is true) and `all` of the items of a list."""
+
+    def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        items = first(positional, keywords)
+        if not isinstance(items, list | tuple):
+            return items if isinstance(items, Unknown) else machine.unknown(node, "items that are not known")
+        truths = [truth_of(one) for one in items]
+        if stops in truths:
+            return stops
+        return machine.unknown(node, "it depends on a value that is not known") if None in truths else not stops
+
+    return whether
+
+
+def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    values = [one.value for one in positional]
+    # Python computes 10 ** 1000000000 for `round(1, -1000000000)`
+    digits = values[1] if len(values) > 1 else 0
+    if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
+        return round(*values)  # type: ignore[call-overload]
+    return machine.unknown(node, "a number that is not known")
+
+
+BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
+    "int": _number(int),
+    "float": _number(float),
+    "str": _text,
+    "bool": _truth,
+    "len": _length,
+    "range": _range,
+    "list": _list,
+    "set": _list,
+    "tuple": _tuple,
+    "dict": dict_of,
+    "zip": _zip,
+    "enumerate": _enumerate,
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "sum": _extreme(sum),
+    "round": _round,
+    "any": _whether(True),
+    "all": _whether(False),
+}
+"""Functions by their name."""
