@@ -11,7 +11,9 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.package_data import read_json
 
 FIRST_RULE = "XP200"
-"""Codes below are about syntax and names. With such an error, what the spec leaves open is not known."""
+"""Codes below are about syntax and names. After such an error, the values of settings that the spec does not write are
+unknown.
+"""
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
 """Choices of a spec. Where one is misspelt and a default replaces it, rules that read it report nothing."""
 

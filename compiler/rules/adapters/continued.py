@@ -14,7 +14,7 @@ from xpc.compiler.stacks import able
 
 WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
-"""Settings that an adapter keeps for life. Its dropout may change from run to run."""
+"""Settings of an adapter that no later run can change; its dropout may change."""
 
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
@@ -76,13 +76,13 @@ def _shown(found: object) -> str:
 
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
-    """An adapter must continue over the base model that it was trained over, which its adapter_config.json names. If
-    that is a folder, only the last part of its path is compared, and a difference is only a warning.
+    """Training of an adapter must continue on the same base model, which its adapter_config.json names. If the name is
+    a folder's path, only the last part is compared, and a mismatch is only a warning.
 
     Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
 
-    Without it: if the shapes differ, the run fails after the model is loaded. If they are equal, training continues
-    from a model that generates nonsense.
+    Without it: if the shapes differ, the run fails after the model is loaded. If the shapes are equal, training
+    continues from a model that generates nonsense.
 
     Source: peft 0.21 `peft_model.py` (the base is never compared); confirmed by running it.
     """
@@ -117,13 +117,13 @@ def another_base(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP933", "continued-over-other-bits", "warning", reads=("lora.bits",))
 def other_bits(spec: Spec) -> Iterator[Finding]:
-    """An adapter should continue over a base of the same bits as before. This is known for adapters that a bundle
-    trained, because their folder records it.
+    """An adapter should continue on a base quantized to the same number of bits as before. xpc knows this number for
+    adapters that a bundle trained, because their folder records it.
 
-    Why it is bad: an adapter over a quantized base has learned to compensate for the rounding of the base. An
-    unquantized base has other weights.
+    Why it is bad: an adapter on a quantized base has learned to compensate for the base's rounding errors. An
+    unquantized base does not have these errors.
 
-    Without it: nothing is reported, and the loss begins above where it ended.
+    Without it: nothing is reported, and the loss starts higher than it ended in the earlier run.
 
     Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; confirmed by running it.
     """
@@ -143,12 +143,12 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 @rule("XP934", "reference-without-the-adapter", "warning", reads=("method.beta", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
     """Before trl 1, a method with a reference model compares with the base without any adapter, not with the adapter
-    that training continues from. trl 1.16 compares with a frozen copy of the adapter, and so does the run.
+    that training continues from. trl 1.16 compares with a frozen copy of the adapter.
 
     Why it is bad: the reference is the model without the adapter. So training starts at a distance from the reference,
     and is pulled back to it.
 
-    Without it: nothing is reported by TRL, LLaMA-Factory or axolotl, which all do this.
+    Without it: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
 
     Source: trl 0.24 and 0.18 `dpo_trainer.py`, `grpo_trainer.py` (`disable_adapter`), trl 1.16 (`add_adapter("ref")`);
     confirmed by running them.

@@ -20,12 +20,12 @@ UNNAMED = ("the attention", "the router")
 @rule("XP600", "parts-of-a-mixture", "note")
 def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """Targets such as `gate_proj` should reach every part of a mixture of experts that has such layers: the experts,
-    the shared expert and the dense layers. The note names the parts with and without an adapter, and is a warning if
-    the experts have none.
+    the shared expert and the dense layers. The note names the parts with and without an adapter. It is a warning if the
+    experts have no adapter.
 
     Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `gate_proj` is only a layer of the
-    shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3 PEFT adapts the
-    experts under this name, and not the shared expert.
+    shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, PEFT adapts the
+    experts under this name but not the shared expert.
 
     Without it: nothing is reported.
 
@@ -74,7 +74,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a path is that of an embedding or an output head, which `all-linear` leaves out."""
+    """Whether a path names an embedding or an output head, which `all-linear` leaves out."""
     return path.rpartition(".")[2] in TABLES
 
 
@@ -101,10 +101,10 @@ def _listed(parts: list[str]) -> str:
 
 @rule("XP609", "experts-of-one-layer")
 def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
-    """Adapters on stacked experts and their router, named as in `targets`, are on every layer. `within` and a layer's
-    number cannot restrict them; `parameters` can name one layer.
+    """If `targets` names stacked experts or their router, every layer gets adapters. `within` or a layer's number
+    cannot restrict them to some layers; `parameters` can name one layer.
 
-    Why it is bad: the layers that the spec leaves out are trained, too.
+    Why it is bad: layers that the spec leaves out are also trained.
 
     Without it: PEFT converts the target to its last name and silently adapts every layer.
 

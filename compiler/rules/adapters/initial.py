@@ -24,8 +24,8 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting does nothing.
 
-    Without it: another initialization silently does not read the number; the weights of `from` replace the initial
-    ones, and PiSSA would have changed the base in which they were trained.
+    Without it: other initializations silently ignore the number. With `from`, the saved weights replace the initial
+    ones, and PiSSA would change the base that they were trained on.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -56,8 +56,8 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the reference would be a damaged model.
 
-    Without it: a silent comparison with the damaged model: the loss of dpo's first step is not ln 2, as it is for two
-    equal models.
+    Without it: the run silently compares with the damaged model: the loss of dpo's first step is not ln 2, as it should
+    be for two equal models.
 
     Source: trl 1.16, 0.24 and 0.18 `dpo_trainer.py` (`disable_adapter`), peft 0.21 `tuners/lora/layer.py`
     (`pissa_init`, `olora_init`); confirmed by running it.
@@ -79,7 +79,7 @@ def divided(spec: Spec) -> Iterator[Finding]:
     quantized and not sharded by FSDP; ZeRO-3 can gather them one by one. EVA computes with the complete model and
     complete rows; its base may be quantized.
 
-    Why it is bad: no process has the weights that are to be decomposed, or they are codes of 4 or 8 bits.
+    Why it is bad: no process has the complete weights to decompose, or the weights are 4-bit or 8-bit codes.
 
     Without it: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base. OLoRA
     quantizes the rest again, so that the saved adapter does not fit the published base. Under FSDP, the processes after
@@ -119,7 +119,7 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     embeddings, on the output head (which may be one weight with the embeddings), or on experts that are one stacked
     parameter; OLoRA cannot initialize those on GPT-2's Conv1D layers.
 
-    Why it is bad: these adapters would start otherwise, or the embeddings would change together with the head.
+    Why it is bad: these adapters would start from other values, or the embeddings would change together with the head.
 
     Without it: peft silently leaves adapters on embeddings at their usual start, and takes a part of a tied head out of
     the embeddings too; for stacked experts it raises AttributeError, and for OLoRA on Conv1D RuntimeError in the first
@@ -159,10 +159,11 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP146", "init-of-a-high-rank", reads=("lora.rank", "lora.targets"))
 def high_rank(spec: Spec) -> Iterator[Finding]:
-    """`rank` cannot be more than a layer has directions: the smaller of its inputs and outputs for PiSSA and OLoRA, its
-    inputs for EVA.
+    """`rank` must not exceed the number of directions in a layer. For PiSSA and OLoRA this is the smaller of its input
+    and output size, for EVA its input size.
 
-    Why it is bad: there are not enough directions to begin with.
+    Why it is bad: the initialization takes one direction of the layer for each rank, and the layer does not have that
+    many.
 
     Without it: peft silently makes a smaller adapter than adapter_config.json states, which does not load again; EVA
     never ends, because the components beyond the inputs do not converge.
@@ -188,12 +189,12 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP147", "init-from-other-rows")
 def from_other_rows(spec: Spec) -> Iterator[Finding]:
-    """EVA reads rows of texts as sft has them: it computes from the tokens that are learned. The rows of other methods
-    are pairs, judged answers or prompts without an answer.
+    """EVA needs the rows of sft, because it computes from the tokens that are learned. The rows of other methods are
+    pairs, rated answers or prompts without an answer.
 
-    Why it is bad: it is not defined which tokens of a pair the directions are to come from.
+    Why it is bad: nothing defines which tokens of a pair EVA should compute from.
 
-    Without it: KeyError before the first step, because other batches have no `input_ids` or no `labels`.
+    Without it: KeyError before the first step, because the batches of other methods have no `input_ids` or no `labels`.
 
     Source: peft 0.21 and 0.17 `tuners/lora/eva.py` (`prepare_model_inputs_fn_language_modeling`), trl 1.16
     `dpo_trainer.py`; confirmed by running it.

@@ -71,12 +71,13 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly and so bypasses the
-    adapter, as trl 1.16 does. The trainers of orpo and reward do not bypass it, and those of trl 0.18 and 0.24 only
-    with `use_liger_loss`.
+    adapter, as trl 1.16 does. The trainers of orpo and reward do not bypass it; the trainers of trl 0.18 and 0.24
+    bypass it only with `use_liger_loss`.
 
     Why it is bad: the adapter would never be trained.
 
-    Without it: ValueError in the trainer's constructor of trl 1.16, after the data is tokenized; no message before.
+    Without it: ValueError in the trainer's constructor of trl 1.16, after the data is tokenized; older versions report
+    nothing.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`,
     confirmed by running it; trl 0.24 and 0.18 `grpo_trainer.py` `compute_liger_loss`.
@@ -95,8 +96,8 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
-    """`targets` must name modules that the model has and that can have an adapter. They are known for every family of
-    the registry on each stack. The experts of a mixture are named as PEFT converts them, such as `gate_proj`.
+    """`targets` must name modules that the model has and that can have an adapter. xpc knows these modules for every
+    registered family on each stack. The experts of a mixture are named as PEFT converts them, such as `gate_proj`.
 
     Why it is bad: a module that does not exist gets no adapter.
 
@@ -151,8 +152,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """The targets to write, and whether they are what was meant: `Q_PROJ` is q_proj. Without a likely meaning, those
-    that exist, or "".
+    """The `targets = [...]` to suggest, or "", and whether every name was kept or corrected (`Q_PROJ` becomes q_proj).
+    If a name has no likely correction, only the existing names are suggested.
     """
     from xpc.compiler.suggest.likely_modules import likely  # needed only for a wrong target
 
@@ -172,7 +173,7 @@ def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool
 
 
 def _half(spec: Spec, targets: list[str]) -> bool:
-    """Whether the targets have one half of a pair of experts that is one parameter (XP461)."""
+    """Whether `targets` names only one of the experts' gate and up projections, which are one parameter (XP461)."""
     pair = names(spec.stack, spec.model.model_type)[:2]
     return not spec.flag("oft") and len({one.rpartition(".")[2] for one in targets} & {*pair}) == 1
 

@@ -49,8 +49,8 @@ def _modules(spec: Spec) -> tuple[str, ...]:
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Those of the names that no module of the model's dense family has. Norms have many names, so any name of a norm
-    is accepted: XP574 knows the norms outside of the layers.
+    """The names that no module of the model has; empty unless its family is dense and known. Norms have many names, so
+    any name of a norm is accepted: XP574 knows the norms outside of the layers.
     """
     facts = spec.model.facts
     dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
@@ -89,7 +89,8 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the adapter has no such setting.
 
-    Without it: each class raises TypeError for an argument of the other, and ValueError for both sizes.
+    Without it: PEFT raises TypeError for an argument of the other kind of adapter, and ValueError if both the number
+    and the size are given.
 
     Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; confirmed by running it.
     """
@@ -185,8 +186,8 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
     """`modules_to_save`, `within` and `freeze` must name modules and layers that the model has. xpc knows the modules
-    of every family of the registry on each stack, for `freeze` those of dense families; with `freeze`, the run also
-    checks the names after it has loaded the weights.
+    of every registered family on each stack, but for `freeze` only those of dense families; with `freeze`, the run also
+    checks the names once the weights are loaded.
 
     Why it is bad: the module is not trained.
 
@@ -313,7 +314,7 @@ def _is_parameter(name: str, known: Mapping[str, str]) -> bool:
 
 
 def _contains(part: str, known: tuple[str, ...]) -> bool:
-    """Whether a dotted path names a module that has others inside."""
+    """Whether a dotted path names a module that contains other modules."""
     inside = re.sub(r"(?<![^.])\d+(?![^.])", "N", part)
     return any(f".{inside}." in f".{path}" for path in known)
 

@@ -24,10 +24,10 @@ EXTRA = "extra."
 
 @record
 class Advisory:
-    """A package computes something wrong from version `first` until before `mended`, for specs that match `when`.
+    """A wrong computation in a package, from version `first` up to but excluding `mended`, for specs that match `when`.
 
-    `threads` are OWNER/NAME#NUMBER, `effect` is what was measured. Where it applies, either `rule` refuses the spec, or
-    the bundle's trainer corrects it as `runtime` describes, or XP940 reports it at `place` with `help`.
+    `threads` are OWNER/NAME#NUMBER, `effect` is what was measured. If an advisory applies, either `rule` refuses the
+    spec, or the bundle's trainer corrects it as `runtime` describes, or XP940 reports it at `place` with `help`.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Advisory:
     severity: str = field(default="warning")
 
     def concerns(self, version: str) -> bool:
-        """Whether a version of the package has the fault."""
+        """Whether a version of the package computes wrongly."""
         return _number(self.first) <= _number(version) and (not self.mended or _number(version) < _number(self.mended))
 
     def of(self, stack: Stack) -> bool:
-        """Whether the version that a stack pins has the fault."""
+        """Whether the version that a stack pins computes wrongly."""
         return self.package in stack.pins and self.concerns(stack.pins[self.package])
 
     def applies(self, spec: Spec) -> bool:
@@ -98,7 +98,7 @@ def _ragged(spec: Spec) -> bool:
 
 
 def _corrects_truncated(spec: Spec) -> bool:
-    """Whether sampling leaves tokens out, and the gradient is corrected by the probabilities of the sampler."""
+    """Whether sampling excludes some tokens, and the gradient is corrected with the sampler's probabilities."""
     top_p = spec.get("method.top_p")
     left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
     return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False

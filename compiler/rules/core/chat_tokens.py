@@ -29,7 +29,7 @@ def tokens_setting(tokens: tuple[str, ...]) -> str:
 
 
 def template_advice(spec: Spec) -> str:
-    """The help for a model without a template: one to write, and the tokens that it adds to the vocabulary."""
+    """The help for a model without a chat template: a template to set, and the tokens that it adds."""
     name = native(spec.model.name) or "chatml"
     new = unknown_tokens(spec, text(name).decode())
     if not new:

@@ -48,7 +48,7 @@ def mask_is_exact(spec: Spec) -> bool:
 
 def flash_is_exact(spec: Spec) -> bool:
     """Whether flash attention separates packed documents of this model. For an unknown family this is true, unless its
-    source in transformers has a state next to the attention.
+    source in transformers has layers with a state.
     """
     known = presumed_family(spec)
     if known is None:
@@ -81,8 +81,6 @@ def can_run_flash(spec: Spec) -> bool:
 
 
 def rows_have_bounds(spec: Spec) -> bool:
-    """Whether the model knows where documents end: it does in flattened rows, and it does not in a stream that was
-    cut.
-    """
+    """Whether the model knows where documents end: true for flattened rows, false for rows cut from a stream."""
     packed = spec.flag("batch.packing") and spec.get("batch.packing.strategy") != "wrapped"
     return packed or (spec.flag("batch.padding_free") and not spec.flag("batch.packing"))

@@ -1,4 +1,4 @@
-"""The judge, which tells plan and tune whether a run with other settings is legal."""
+"""Check for plan and tune whether a run with other settings is legal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 OWN_MODULE = "rules.strategy.memory"
-"""The rules that propose such settings."""
+"""The rules that propose settings with the help of this check."""
 
 
 def error_codes(spec: Spec) -> set[str]:

@@ -17,7 +17,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The embeddings by family; the other families have `embed_tokens` alone."""
+"""The embeddings by family; the other families have only `embed_tokens`."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),

@@ -11,7 +11,7 @@ MARK = r"\{%-?\s*generation\s*-?%\}"
 """A generation marker, as trl 1.16 finds it (`chat_template_utils.has_generation_markers`)."""
 
 UNMARKED = ("llama-3.1-", "llama-3.2-")
-"""Aliases of models whose template has no markers and trl does not replace (trl/chat_templates/README.md)."""
+"""Aliases of models whose template has no markers and is not replaced by trl (trl/chat_templates/README.md)."""
 
 
 @cache

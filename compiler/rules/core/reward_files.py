@@ -1,4 +1,4 @@
-"""Read files of reward functions, tools and environments without executing them. Only specs with one import this."""
+"""Read files of reward functions, tools and environments without executing them. Imported only if needed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def methods(code: bytes, name: str) -> list[str] | None:
 
 
 def undescribed(code: bytes, name: str) -> str | None:
-    """What the description of a tool lacks, as transformers' `get_json_schema` reads it; None if nothing, or if the
+    """What the description of a tool lacks for transformers' `get_json_schema`; None if it lacks nothing or the
     function cannot be read. Names with a leading underscore are not tools.
     """
     found = _function(code, name)

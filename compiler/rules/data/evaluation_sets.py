@@ -44,8 +44,8 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP526", "metric-of-no-set")
 def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
-    """The best checkpoint, and a schedule that steps with the evaluation, must name one of several evaluation sets:
-    each set reports its own `eval_NAME_loss`, and none reports `eval_loss`.
+    """With several evaluation sets, the metric of the best checkpoint or of a schedule must name one of the sets: each
+    set reports its own `eval_NAME_loss`, and no set reports `eval_loss`.
 
     Why it is bad: the run fails hours after its start.
 

@@ -97,9 +97,9 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
     becomes several rows.
 
     Why it is bad: the rows that are trained on have other shares. With 70% of books and 30% of chats, nearly every row
-    may be a piece of a book.
+    may be a chunk of a book.
 
-    Without it: nothing is reported, because the pieces are made after the mixture is drawn.
+    Without it: nothing is reported, because the chunks are made after the mixture is drawn.
 
     Source: the runtime's `shares.py` and `chunks.py`; confirmed by running it.
     """
@@ -121,7 +121,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
     Without it: only the run prints these numbers, once it has read the data.
 
-    Source: the runtime's `shares.py`, which both use.
+    Source: the runtime's `shares.py`, which computes these numbers for the compiler as well.
     """
     found, place = mixture_rows(spec), spec.data[0].share_label
     if place is None or isinstance(found, str) or not all(one.share for one in spec.data):

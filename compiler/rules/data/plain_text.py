@@ -16,14 +16,14 @@ WHEN = prompted_texts
 
 @rule("XP186", "plain-text-for-a-chat-model", "warning")
 def plain_text(spec: Spec) -> Iterator[Finding]:
-    """Rows for a chat model should be conversations, or `data(chat)` should make turns of their texts. Prompts and
-    answers of plain text are joined and tokenized as they are; `data(chat=false)` states that this is intended. Prompts
-    of grpo and rloo need neither: the run makes turns of them.
+    """Rows for a chat model should be conversations, or `data(chat)` should turn their texts into conversations.
+    Prompts and answers of plain text are joined and tokenized as they are; `data(chat=false)` states that this is
+    intended. Prompts of grpo and rloo need neither, because the run turns them into conversations.
 
-    Why it is bad: a chat model answers within its chat template, and learns the answers outside of it.
+    Why it is bad: a chat model answers within its chat template, but would learn the answers outside of it.
 
-    Without it: silently, no row has a token of the template. The loss falls, and a chat asks the trained model in a
-    form that it was not trained on.
+    Without it: silently, no row has a token of the template. The loss falls, but in a chat the trained model gets
+    prompts in a form that it was not trained on.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`,
     `reward_trainer.py` (`is_conversational`); confirmed by running it.
@@ -59,8 +59,8 @@ def _prompted(source: DataSource) -> bool:
 
 
 def _chats(model: Model) -> bool:
-    """Whether a model is known to answer within its chat template: a registered one by its name, an unregistered one by
-    its name, too, and a local one if its template ends turns with the tokenizer's end token.
+    """Whether a model is known to answer within its chat template: models of the hub by their names, and a local model
+    if its template ends turns with the tokenizer's end token.
     """
     if model.path is not None:
         text = model.template or ""

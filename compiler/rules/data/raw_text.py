@@ -17,7 +17,7 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
     """`documents` divides .txt files into rows, and `long` is for rows of plain text. `long = chunk` splits long rows
     at `seq`, so the spec must have a `seq`.
 
-    Why it is bad: the setting has no effect, while the spec says that it has one.
+    Why it is bad: the setting would have no effect.
 
     Without it: nothing is reported; rows of conversations are cut at `seq`.
 
@@ -47,11 +47,11 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP544", "lines-as-documents", "note")
 def lines_as_documents(spec: Spec) -> Iterator[Finding]:
-    """A .txt file is read as one document a line, unless `documents` says otherwise, and a document with more tokens
-    than `seq` is cut there, unless `long = chunk` splits it.
+    """Each line of a .txt file is read as one document, unless `documents` says otherwise. A document is cut after
+    `seq` tokens, unless `long = chunk` splits it.
 
-    Why it is bad: in a book or an article, a line is no document: the model learns to stop after each, and text that is
-    cut is never seen.
+    Why it is bad: a line of a book or an article is not a document. The model would learn to stop after each line, and
+    would never see text that is cut.
 
     Without it: only the run counts the rows and the tokens that are cut.
 

@@ -40,8 +40,8 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
-    """The columns of the shape, or those that `columns` names, must be in the file. A column that only later rows have
-    is enough.
+    """The columns of the shape, or those that `columns` names, must be in the file. It is enough if later rows have the
+    column.
 
     Why it is bad: the rows cannot be read in this shape.
 

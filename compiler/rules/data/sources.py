@@ -20,7 +20,7 @@ SWAPPED = (
     (PROMPTS, ("completion", "answer", "response", "output", "reply", "solution", "chosen", "rejected")),
     (("chosen",), ("rejected",)),
 )
-"""Names of columns that say what they are: those of the first group come before those of the second."""
+"""Column names with a known meaning; the names of the first group come before those of the second."""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -66,7 +66,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, text, or
-    tokens; dpo, orpo, cpo and reward take preference pairs; kto takes single judged completions, or pairs, which it
+    tokens; dpo, orpo, cpo and reward take preference pairs; kto takes single labelled completions, or pairs, which it
     splits; grpo and rloo take prompts; distill takes prompts, with or without completions.
 
     Why it is bad: the trainer needs columns that the rows do not have.
@@ -192,8 +192,8 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP509", "rows-always-shuffled")
 def always_shuffled(spec: Spec) -> Iterator[Finding]:
-    """`shuffle = false` needs a sampler that keeps the order of the rows. On trl-0.18 only kto has one, and grpo, which
-    has `shuffle_dataset`.
+    """`shuffle = false` needs a sampler that keeps the order of the rows. On trl-0.18 only kto has one, and grpo has
+    `shuffle_dataset` instead.
 
     Why it is bad: the rows would not be read in the order that the spec states.
 
@@ -295,7 +295,7 @@ def stored_rows(source: DataSource) -> set[str]:
 
 
 def reading(source: DataSource) -> str:
-    """How the rows of a source are read: if this is equal for two sources, a row of both becomes the same training
-    row.
+    """How the rows of a source are read: if this is equal for two sources, a row that both contain becomes the same
+    training row.
     """
     return repr((source.kind, source.columns, source.context, source.wording))

@@ -36,7 +36,7 @@ LEARNED_TURNS = ("messages", "conversations")
 
 
 def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
-    """The survey of a file, and the kinds of its rows that a template may not write."""
+    """The survey of a file, and its counts of contents that a template may not write, such as tool calls."""
     found = rows.survey(source)
     if found is None or found.wrong is not None:
         return None, {}
@@ -56,7 +56,8 @@ def _template(spec: Spec) -> str | None:
 @rule("XP537", "not-in-the-template")
 def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     """The chat template should write what the rows of a local file have: tool calls, tools, reasoning, turns of each
-    role. A committed table says what each built-in template writes; a test renders it. `data { omit }` allows a loss.
+    role. A committed table says what each built-in template writes; a test renders it. `data { omit }` allows the
+    template to leave something out.
 
     Why it is bad: the model does not learn what the row says; a turn with a dropped call is learned as an empty answer.
 
@@ -106,14 +107,15 @@ def _count(one: Tally, found: Survey) -> str:
 
 @rule("XP538", "template-not-compared", "note")
 def not_compared(spec: Spec) -> Iterator[Finding]:
-    """`xpc check` knows what the built-in templates write. With another template it does not look whether tool calls,
-    tools and reasoning of the rows are written; the run compares rows with their rendered text before its first step.
+    """`xpc check` knows what the built-in templates write. With another template, it does not check whether the
+    template writes the tool calls, tools and reasoning of the rows; the run compares rows with their rendered text
+    before its first step.
 
     Why it is bad: what the template leaves out is found only when the run starts.
 
-    Without it: nobody would know that the check has not looked.
+    Without it: nobody would know that this was not checked.
 
-    Source: `compiler/registry/template_forms.json` has the built-in templates alone.
+    Source: `compiler/registry/template_forms.json` contains only the built-in templates.
     """
     if _template(spec) is not None:
         return

@@ -36,7 +36,7 @@ def _every(one: Tally, found: Survey) -> bool:
 
 
 def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
-    """A sentence with the number of rows that have something, and the number of the first one."""
+    """A message that counts the rows with a property and gives the number of the first such row."""
     name = f"`{source.name[:80]}`"
     if one.count == 1:
         return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"

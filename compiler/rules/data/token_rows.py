@@ -62,8 +62,8 @@ def other_labels(spec: Spec) -> Iterator[Finding]:
     Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to write the token
     after the next.
 
-    Without it: trl 1.16 silently trains on the labels as they are; trl 0.18 silently ignores them, and trl 0.24 with
-    packing or Liger.
+    Without it: trl 1.16 silently trains on the labels as they are; trl 0.18 silently ignores them, as does trl 0.24
+    with packing or Liger.
 
     Source: transformers 5.23 `loss/loss_utils.py` (`ForCausalLMLoss` shifts); trl 1.16, 0.24 and 0.18
     `sft_trainer.py`; confirmed by running it.
@@ -85,7 +85,7 @@ def other_labels(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP152", "mask-of-tokens-dropped")
 def mask_dropped(spec: Spec) -> Iterator[Finding]:
-    """On trl-0.18, tokenized rows of which only a part is learned cannot be packed, flattened or trained with Liger.
+    """On trl-0.18, tokenized rows with tokens that are not learned cannot be packed, flattened or trained with Liger.
 
     Why it is bad: the loss would include the tokens whose label is -100.
 

@@ -176,7 +176,7 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
     """An argument of the chat template should be a name that the template reads: `qwen3(enable_thinking=false)`. What
     transformers passes itself, such as the messages, cannot be an argument.
 
-    Why it is bad: the rows would be written as without the argument.
+    Why it is bad: the rows would look the same as without the argument.
 
     Without it: silently, a name that the template does not read has no effect.
 

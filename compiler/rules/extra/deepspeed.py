@@ -107,7 +107,7 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP443", "partial-offload")
 def partial_offload(spec: Spec) -> Iterator[Finding]:
-    """Only ZeRO-3 can offload a share of the optimizer's states.
+    """Only ZeRO-3 can offload a part of the optimizer's states; the other stages offload all or nothing.
 
     Why it is bad: the run ends before its first step.
 
@@ -134,8 +134,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails, or the states stay in host memory.
 
-    Without it: without a path DeepSpeed fails an assertion or a path operation when the model is sharded. ZeRO-1 and 2
-    silently use host memory instead.
+    Without it: without a path, an assertion or a path operation of DeepSpeed fails when the model is sharded. ZeRO-1
+    and 2 silently use host memory instead.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`;
     confirmed by running it.

@@ -16,7 +16,7 @@ FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
 
 @rule("XP350", "half-precision-evaluation", "warning")
 def half_evaluation(spec: Spec) -> Iterator[Finding]:
-    """`bf16_full_eval` and `fp16_full_eval` cast the weights only for an evaluation outside of training, and a bundle
+    """`bf16_full_eval` and `fp16_full_eval` cast the weights only for an evaluation outside of training, but a bundle
     evaluates during training. With ZeRO the dtype also counts as the precision of training.
 
     Why it is bad: the setting has no effect, or ends the run.
@@ -164,7 +164,7 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
     Why it is bad: training goes on with half-precision weights, whatever the bundle states.
 
     Without it: from the first round on, bf16 trains bf16 weights without a float32 copy (27 of 27), and fp16 ends with
-    "Attempting to unscale FP16 gradients". Where the weights already have that type, or ZeRO keeps a separate float32
+    "Attempting to unscale FP16 gradients". If the weights already have that dtype, or ZeRO keeps a separate float32
     copy, the frequencies of the rotary positions are still rounded.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
@@ -188,10 +188,10 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends in its first round of generation.
 
-    Without it: AttributeError, because the configuration is read from what DDP or DeepSpeed wraps around the model
-    ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
-    '_attn_implementation'"). On a CPU the memory for its cache cannot be counted: no completion comes back, and the
-    first mean raises RuntimeError.
+    Without it: AttributeError, because trl reads the configuration from DDP's or DeepSpeed's wrapper instead of the
+    model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
+    '_attn_implementation'"). On a CPU the memory for the cache of continuous batching cannot be counted, so no
+    completion comes back, and the first mean raises RuntimeError.
 
     Source: trl 0.24 `grpo_trainer.py:1240`, `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`;
     confirmed by running it.

@@ -43,8 +43,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP278", "older-evaluation-of-completions")
 def older_evaluation(spec: Spec) -> Iterator[Finding]:
-    """grpo and rloo cannot evaluate with the older loop of transformers: it counts a row once, and they evaluate a row
-    as often as it has completions. transformers 5 has dropped the loop.
+    """grpo and rloo cannot evaluate with the older loop of transformers: the loop counts each row once, but these
+    methods evaluate a row once per completion. transformers 5 has dropped the loop.
 
     Why it is bad: the run fails at its first evaluation.
 
@@ -66,7 +66,7 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 @rule("XP279", "losses-gathered-as-objects")
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
     """`eval_use_gather_object` cannot be used with several processes: it gathers the losses of an evaluation as
-    objects, which come back as single numbers, and transformers joins arrays.
+    objects, which come back as single numbers, but transformers can join only arrays.
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
@@ -132,8 +132,8 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP690", "reward-without-its-columns")
 def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
-    """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: it leaves rows of
-    reinforcement learning with their prompt alone. A function in a file may read columns or not.
+    """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: for grpo and rloo it
+    drops every column except the prompt. For a function in a file, which may not read columns, it is a warning.
 
     Why it is bad: a reward that compares with the solution of a row has nothing to compare with.
 
@@ -162,8 +162,8 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP695", "columns-kept-anyway")
 def columns_kept(spec: Spec) -> Iterator[Finding]:
-    """`remove_unused_columns = true` has no effect in trainers that need columns that no model takes: they turn it off
-    again.
+    """`remove_unused_columns = true` has no effect in trainers whose rows have columns that no model takes: these
+    trainers turn it off again.
 
     Why it is bad: the run uses another value than the spec states.
 

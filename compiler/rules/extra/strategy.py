@@ -77,8 +77,8 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
-    """DDP's static graph cannot be combined with accumulation: it counts the gradients of one backward pass,
-    accumulation has several before a step, and passes without an exchange of gradients are not counted.
+    """DDP's static graph cannot be combined with accumulation. The static graph counts the gradients of each backward
+    pass, but DDP does not count passes without an exchange of gradients, as accumulation has before a step.
 
     Why it is bad: the run ends at its first step.
 

@@ -19,7 +19,8 @@ def _simpo(spec: Spec) -> bool:
 def margin(spec: Spec) -> Iterator[Finding]:
     """`margin` between the two answers belongs to `loss = simpo`.
 
-    Why it is bad: the other losses of cpo have no margin, so the setting has no effect (the default is not reported).
+    Why it is bad: the other losses of cpo have no margin, so the setting has no effect (the default value is not
+    reported).
 
     Without it: silently, the trainer does not read `simpo_gamma`.
 

@@ -17,8 +17,8 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
     """kto needs at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
     needs only one.
 
-    Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. In a micro-batch
-    of one row there are none.
+    Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. A micro-batch of
+    one row has no other rows.
 
     Without it: ValueError, after the data is tokenized.
 
@@ -37,8 +37,8 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP639", "kto-out-of-order")
 def kto_order(spec: Spec) -> Iterator[Finding]:
-    """kto's rows must keep their order: `train_sampling_strategy` is unset or `sequential`. The runtime shuffles the
-    rows once, before they are paired.
+    """kto's rows must keep their order: `train_sampling_strategy` must be unset or `sequential`. The runtime shuffles
+    the rows once, before they are paired.
 
     Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
 

@@ -55,8 +55,8 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP661", "evaluation-group-does-not-divide")
 def eval_group(spec: Spec) -> Iterator[Finding]:
-    """An evaluation batch over all processes must be a multiple of the completions per prompt, which are `generations`
-    or, if it is set, `num_generations_eval`.
+    """An evaluation batch over all processes must be a multiple of the completions per prompt: `num_generations_eval`
+    if it is set, otherwise `generations`.
 
     Why it is bad: rewards are compared within a group in evaluation as well, so a batch contains only complete groups.
 
@@ -86,8 +86,8 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP662", "no-reward")
 def no_reward(spec: Spec) -> Iterator[Finding]:
-    """grpo and rloo need a reward: a registered function, or a function of a file; for grpo, an environment with a
-    method `get_reward` is one, too.
+    """grpo and rloo need a reward: a registered function, or a function of a file; grpo also accepts an environment
+    with a method `get_reward`.
 
     Why it is bad: without a reward, the trainer cannot know which completion is better.
 
@@ -271,7 +271,8 @@ def correction(spec: Spec) -> Iterator[Finding]:
     """The lower bound of the correction for vLLM's probabilities must be below the upper bound.
     `vllm_importance_sampling_clip_max` is 3 unless it is set.
 
-    Why it is bad: the correction clips its ratio to the two bounds; a single bound is enough.
+    Why it is bad: the correction clips its ratio to the two bounds, which is impossible if they cross. A single bound
+    is legal.
 
     Without it: building the arguments raises ValueError for bounds that cross.
 
@@ -291,8 +292,8 @@ def correction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP670", "vespo-with-whole-sequences")
 def vespo(spec: Spec) -> Iterator[Finding]:
-    """`vespo` with vLLM needs a token-level correction of vLLM's probabilities; the default, `sequence_mask`, is not
-    one.
+    """`vespo` with vLLM needs a token-level correction of vLLM's probabilities; the default, `sequence_mask`, is
+    sequence-level.
 
     Why it is bad: vespo weighs sequences itself.
 

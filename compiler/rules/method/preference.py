@@ -122,8 +122,8 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP634", "smoothing-not-read")
 def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
-    """`label_smoothing` needs a dpo loss that reads it. Most do not, and in trl 1.16 neither does `sigmoid`, which did
-    in trl 0.18.
+    """`label_smoothing` needs a dpo loss that reads it. Most do not read it; `sigmoid` reads it in trl 0.18 but not in
+    trl 1.16.
 
     Why it is bad: the preferences are treated as certain although the spec says that they are not.
 
@@ -211,10 +211,10 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP577", "precomputed-reference-in-two-types")
 def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
-    """kto cannot precompute its reference over 4 bits in bf16 on trl 0.24 and 0.18.
+    """On trl 0.24 and 0.18, kto cannot precompute its reference with a 4-bit base in bf16.
 
-    Why it is bad: these versions compute the reference before the first step without autocast, where the norms are
-    float32 and the head is bfloat16, which only autocast can combine.
+    Why it is bad: these versions compute the reference before the first step, without autocast. The norms are float32
+    and the head is bfloat16, and only autocast can combine the two.
 
     Without it: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
 
@@ -235,10 +235,10 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, nor on any target over 4 bits on a CPU.
+    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, nor on a CPU with a 4-bit base on any target.
 
     Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
-    weights for AVX512-BF16 when the model stops training, and ZeRO-3 has changed their type.
+    weights for AVX512-BF16 when the model leaves training mode, but ZeRO-3 has already changed their type.
 
     Without it: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits on a
     CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and other layers raise
@@ -351,11 +351,13 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
     """orpo, cpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode =
-    keep_start`. If it is not written for these three, and the stack's default is not below `seq`, it is half of `seq`.
+    keep_start`. For orpo, cpo and kto, an unwritten `max_prompt` is half of `seq` if the stack's default is not below
+    `seq`.
 
     Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
-    answers, also after a short prompt. If this is 0, nothing is left; if it is negative, so many tokens are removed
-    from the end instead, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of a row.
+    answers, also after a short prompt. If this number is 0, nothing is left of the answers; if it is negative, that
+    many tokens are removed from the end instead, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of
+    a row.
 
     Without it: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`; dpo
     silently learns nothing from rows whose prompt fills `seq`.

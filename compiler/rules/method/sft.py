@@ -15,14 +15,14 @@ WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations")
 COMPLETIONS = ("prompt_completion", "tokens")
-"""Shapes that `completion_only` may be written with; XP153 refuses it for data of tokens alone."""
+"""Shapes that `completion_only` may be written with; XP153 refuses it if all data is tokenized."""
 
 
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
     conversations. If sources or evaluation sets have several shapes, each setting applies to the rows of its shape; the
-    data to train on must have such rows.
+    training data must contain such rows.
 
     Why it is bad: rows of another shape do not contain what the mask selects.
 
@@ -99,7 +99,8 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP601", "loss-mask-not-in-the-target")
 def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` cannot be used on trl-0.18, nor `completion_only` there with packing, `padding_free` or Liger.
+    """On trl-0.18, `assistant_only` cannot be used, and `completion_only` cannot be combined with packing,
+    `padding_free` or Liger.
 
     Why it is bad: the loss would include tokens that the spec excludes.
 

@@ -28,7 +28,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a setting that the class does not have cannot take effect.
 
     Without it: building the arguments raises TypeError for the name, or nothing reads the value. trl-0.18 has no rloo
-    with reward functions, one dpo loss at a time and no choice of loss in sft; trl-1.16 has no `rpo` and no
+    with reward functions, no choice of loss in sft, and only one dpo loss at a time; trl-1.16 has no `rpo` and no
     `reference_free`, and its dpo warns about `padding_free` and pads anyway. transformers 4.57 does not gather newly
     initialized weights under ZeRO-3, so a reward model starts with a score head of uninitialized memory (losses of
     1e29).
@@ -81,7 +81,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _scales_batches(stack: Stack) -> bool:
-    """Whether grpo can divide by the deviation of a complete batch; the setting of trl 0.18 is a boolean."""
+    """Whether grpo can divide by the deviation of a complete batch; trl 0.18, where the setting is a boolean, cannot."""
     return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
 
 

@@ -21,9 +21,9 @@ WHEN = any_of(
 
 @rule("XP160", "tool-without-a-description", reads=CALLED)
 def undescribed(spec: Spec) -> Iterator[Finding]:
-    """A tool must have a docstring with an `Args:` section that describes each argument, and a type for each argument,
-    and so must every method that the model may call. The file is only read; a decorated or imported function is checked
-    at the launch.
+    """A tool, and every method that the model may call, must have a type for each argument and a docstring whose
+    `Args:` section describes each argument. The file is only read; a decorated or imported function is checked at the
+    launch.
 
     Why it is bad: transformers writes the tool's description into the prompt from its docstring and types.
 
@@ -110,9 +110,9 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP164", "template-without-tool-calls")
 def template(spec: Spec) -> Iterator[Finding]:
-    """`tools` and `environment` need a model with a chat template that writes tool calls, and not a built-in template:
-    TRL reads tool calls only of the models' own templates, which it compares letter by letter. The template of a model
-    is checked at the launch.
+    """`tools` and `environment` need a model whose own chat template writes tool calls. A built-in template cannot be
+    used, because TRL reads tool calls only for templates of models that it recognizes letter by letter. The template of
+    a model is checked at the launch.
 
     Why it is bad: a call that is not recognized is not made.
 

@@ -1,4 +1,4 @@
-"""The class of the model that a checkpoint was saved by, against the head that a method needs (XP654)."""
+"""Compare the class that saved a checkpoint with the head that a method needs (XP654)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from xpc.grammar.diagnostic import Label
 WHEN = states_its_class
 
 OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
-"""Ends of the names of classes whose head is not one for text."""
+"""Ends of the names of classes whose head does not predict text."""
 WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
-"""Ends of older classes for text that end like those without a head."""
+"""Name endings of older text classes that would otherwise look like classes without a head."""
 
 
 @rule("XP654", "head-of-another-task")

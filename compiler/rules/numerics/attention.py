@@ -181,10 +181,11 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:
-    """The finding for a method with limits for prompts and completions instead of `seq`: shorten the longer one.
+    """The finding for a method with limits for prompts and completions instead of `seq`; its help shortens the longer
+    of the two.
 
-    If the spec does not limit the prompts, they may be short: only a completion that fills the context is reported, and
-    a warning for families that have no positions beyond it.
+    If the spec does not limit the prompts, they may be short: only completions that fill the context are reported, and
+    as a warning shorter ones in families with a table of positions.
     """
     completion = spec.integer("method.max_completion")
     prompt = seq - completion  # written or default
@@ -293,8 +294,8 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
     Why it is bad: llama4_text gives the complete model as its base model. granitemoe, phimoe and others have no
-    `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its coefficient is 0.
-    In families without a coefficient, such as deepseek_v3 and glm4_moe, only a stated one switches it on.
+    `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its coefficient is 0. In
+    families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated coefficient switches it on.
 
     Without it: AttributeError (for doge, IndexError) at the first step.
 

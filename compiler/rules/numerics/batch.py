@@ -294,7 +294,7 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
     """The learning rate, `clip` and the temperature of sampled completions must be large enough to have an effect.
 
     Why it is bad: a rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a temperature below
-    0.01 the completions of a prompt are equal, so no one of them is better.
+    0.01 the completions of a prompt are equal, so no completion is better than another.
 
     Without it: nothing is reported by the libraries; the trainer of a bundle reports some of these runs (`idle`).
 

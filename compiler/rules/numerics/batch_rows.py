@@ -13,7 +13,7 @@ WHEN = few_rows
 
 
 STEPS = 8
-"""Steps of an epoch, at least, for the batch that the help proposes if the spec writes none."""
+"""The least steps per epoch for the batch that the help proposes if the spec writes no batch."""
 
 
 @rule("XP208", "batch-larger-than-the-data", "warning")

@@ -213,8 +213,8 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
     """`packing.eval` needs `packing`, or `padding_free` where that keeps documents apart.
 
-    Why it is bad: only the collator of packed training passes positions on. Without it, the packed documents of the
-    evaluation attend to each other with every kind of attention, including flash.
+    Why it is bad: only the collator of packed training passes positions on. Without positions, the packed documents of
+    the evaluation attend to each other with every kind of attention, including flash.
 
     Without it: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
 
@@ -281,15 +281,16 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     """Flash attention over packed or flattened rows needs a family that passes it the positions of documents and
     carries no state. For a model outside the registry, the family is read from its name (`tiiuae/Falcon-H1-1.5B`,
-    `ai21labs/Jamba-v0.1`); a family that is not there either (zamba2, lfm2_moe, minimax) is refused if its source in
-    transformers has layers with a state.
+    `ai21labs/Jamba-v0.1`); a family that is not in the registry either (zamba2, lfm2_moe, minimax) is refused if its
+    source in transformers has layers with a state.
 
     Why it is bad: documents leak into each other: some families call the plain kernel (gpt_neo and gptj; on trl-0.18
     also cohere2, gpt_bigcode, granitemoe and olmoe), and recurrent layers continue into the next document (jamba,
     recurrent_gemma).
 
-    Without it: nothing is reported for these. Hybrids with short convolutions (bamba, falcon_h1, lfm2, qwen3_next and
-    others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs causal-conv1d.
+    Without it: nothing is reported for these families. Hybrids with short convolutions (bamba, falcon_h1, lfm2,
+    qwen3_next and others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs
+    causal-conv1d.
 
     Source: transformers 5.23, 4.57.6 and 4.52.3; confirmed by running it with the arithmetic of the kernel written in
     torch.

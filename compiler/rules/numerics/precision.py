@@ -25,10 +25,11 @@ PACKED_NAME = re.compile(
 @rule("XP171", "quantized-by-its-name")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
-    adapters, only GGUF is refused, and FP8 if they are merged or the target does not train over fp8 (XP167). A model
-    whose configuration is known is judged by it instead (XP450).
+    adapters, only GGUF is refused, and FP8 if they are merged or the target does not train over fp8 (XP167). If the
+    model's configuration is known, it decides instead of the name (XP450).
 
-    Why it is bad: such a repository has packed weights, which have no gradient; one of GGUF files has no safetensors.
+    Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
+    safetensors.
 
     Without it: the trainer, or the loading of the model, refuses after the download.
 
@@ -206,8 +207,8 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     """fp16 weights with 4-bit layers or rotations (oft) cannot be trained in bf16 under ddp. ZeRO and FSDP cast the
     weights that they manage.
 
-    Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses to combine such
-    tensors, which rotary positions do.
+    Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses to combine fp16
+    tensors, as rotary positions do.
 
     Without it: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
@@ -275,7 +276,8 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP573", "zero3-loads-in-the-precision")
 def loaded_wide(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3 with `precision fp32`, a frozen base must be written as fp32. Quantized weights keep their bits.
+    """Under ZeRO-3 with `precision fp32`, the spec must also write fp32 for a frozen base. Quantized weights keep their
+    bits.
 
     Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a bf16 base takes the memory of fp32.
 

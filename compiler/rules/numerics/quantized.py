@@ -105,10 +105,10 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
     """A model that is stored in fp8 can be trained only through adapters that are not merged, and on trl-1.16. The
     compiler reads the config.json of a local model, or the one that `config` names.
 
-    Why it is bad: weights in fp8 have no gradient. Where they are unpacked (XP624) they are trained, but transformers
-    writes them back in fp8, into a model whose config.json no longer says so: loaded again, its weights are wrong by
-    their scales, up to 448 instead of 0.07. transformers before 5 trains no adapters over fp8 either; the weights of
-    `fbgemm_fp8` are for inference only.
+    Why it is bad: weights in fp8 have no gradient. If they are unpacked (XP624), they are trained, but transformers
+    saves them in fp8 although config.json no longer says so. When the model is loaded again, the scales are missing and
+    the weights are wrong, up to 448 instead of 0.07. transformers before 5 trains no adapters on fp8 weights either;
+    the weights of `fbgemm_fp8` are for inference only.
 
     Without it: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; elsewhere nothing
     is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or ValueError while it loads

@@ -84,7 +84,7 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     model twice, so with modules trained by `freeze` it cannot recompute at all.
 
     Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and finds weights that are
-    gathered in only one of them. Layers that are completely trained or completely frozen do not differ.
+    gathered in only one of the two passes. Layers that are completely trained or completely frozen do not differ.
 
     Without it: CheckpointError in the first step.
 

@@ -1,4 +1,4 @@
-"""Scaled rotary positions: models that can be scaled, once, and loaders that know of it (XP132 to XP134)."""
+"""Scaled rotary positions: which models can be scaled, and which programs read the scaling (XP132 to XP134)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _scaling(spec: Spec) -> str | None:
 
 @rule("XP132", "rope-scaled-twice")
 def scaled_twice(spec: Spec) -> Iterator[Finding]:
-    """A model whose config.json has a scaling of positions is not scaled again. The output of a run with `rope` has it,
-    and so have Llama 3.1, Phi 3 with 128k and others.
+    """A model whose config.json already scales positions must not be scaled again. Such models are the output of a run
+    with `rope`, Llama 3.1, Phi 3 with 128k and others.
 
     Why it is bad: the second scaling would replace the first, and the weights have learned with the first.
 
@@ -52,9 +52,9 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP133", "rope-not-known-later")
 def not_known_later(spec: Spec) -> Iterator[Finding]:
-    """The scaling is in the configuration of the model that is trained and saved. vLLM loads the model from its own
-    folder, and the folder of an adapter only names the base, whose config.json has no scaling: with adapters, `rope`
-    needs `save { merge }`, which writes the complete model.
+    """`rope` cannot be combined with vLLM, and with adapters it needs `save { merge }`, which writes the complete
+    model. vLLM loads the model from its original folder, and the folder of an adapter only names the base; the
+    config.json of both lacks the scaling.
 
     Why it is bad: completions would be generated, or the adapter used, with other positions than those of the training.
 

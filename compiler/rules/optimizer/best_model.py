@@ -35,7 +35,7 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Metrics, or the ends of their names, of which a lower or a higher value is better."""
+"""Metrics (or the ends of their names) that are better if they are LOWER, or if they are HIGHER."""
 SHOWN = 12
 """Metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
@@ -163,7 +163,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     checks specs with several evaluation sets.
 
     Why it is bad: the metric cannot be read. No trainer of a bundle has a function for more metrics, and sft and grpo
-    of trl 0.18 show theirs without returning them.
+    of trl 0.18 log their metrics without returning them.
 
     Without it: KeyError at the first evaluation, hours after the start.
 

@@ -22,13 +22,13 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     """Muon needs complete matrices: under ddp each process has them, and under ZeRO the Muon of DeepSpeed 0.19 gathers
     them.
 
-    Why it is bad: Muon orthogonalizes the momentum of a matrix, which is not the orthogonalization of its rows on each
-    process.
+    Why it is bad: Muon orthogonalizes the momentum of a complete matrix; orthogonalizing the rows of each process
+    separately gives another result.
 
     Without it: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all processes;
-    the first update of two processes is 15 % off that of one. FSDP1 gives it flat weights, which are no
-    matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError), and that of 0.18 takes no AdamW
-    (TypeError) and does not orthogonalize under zero3.
+    the first update of two processes is 15 % off that of one. FSDP1 gives it flat weights instead of matrices.
+    DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 takes no AdamW (TypeError) and does not
+    orthogonalize under zero3.
 
     Source: torch 2.13 `optim/_muon.py`; deepspeed 0.19.8 and 0.18.2 `runtime/zero/muon`; confirmed by running it in
     two processes.
@@ -79,7 +79,8 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
     orthogonal update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is
     about 640, and `clip = 1` divides every update by it, whatever the gradient was.
 
-    Without it: the updates are silently as much smaller, and the logged gradient norm is that of the updates.
+    Without it: the updates are silently smaller by that factor, and the logged gradient norm is the norm of the
+    updates.
 
     Source: deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` (`get_flat_partition`), `stage3.py`
     (`_apply_muon_to_accumulated_grads`); confirmed by running it.
@@ -119,7 +120,7 @@ def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
 @rule("XP139", "not-a-matrix-for-muon")
 def not_a_matrix(spec: Spec) -> Iterator[Finding]:
     """Muon trains weights that are one matrix each: those of linear layers, or the low-rank matrices of LoRA. Stacked
-    experts and the rotations of OFT are several in one.
+    experts and the rotations of OFT contain several matrices in one weight.
 
     Why it is bad: Muon makes the rows of an update orthogonal to each other, and rows of different experts or of
     different blocks of a rotation have nothing to do with each other.
@@ -162,7 +163,7 @@ def _trains_stacked_experts(spec: Spec) -> bool:
 
 @rule("XP141", "muon-of-a-newer-torch")
 def muon_of_newer_torch(spec: Spec) -> Iterator[Finding]:
-    """Muon needs torch 2.9 or later, and with `vllm` the older stacks pin an older torch, vLLM's own.
+    """Muon needs torch 2.9 or later. With `vllm`, the older stacks pin the older torch that vLLM requires.
 
     Why it is bad: the torch of the bundle's requirements has no Muon.
 

@@ -53,7 +53,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 @rule("XP241", "setting-of-another-schedule")
 def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
     """A setting of a schedule needs a schedule that reads it. `warmup_lr` belongs to the cosine with a `min_lr` and a
-    warm-up; it and `timescale` are not in transformers 4.52.
+    warm-up; transformers 4.52 has neither `warmup_lr` nor `timescale`.
 
     Why it is bad: a setting of another schedule would be dropped.
 

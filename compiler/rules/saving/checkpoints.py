@@ -124,7 +124,7 @@ VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
 """Folders of a Linux system for programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
 OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
-"""Folders within them that are meant for writing."""
+"""Folders within system folders that are meant for writing."""
 
 
 def _unsuitable(path: str) -> str:

@@ -215,13 +215,14 @@ def method(spec: Spec) -> Iterator[Finding]:
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
     """With context parallelism, `pad_to_multiple_of` must be a multiple of twice the ranks under FSDP, and of the ranks
-    under ZeRO (on CPUs, of `seq` rounded up to them). A multiple of the ranks alone is a warning under FSDP.
+    under ZeRO (on CPUs, of `seq` rounded up to such a multiple). Under FSDP, an odd multiple of the ranks is only a
+    warning.
 
-    Why it is bad: ring attention exchanges pieces of one length, and each rank needs two of them for the same amount of
-    work.
+    Why it is bad: ring attention exchanges pieces of one length, and each rank needs two pieces so that all ranks have
+    the same amount of work.
 
-    Without it: a length that is only a multiple of the ranks gives the first rank the early tokens, which attend to
-    little; any other number gives pieces of different lengths, which cannot be exchanged.
+    Without it: with an odd multiple of the ranks, the first rank gets the early tokens, which attend to little; any
+    other number gives pieces of different lengths, which cannot be exchanged.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.

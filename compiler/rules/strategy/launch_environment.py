@@ -20,7 +20,7 @@ RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "AC
 """Prefixes of variables of the schedulers, the launchers and the bundle's programs."""
 
 STAGED = "XPC_STAGED"
-"""The one of these variables that the user sets: a folder that `launch.sh --stage` has filled."""
+"""The reserved variable that the user may set: a folder that `launch.sh --stage` has filled."""
 
 
 def variable(text: str) -> str:

@@ -19,8 +19,8 @@ TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
 def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     """`offload` needs ZeRO or FSDP on GPUs; FSDP offloads parameters, gradients and optimizer states together.
 
-    Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU they are in host memory
-    already.
+    Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU all states are in host
+    memory already.
 
     Without it: the offload does not happen, or not as written.
 

@@ -322,7 +322,7 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
 
 
 def _adapter_lost(spec: Spec) -> str:
-    """The kind of FSDP whose checkpoints this run loads and which do not restore its adapter, or ""."""
+    """The kind of FSDP whose checkpoints do not restore this run's adapter, if the run loads them; otherwise ""."""
     loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
     loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True
     if not spec.sharded_by_fsdp or not spec.lora or not loads or spec.amount("save.every").unit == "never":
@@ -358,7 +358,7 @@ def reference_of_experts(spec: Spec) -> Iterator[Finding]:
     ZeRO-3. Adapters need no second model.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
-    DeepSpeed must be configured to gather such a layer as one, which the bundle does for the trained model
+    DeepSpeed must be configured to gather such a layer as a unit, which the bundle does for the trained model
     (`deepspeed_moe_layer_cls_names`); TRL makes the reference a separate engine, which gets no such configuration.
 
     Without it: the run hangs, or ends with a connection that is reset.
