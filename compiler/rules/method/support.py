@@ -81,7 +81,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _scales_batches(stack: Stack) -> bool:
-    """Whether grpo can divide by the deviation of a complete batch; trl 0.18, where the setting is a boolean, cannot."""
+    """Whether grpo can divide by the deviation of a complete batch; not on trl 0.18, whose setting is a boolean."""
     return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
 
 
