@@ -22,7 +22,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     """An adapter whose training continues must keep its kind, rank, alpha, targets and task. What the spec does not
     state is taken from adapter_config.json.
 
-    Why it is bad: the run trains another adapter than the one that it continues.
+    Why it is bad: the run trains a different adapter from the one that it continues.
 
     Without it: with another rank, torch raises an error after the model is loaded. Another alpha silently changes the
     adapter's effect before the first step. New targets, which the saved adapter lacks, start from zero next to trained
@@ -145,8 +145,8 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
     """Before trl 1, a method with a reference model compares with the base without any adapter, not with the adapter
     that training continues from. trl 1.16 compares with a frozen copy of the adapter.
 
-    Why it is bad: the reference is the model without the adapter. So training starts at a distance from the reference,
-    and is pulled back to it.
+    Why it is bad: the reference is the model without the adapter. So the trained model already differs from the
+    reference at the first step, and is pulled back to it.
 
     Without it: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
 

@@ -19,8 +19,8 @@ CHANGES_THE_BASE = ("pissa", "olora")
 
 @rule("XP142", "init-without-its-setting")
 def of_another(spec: Spec) -> Iterator[Finding]:
-    """`init_iterations` belongs to `init = pissa`, `init_rows` to `init = eva`. An adapter that continues another one
-    (`from`) starts with its weights, and so has no `init`.
+    """`init_iterations` belongs to `init = pissa`, `init_rows` to `init = eva`. An adapter with `from` starts with the
+    weights of the saved adapter, and so has no `init`.
 
     Why it is bad: the setting does nothing.
 
@@ -52,7 +52,7 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 @rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     """A method that compares with a reference cannot start from PiSSA or OLoRA. With adapters, the reference is the
-    model with its adapters switched off, and these two take a part out of the weights below the adapters.
+    model with its adapters switched off, and PiSSA and OLoRA subtract a part from the weights of that model.
 
     Why it is bad: the reference would be a damaged model.
 
@@ -115,9 +115,9 @@ def divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP145", "init-of-other-layers", reads=("lora.targets",))
 def other_layers(spec: Spec) -> Iterator[Finding]:
-    """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize those on
+    """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize adapters on
     embeddings, on the output head (which may be one weight with the embeddings), or on experts that are one stacked
-    parameter; OLoRA cannot initialize those on GPT-2's Conv1D layers.
+    parameter; OLoRA cannot initialize adapters on GPT-2's Conv1D layers.
 
     Why it is bad: these adapters would start from other values, or the embeddings would change together with the head.
 

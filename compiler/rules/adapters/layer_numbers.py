@@ -14,7 +14,7 @@ LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,9})(?=\.|$)")
 
 
 def missing_layer(spec: Spec, path: Path) -> Iterator[Finding]:
-    """A finding for the first name of a setting that has a layer which the model lacks."""
+    """A finding for the first name in a setting with the number of a layer that the model lacks."""
     facts, written = spec.model.facts, spec.get(path)
     names = written if isinstance(written, tuple) else (written,)
     if facts is None:

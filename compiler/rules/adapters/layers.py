@@ -139,8 +139,8 @@ def _is_target(spec: Spec, module: str) -> bool:
 
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
-    """DoRA works neither over a quantized base under ZeRO-3 nor over an 8-bit base on a CPU. DoRA reads the base's
-    weight outside of its module. ZeRO-3 then treats the weight as sharded, although it does not shard a quantized base.
+    """DoRA works neither on a quantized base under ZeRO-3 nor on an 8-bit base on a CPU. DoRA reads the base's weight
+    outside of its module. ZeRO-3 then treats the weight as sharded, although it does not shard a quantized base.
 
     Why it is bad: the run ends in its first steps.
 

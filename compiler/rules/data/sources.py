@@ -91,8 +91,8 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP505", "no-chat-template")
 def no_chat_template(spec: Spec) -> Iterator[Finding]:
-    """Conversations need a chat template; some base models ship none. For a local model, the tokenizer's own files are
-    read.
+    """Conversations need a chat template; some base models ship without one. For a local model, the tokenizer's own
+    files are read.
 
     Why it is bad: the rows cannot be rendered.
 

@@ -179,7 +179,7 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 @rule("XP535", "repeated-rows", "note")
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
     """Rows should not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal
-    in every kept column; this count ignores the other columns.
+    in every kept column; this check counts rows that are equal in prompt and answer only.
 
     Why it is bad: a repeated row is trained on once more in each epoch.
 

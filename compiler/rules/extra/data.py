@@ -111,7 +111,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
     """`dataset_text_field` is the name under which the runtime passes on a row's text; the data's own text column is
-    named by `columns`. It cannot be a name that has another meaning in trl, and on trl-0.18 it must be `text`.
+    named by `columns`. It must not be a name with another meaning in trl, and on trl-0.18 it must be `text`.
 
     Why it is bad: another name changes what the row means to trl.
 

@@ -107,7 +107,7 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP443", "partial-offload")
 def partial_offload(spec: Spec) -> Iterator[Finding]:
-    """Only ZeRO-3 can offload a part of the optimizer's states; the other stages offload all or nothing.
+    """Only ZeRO-3 can offload a fraction of the optimizer's states.
 
     Why it is bad: the run ends before its first step.
 

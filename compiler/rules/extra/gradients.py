@@ -62,8 +62,8 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     """Gradients should be averaged over the processes; `gradient_allreduce_op = "sum"` skips the division, and ZeRO-3
     cannot sum at all.
 
-    Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of processes
-    (a warning).
+    Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of
+    processes. This is a warning.
 
     Without it: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads its
     configuration.

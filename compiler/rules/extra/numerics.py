@@ -77,7 +77,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     divided by the accumulation. If the mean is over all tokens, it is also not divided by the number of processes.
     transformers 5.23 passes the number of tokens to the smoothed loss.
 
-    Why it is bad: the gradients are too large by that factor.
+    Why it is bad: the gradients are too large by these factors.
 
     Without it: the gradients are silently too large; with an accumulation of four, their norm was 6.1 instead of 1.5.
 
@@ -106,9 +106,9 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start, or the setting has no effect.
 
-    Without it: apex is a ValueError when the arguments are built (bf16, also under ZeRO) or an ImportError after the
-    model is loaded (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds the autocast of a
-    CPU to that of accelerate, which changes nothing.
+    Without it: apex raises ValueError when the arguments are built (bf16, also under ZeRO) or ImportError after the
+    model is loaded (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds CPU autocast to
+    accelerate's autocast, which changes nothing.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` (`autocast_smart_context_manager`), `training_args.py`;
     confirmed by running it.

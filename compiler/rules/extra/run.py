@@ -167,7 +167,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run uses another value than the spec states.
 
-    Without it: the trainers of kto and orpo report this in the log; that of distillation does not.
+    Without it: the trainers of kto and orpo report this in the log; the trainer of distillation does not.
 
     Source: the trainers in `keeps_columns` of a stack, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl
     0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.

@@ -98,8 +98,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 def no_share(spec: Spec) -> Iterator[Finding]:
     """`lmbda` must be 1 on trl 1.16, which learns only from completions that the student has just generated.
 
-    Why it is bad: another `lmbda` mixes completions of the student with those of the data, which this trainer cannot
-    do.
+    Why it is bad: another `lmbda` mixes the student's completions with completions from the data, which this trainer
+    cannot do.
 
     Without it: building the arguments raises TypeError, an unexpected argument.
 

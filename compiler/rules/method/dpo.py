@@ -17,7 +17,7 @@ def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
     Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives means
-    to all of them.
+    to every loss.
 
     Without it: nothing is reported, and a sigmoid loss sees differences that are smaller by a factor of the answer's
     length in tokens. trl 1.16 computes each loss separately.

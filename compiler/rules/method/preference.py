@@ -51,7 +51,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP631", "unknown-divergence")
 def unknown_divergence(spec: Spec) -> Iterator[Finding]:
-    """`f_divergence_type` must be one of four names. XP104 checks trl 0.18, which has the names in its class.
+    """`f_divergence_type` must be one of four names. On trl 0.18, whose class lists the names, XP104 checks them.
 
     Why it is bad: trl 1.16 reads the name only in the first step.
 

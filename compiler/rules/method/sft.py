@@ -160,8 +160,8 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP603", "prompt-fills-the-sequence", "warning")
 def prompt_fills(spec: Spec) -> Iterator[Finding]:
-    """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room;
-    all rows of a local file are checked.
+    """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room
+    for an answer. All rows of a local file are checked.
 
     Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 

@@ -89,7 +89,7 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model calls a tool by its name.
 
-    Without it: nothing is reported; the prompt describes both, and every call goes to the last one.
+    Without it: nothing is reported; the prompt describes both functions, and every call goes to the last one.
 
     Source: trl 1.16 `grpo_trainer.py` (`_sync_tool_dicts`); confirmed by running it.
     """

@@ -21,8 +21,8 @@ WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
 @rule("XP654", "head-of-another-task")
 def trained_head(spec: Spec) -> Iterator[Finding]:
     """A method that trains on text needs a model with a trained head for text. `architectures` in config.json names the
-    class that saved the model: a classifier has another head, a class such as `Qwen2Model` has none. A reward model may
-    start from either, because its head is new.
+    class that saved the model: a classifier has another head, and a class such as `Qwen2Model` has no head. A reward
+    model may start from either, because its head is new.
 
     Why it is bad: the missing head is initialized at random, and training starts from noise.
 

@@ -22,9 +22,9 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
     """`compile`, which compiles layer by layer, cannot be combined with `torch_compile`, which compiles the complete
     model. `torch_compile_mode` and `torch_compile_backend` apply to both.
 
-    Why it is bad: accelerate does only one of them.
+    Why it is bad: accelerate compiles in only one of the two ways.
 
-    Without it: the environment decides which, and nothing reports it.
+    Without it: the environment decides in which way, and nothing reports it.
 
     Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """
@@ -137,7 +137,7 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
     """CUDA graphs need rows of one length, which only packing by cutting a stream (`wrapped`) gives.
 
-    Why it is bad: a CUDA graph is recorded for one shape of the batch, so every other length of rows records another
+    Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length of rows records another
     graph.
 
     Without it: trl 1.16 and 0.18 pad to the longest row or flatten, so lengths change and graphs are recorded again.

@@ -74,8 +74,8 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     """`liger` cannot be used with a reward model on trl 0.18. On trl 1.16 the runtime applies only Liger's kernels for
     layers.
 
-    Why it is bad: trl 0.18 lets Liger replace the model's forward pass by that of a language model with a fused loss,
-    which needs an output head. A model that gives scores has none.
+    Why it is bad: trl 0.18 lets Liger replace the model's forward pass by a language model's forward pass with a fused
+    loss. This needs an output head, which a model that gives scores does not have.
 
     Without it: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step.
 

@@ -25,8 +25,8 @@ PACKED_NAME = re.compile(
 @rule("XP171", "quantized-by-its-name")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
-    adapters, only GGUF is refused, and FP8 if they are merged or the target does not train over fp8 (XP167). If the
-    model's configuration is known, it decides instead of the name (XP450).
+    adapters, GGUF is refused, and so is FP8 if the adapters are merged or the target cannot train on fp8 weights
+    (XP167). If the model's configuration is known, it decides instead of the name (XP450).
 
     Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
     safetensors.

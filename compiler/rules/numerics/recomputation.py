@@ -18,7 +18,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing cannot be reentrant.
 
     Why it is bad: selective checkpointing uses hooks to choose what is not recomputed, and only the newer,
-    non-reentrant implementation has these hooks. TRL also turns reentrant for adapters under ZeRO-3.
+    non-reentrant implementation has these hooks. TRL also makes checkpointing reentrant for adapters under ZeRO-3.
 
     Without it: ValueError when the trainer is built.
 

@@ -56,7 +56,7 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
     model. vLLM loads the model from its original folder, and the folder of an adapter only names the base; the
     config.json of both lacks the scaling.
 
-    Why it is bad: completions would be generated, or the adapter used, with other positions than those of the training.
+    Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
 
     Without it: nothing is reported; the model computes with other positions than in training.
 

@@ -235,7 +235,8 @@ def _better_when_lower(metric: str) -> bool | None:
 def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
     """`metric_for_best_model` must not be a metric of speed or length, such as `eval_runtime`.
 
-    Why it is bad: it does not depend on what the model has learned, so the best checkpoint is chosen by chance.
+    Why it is bad: such a metric does not depend on what the model has learned, so the best checkpoint is chosen by
+    chance.
 
     Without it: nothing is reported.
 
@@ -254,8 +255,8 @@ def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
 def best_and_last(spec: Spec) -> Iterator[Finding]:
     """With `load_best_model_at_end`, `keep` should be at least 2.
 
-    Why it is bad: `keep = 1` keeps the best checkpoint and the last one, from which a stopped run continues and which
-    is removed when the run ends, so the disk needs room for two.
+    Why it is bad: `keep = 1` keeps two checkpoints until the run ends: the best one, and the last one, from which a
+    stopped run continues. So the disk needs room for both.
 
     Without it: nothing is reported.
 
@@ -279,7 +280,7 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
 
     Without it: machines that do not share the folder report that they cannot find the best model and keep their last
-    weights; what is saved at the end comes from the first machine and is right.
+    weights; the model saved at the end comes from the first machine and is right.
 
     Source: transformers 5.23 and 4.52.3 `Trainer._load_best_model`.
     """

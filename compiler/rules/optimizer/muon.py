@@ -26,9 +26,9 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     separately gives another result.
 
     Without it: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all processes;
-    the first update of two processes is 15 % off that of one. FSDP1 gives it flat weights instead of matrices.
-    DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 takes no AdamW (TypeError) and does not
-    orthogonalize under zero3.
+    the first update of two processes differs by 15 % from the update of one process. FSDP1 gives it flat weights
+    instead of matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 takes no AdamW (TypeError)
+    and does not orthogonalize under zero3.
 
     Source: torch 2.13 `optim/_muon.py`; deepspeed 0.19.8 and 0.18.2 `runtime/zero/muon`; confirmed by running it in
     two processes.
@@ -50,8 +50,8 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
 def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `adjust_lr = original`, the only scale of DeepSpeed's Muon.
 
-    Why it is bad: `match_rms_adamw` multiplies the rate by 0.2 x sqrt(the longer side), 9 for a matrix of 2,048 x
-    2,048, so that rates of AdamW fit. With the original scale such a rate is too low.
+    Why it is bad: `match_rms_adamw` multiplies the rate by 0.2 x sqrt(the longer side), which is 9 for a matrix of
+    2,048 x 2,048, so that AdamW's learning rates fit. With the original scale, AdamW's rates are too low.
 
     Without it: DeepSpeed silently trains with its own scale.
 
@@ -77,7 +77,7 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: clipping is meant for gradients, and DeepSpeed clips after Muon has orthogonalized them. An
     orthogonal update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is
-    about 640, and `clip = 1` divides every update by it, whatever the gradient was.
+    about 640, and `clip = 1` divides every update by this norm, whatever the gradient was.
 
     Without it: the updates are silently smaller by that factor, and the logged gradient norm is the norm of the
     updates.

@@ -188,7 +188,7 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `merge` folds adapters into their base, and without adapters the saved model is complete already.
 
-    Without it: nothing reads the setting; the runtime looks for it among the adapter's settings.
+    Without it: nothing reads the setting, because the runtime looks for it among the adapter's settings.
 
     Source: the runtime of a bundle.
     """

@@ -17,7 +17,7 @@ WHEN = enabled("save.hub")
 def folder_no_repository(spec: Spec) -> Iterator[Finding]:
     """If `hub` has no name, the output folder's name must be a legal repository name.
 
-    Why it is bad: without a name, the repository is called like the output folder.
+    Why it is bad: without a name, the repository gets the name of the output folder.
 
     Without it: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized.
 
@@ -42,7 +42,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
     """`hub` should name a repository.
 
-    Why it is bad: without a name, the run pushes to a repository of the token's account that is called like the output
+    Why it is bad: without a name, the run pushes to a repository in the token's account with the name of the output
     folder.
 
     Without it: nothing is reported.

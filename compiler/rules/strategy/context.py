@@ -25,7 +25,7 @@ ULYSSES_ATTENTION = ("sdpa", "flash2", "flash3")
 
 @rule("XP414", "context-parallel-without-fsdp2")
 def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
-    """`context_parallel` needs FSDP2 or ZeRO, and a target that has it.
+    """`context_parallel` needs FSDP2 or ZeRO, and a target that supports it.
 
     Why it is bad: ranks share a sequence on FSDP2's device mesh, which accelerate 1.4 does not have, or in DeepSpeed's
     groups, which accelerate makes since 1.12.
@@ -196,8 +196,8 @@ def method(spec: Spec) -> Iterator[Finding]:
     Why it is bad: only sft passes its complete batch to the code that splits sequences, which splits input_ids, labels,
     attention_mask and position_ids.
 
-    Without it: grpo and rloo make their inputs after generation and report it; the preference trainers split the tokens
-    and not the masks that belong to them, and a reward is read from the last token of one rank's piece.
+    Without it: grpo and rloo build their inputs after generation and raise ValueError; the preference trainers split
+    the tokens but not their masks, and a reward is read from the last token of one rank's piece.
 
     Source: trl 1.16 `grpo_config.py`, `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`; transformers 5.23
     `Trainer._prepare_context_parallel_inputs`.
@@ -247,7 +247,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
     """With context parallelism under ZeRO, `context_parallel` must divide the model's heads, and the number of key
     heads must be a multiple or a divisor of it. The model's family must be one whose attention DeepSpeed can replace.
 
-    Why it is bad: each process of a group computes some heads over all tokens.
+    Why it is bad: each process of a group computes attention over all tokens for an equal part of the heads.
 
     Without it: ValueError in every process after the model is loaded; in a family whose attention DeepSpeed cannot
     replace, attention silently sees only a process's own piece, or the first step stops.

@@ -54,8 +54,8 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 def not_loaded(spec: Spec) -> Iterator[Finding]:
     """gemma 3 cannot be loaded under ZeRO-3 by transformers 4.57.
 
-    Why it is bad: the embedding has a buffer that no checkpoint contains, so all of it counts as missing and is
-    initialized again, although each process has only a shard of it.
+    Why it is bad: the embedding has a buffer that no checkpoint contains, so transformers treats the complete embedding
+    as missing and initializes it again, although each process has only a shard of it.
 
     Without it: IndexError while the model is loaded.
 
@@ -213,8 +213,8 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP488", "accumulation-lost-by-zero2")
 def accumulation_lost(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, where the sum is kept. ZeRO-1
-    and 3 add up, and so do deepspeed 0.16.8 and 0.19.8.
+    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, which keeps the sum. ZeRO-1 and
+    3 add gradients up, and so do deepspeed 0.16.8 and 0.19.8.
 
     Why it is bad: each backward pass overwrites the gradients of the one before until the step is taken, so the step
     uses only the last micro-batch.
