@@ -40,7 +40,7 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 def after_component(name: str) -> Meaning | None:
     """The setting of a clause in a name that begins with a word for the clause: `rollout_max_tokens`; or None."""
-    first, *rest = parts(name)
+    first, *rest = parts(name) or ("",)  # `_` has no part
     clause = components().get(first)
     specific = not {*rest}.issubset(GENERAL)  # not `generation_steps`
     guess = meaning(" ".join(rest), clause, exact=True) if clause and specific else None

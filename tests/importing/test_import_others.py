@@ -310,3 +310,13 @@ def test_simpo_is_a_loss_of_cpo() -> None:
     text = LF.replace("stage: sft", "stage: dpo") + "pref_loss: simpo\npref_beta: 2\nsimpo_gamma: 0.6\n"
     found = imported(text, *HARDWARE)
     assert {name: found.arguments[name] for name in simpo} == simpo
+
+
+def test_muon_of_the_second_generation_keeps_its_numbers():
+    options = "optim_config:\n  name: muon\n  wd: 0.1\n  adamw_betas: [0.9, 0.97]\n"
+    found = imported(
+        "model: Qwen/Qwen3-4B\nmodel_class: llm\ndist_config:\n  name: fsdp2\ntrain_dataset: data/demo.yaml\n"
+        f"output_dir: out\nmax_steps: 10\n{options}", *HARDWARE,
+    )  # fmt: skip
+    assert found.draft.settings["optimizer.betas"].text == "[0.9, 0.97]"
+    assert found.draft.settings["optimizer.weight_decay"].text == "0.1"

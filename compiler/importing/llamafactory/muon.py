@@ -39,12 +39,12 @@ def second(draft: Draft, optim: Entry) -> list[Entry]:
     unknown = []
     draft.settings.pop("optimizer.weight_decay", None)  # the layout's own is that of its AdamW
     for key, one in optim.mapping.items():
-        betas = [float(each) for each in one.value] if key == "adamw_betas" and isinstance(one.value, list) else []
+        betas = [number(each) for each in one.items] if key == "adamw_betas" else []
         if key == "name":
             _chosen(draft, one)
         elif key in NUMBERS and number(one) is not None:
             draft.put(NUMBERS[key], number(one), one)
-        elif len(betas) == 2:
+        elif len(betas) == 2 and None not in betas:
             draft.put("optimizer.betas", tuple(betas), one)
         elif key in FIXED and one.value == FIXED[key]:
             draft.note(one, "torch's Muon does the same")
