@@ -11,9 +11,11 @@ import zlib
 
 import pytest
 
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.misplaced import unknown_name
 from xpc.grammar.diagnostic import Label
@@ -108,3 +110,8 @@ def test_setting_in_any_wrong_clause_suggests_its_clause(clause):
 )
 def test_suggestions_that_were_wrong(clause, name, words):
     assert words in unknown_name(unknown(name, clause)).help
+
+
+@pytest.mark.parametrize("name", ["_", "A.", "_._", "-"])
+def test_a_name_without_letters_gets_a_finding(name):
+    assert check_text(f"{name}\n".encode(), "t.xp", Workspace(".")).problems

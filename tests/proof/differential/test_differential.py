@@ -31,10 +31,10 @@ NEVER = {
     "model.config", "strategy.activation_checkpointing", "lora.block_size", "lora.parameters", "lora.lr_ratio",
     "lora.embedding_lr", "sweep", "method.teacher", "method.lmbda", "launch.env", "launch.setup", "launch.extra_args",
     "launch.mounts", "launch.tolerations", "launch.node_selector", "lora.from",
-    "model.rope",
+    "model.rope", "method.tools", "method.environment",
 }  # fmt: skip
 """Settings that the generator leaves alone, or that are never legal. `rope` changes how the model is loaded, and here
-the model is made without files: tests/proof/training/test_train_rope.py trains it.
+the model is made without files: tests/proof/training/test_train_rope.py trains it, and test_train_tools.py the tools.
 """
 
 
