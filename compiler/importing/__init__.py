@@ -1,4 +1,4 @@
-"""`xpc import`: convert another tool's configuration to a spec, and report what became of every key.
+"""`xpc import`: convert another tool's configuration to a spec, and report the fate of every key.
 
 There is a folder for each source: `trl`, `axolotl`, `llamafactory`, `torchtune`, `accelerate` (with DeepSpeed).
 `command.py` reads command lines and `bundle.py` reads bundles. All sources share `trl/` for the arguments of

@@ -93,7 +93,7 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
 
 
 def _bundle_name(name: str) -> str:
-    """Check the name of a file in a bundle; the file gets this name next to the new spec.
+    """Check the name of a file in a bundle, and return it unchanged.
 
     Raises Unreadable for a name that leads out of the folder, because a bundle may come from anybody.
     """
@@ -104,7 +104,7 @@ def _bundle_name(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """The name of the new folder for the files of a data folder."""
+    """The name of the folder next to the new spec that gets the files of a data folder."""
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 

@@ -69,7 +69,9 @@ def _each(source: SourceFile, options: argparse.Namespace, overrides: Overrides,
 
 
 def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
-    """Write the spec of a source, or the reasons why there is none. Returns the exit status. Raises UsageError."""
+    """Write the spec of a source, or print the reasons why no spec can be written. Returns the exit status. Raises
+    UsageError.
+    """
     from xpc.compiler.importing import partial
 
     try:
@@ -167,7 +169,7 @@ def _sets(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _pick(options: argparse.Namespace) -> int | None:
-    """The number that `--pick` gives, or None without the option and for `--pick all`. Raises UsageError."""
+    """The number that `--pick` gives; None without the option and for `--pick all`. Raises UsageError."""
     if options.pick in (None, "all"):
         return None
     if not options.pick.isdecimal() or not 0 < int(options.pick) < 1000:

@@ -1,4 +1,4 @@
-"""The spec that an import builds, and what became of every key of the source."""
+"""The spec that an import builds, and the fate of every key of the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNDECIDED = "undecided"
 does not compile it; or cannot be written in a spec, which `--partial` turns into a line that a person decides."""
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings that a spec states even at their default: a bundle would choose another value, or add a note."""
+"""Settings that a spec states even at their default, because the compiler would choose another value or add a note."""
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
 """The zero that Python writes before a one-digit exponent: `1e-05`."""
@@ -33,7 +33,7 @@ UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 @record
 class Fate:
-    """What one key became (`to`), and the reason (`why`)."""
+    """The fate of one key: what it became (`to`), and the reason (`why`)."""
 
     key: str
     value: str
@@ -46,7 +46,7 @@ class Fate:
 
 @record
 class Message:
-    """A warning or an error, with the place of its key, if it concerns one.
+    """A warning or an error, with the place of its key if it concerns a key.
 
     An error also has the key itself, the reason (`why`), and whether no tool knows the key (`own`), so that only the
     repository's own script can read it.
@@ -106,12 +106,13 @@ class Draft:
 
     `files` are written next to the spec, by name. `later` are comments with keys that no setting can express yet.
     `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
-    it. `sweep` has the values of the settings that a script's loop changes. `trl` is the version of TRL whose defaults
-    the source gets, `fitting` are all versions that it may be for, and `dated` are comments about defaults that differ
-    among them. `transformers` is whether the source's configuration is a TrainingArguments, which has other defaults.
-    `undecided` are comments with the lines that `--partial` could not place, and `decisions` what a person must decide
-    about them (`partial.py`). `read` are the files that a source named, `text` is the complete spec of a bundle,
-    and `seen` are the keys that a reader looked up, whether the source has them or not.
+    the feature. `sweep` has the values of the settings that a script's loop changes. `trl` is the version of TRL whose
+    defaults the source gets, `fitting` are all versions that the source may be written for, and `dated` are comments
+    about defaults that differ among these versions. `transformers` is whether the source's configuration is a
+    TrainingArguments, which has other defaults. `undecided` are comments with the lines that `--partial` could not
+    place, and `decisions` what a person must decide about them (`partial.py`). `read` are the files that a source
+    named, `text` is the complete spec of a bundle, and `seen` are the keys that a reader looked up, whether the source
+    has them or not.
     """
 
     stack: Stack
@@ -225,8 +226,8 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Write a setting. A second, different value is an error, but a `weak` value is dropped if there is
-        another one.
+        """Write a setting. A second, different value is an error, but a `weak` value is dropped if the setting has a
+        value.
         """
         row = BY_PATH[path]
         if row.pending:
@@ -294,9 +295,10 @@ class Draft:
     # -- extra -----------------------------------------------------------------------------------------------------
 
     def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
-        """Keep a key under `extra`. Returns False if the target has no such name, or if a setting decides it.
+        """Keep a key under `extra`. Returns False if the target has no argument of this name, or if a setting decides
+        the argument.
 
-        If the bundle states this value anyway (`default`), the key is only noted.
+        If its value is `default`, which the bundle states anyway, the key is only noted.
         """
         if name not in extras.legal_names(self.stack, escape, self.method):
             return False
@@ -336,7 +338,7 @@ class Draft:
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Give a fate to each key that has none yet: irrelevant if it is null, or if it is refused and off; otherwise
+        """Give a fate to each key without a fate: irrelevant if the key is null, or if it is refused and off; otherwise
         an error.
         """
         names = tuple(known)
@@ -348,7 +350,8 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Give a fate to one key and the keys inside it; inside the keys `begun`, some key already has a fate."""
+        """Give a fate to one key and the keys inside it. `begun` has the mappings in which some key already has a fate.
+        """
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
@@ -375,7 +378,7 @@ class Draft:
 
 
 def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
-    """The known key of which a name is a typo, such as `lerning_rate`; None for another word."""
+    """The known key that a misspelled name such as `lerning_rate` means; None for any other word."""
     from xpc.compiler.suggest.likeness import typo_of  # imported only for an unknown key
 
     return typo_of(name, known)

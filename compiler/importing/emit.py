@@ -90,7 +90,7 @@ def _lines(draft: Draft, origin: str) -> list[str]:
 
 
 def _swept(path: str) -> str:
-    """A setting as a sweep names it: by its own name if no other setting has it."""
+    """A setting as a sweep names it: by its last name if no other setting has the same last name."""
     name = path.rpartition(".")[2]
     return name if sum(row.name == name for row in TABLE) == 1 or path == "model" else path
 
@@ -138,7 +138,7 @@ NAMED = (kinds.NAME, kinds.NAMES, kinds.TASKS, kinds.TARGETS)
 
 
 def _bare(typed: str) -> str:
-    """Remove the quotes around names that need none."""
+    """Remove the quotes around names that need no quotes."""
 
     def one(found: re.Match[str]) -> str:
         name = found[1]

@@ -1,6 +1,6 @@
-"""Handle what a tool does for some model families with its own kernels, and a bundle's libraries cannot do.
+"""Handle what a tool does for some model families by its own kernels, if a bundle's libraries cannot do it.
 
-The spec gets the nearest choice that runs, and a comment tells how the source's tool differs.
+The spec gets the nearest choice that runs, and a comment says how the source's tool differs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def nearest(draft: Draft, tool: str) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Write another value for a setting, with the reason, and record the difference under the tool's name for it."""
+    """Write another value for a setting, with the reason, and record the difference under the tool's name for the
+    setting.
+    """
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
@@ -146,8 +148,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """With ZeRO offload, write DeepSpeed's Adam, because accelerate replaces the optimizer by it, in the source's tool
-    as in a bundle.
+    """With ZeRO offload, write DeepSpeed's Adam, because accelerate replaces the optimizer by DeepSpeed's Adam, in the
+    source's tool as in a bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -165,7 +167,7 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Drop the dropout of adapters on stacked experts: peft refuses it, and axolotl omits it there."""
+    """Set the dropout of adapters on stacked experts to 0: peft refuses dropout there, and axolotl omits it."""
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
         return
@@ -205,8 +207,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
-    """Do not resume adapters whose checkpoints FSDP would lose on the stack (XP582). That is a difference if the
-    source's tool `resumes` without being told to.
+    """Do not resume adapters whose checkpoints FSDP would lose on the stack (XP582). This is reported as a difference
+    if the source's tool `resumes` by default.
     """
     strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
     full = states is not None and states.text == "full"

@@ -1,11 +1,11 @@
-"""The key tables of the sources: TOML files of one shape, a row for each key that an import treats by its name alone.
+"""The key tables of the sources: TOML files of one shape, a row for each key whose fate depends on its name alone.
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }
     badam_mode = { refused = "the language has no such optimizer", needs = "use_badam" }
 
-Keys that a reader looks up need no row: `Lookups` records them. A key has a `read` row where a reader looks it up only
-under a condition, or where TRL's reader would take it for an argument of TRL's.
+Keys that a reader looks up need no row: `Lookups` records them. A key needs a `read` row if a reader looks it up only
+under a condition, or if TRL's reader would take it for an argument of TRL.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Key:
     """A row of a key table; an empty column does not apply to the key.
 
     `setting` is the path of a setting with the same meaning and unit; `renamed` is the key's name in TRL, or in a file
-    that the table names; `read` lists the settings that a reader makes of the key. `irrelevant` is the reason why the
-    key changes nothing, `comment` the reason why the spec keeps it as a comment, and `refused` the reason why it is an
-    error unless it is off (`help` tells what to write instead). `usual` are the values that a bundle has anyway: these
-    values are irrelevant, and all others are refused. `needs` is the key, or the `key: value`, without which no tool
-    reads this key. `values` translates the key's values, and a `flag` is an option without a value.
+    that the table names; `read` lists the settings that a reader writes from the key. `irrelevant` is the reason why
+    the key changes nothing, `comment` the reason why the spec keeps it as a comment, and `refused` the reason why it is
+    an error unless it is off (`help` says what to write instead). `usual` are the values that a bundle has anyway:
+    these values are irrelevant, and all others are refused. `needs` is the key, or the `key: value`, without which no
+    tool reads this key. `values` translates the key's values, and a `flag` is an option without a value.
     """
 
     setting: str = ""
@@ -57,7 +57,7 @@ class Key:
 
 
 TYPES = {"usual": list, "values": dict, "flag": bool}
-"""Columns that hold something else than a text."""
+"""Columns whose values are not texts."""
 
 
 class KeyTable(Mapping[str, Key]):
@@ -107,7 +107,8 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Note that a key is irrelevant if no tool reads it in this file, because the key that it needs is not on."""
+        """Note that a key is irrelevant if no tool reads it in this file, because another key that it needs is not on.
+        """
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
                 draft.note(entries[key], f"nothing reads it without `{needs}`")

@@ -55,7 +55,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The registered model that a spec's model is, or that its folder is named after; all registered models are text
+    """The registered model that a spec names, or that its model's folder is named after. All registered models are text
     models.
 
     None for a folder whose own config.json exists.
@@ -76,7 +76,7 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model with the longest name whose words the given name contains; None if there is none."""
+    """The registered model with the longest name that occurs, word by word, in the given name; None without a match."""
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     spelled = {"".join(re.findall("[a-z0-9]+", one)): one for one in registry.model_names()}

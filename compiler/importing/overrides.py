@@ -18,12 +18,12 @@ DEFAULT_GPUS = 8
 
 
 def nothing(name: str) -> bytes | None:
-    """A reader for which no file exists."""
+    """A file reader that finds no file."""
     return None
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """The Python files near a source that is not a file."""
+    """The Python files near a source that is not a file: none."""
     return iter(())
 
 
@@ -69,8 +69,9 @@ def named_table(
 
 @mutable
 class Machines:
-    """The machines that the sources name: all processes (`total`) or those of a node (`each`), the number of nodes, and
-    whether the run is on a CPU. `generates`: a vLLM server takes a GPU that no training process has.
+    """The machines that the sources name: all processes (`total`) or the processes of a node (`each`), the number of
+    nodes, and whether the run is on a CPU. `generates` means that a vLLM server takes a GPU that runs no training
+    process.
     """
 
     total: int | None = None
@@ -127,9 +128,9 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
     """Two stacks for a TRL configuration: the one whose defaults it relies on, and the one that can run it.
 
     If a file has names that the default stack lacks, it was written for the other stack with most of these names. If
-    that stack's TRL is not among the `versions` that the file may be for, the stack nearest to their newest is taken;
-    `named`: only the versions decide. If the file has a name, a method or a family that only the default stack has,
-    then it runs on the default stack. `trackio`: the file reports to trackio.
+    that stack's TRL is not among the `versions` that the file may be for, the stack nearest to the newest version is
+    taken; with `named`, only the versions decide. A file with a name, a method or a family that only the default stack
+    has runs on the default stack. `trackio` means that the file reports to trackio.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -156,14 +157,14 @@ def _order(version: str) -> tuple[int, int]:
 
 
 def _nearest(version: str) -> Stack:
-    """The stack with the defaults that a version of TRL shares: those of transformers changed about 0.21 and 1.0."""
+    """The stack that shares a TRL version's defaults. The defaults of transformers changed about TRL 0.21 and 1.0."""
     before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
     found = (name for name, end in before.items() if _order(version) < _order(end))
     return load(next(found, stacks.DEFAULT))
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """The stack that has most of the names that the default stack lacks; the default stack if it lacks none."""
+    """The stack that has most of the names that the default stack lacks; the default stack if it has all names."""
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
     dated = names & (

@@ -1,13 +1,13 @@
 """`xpc import --partial`: the known part of a source becomes a spec, and a person decides the rest.
 
-A reader needs to know nothing of this. It reports each line that a spec cannot express by `Draft.error(entry, why,
-help)`, where `entry` has the line's key, value, file and line number. Without `--partial` one such line refuses the
-source. With it, `apply` turns every error into a comment of the spec, such as
+Readers work the same with and without `--partial`. A reader reports each line that a spec cannot express by
+`Draft.error(entry, why, help)`, where `entry` has the line's key, value, file and line number. Without `--partial` one
+such line refuses the source. With `--partial`, `apply` turns every error into a comment of the spec, such as
 
     # grpo.yaml:12: reward_type: exact  (the tool knows no such key; train.py:31 reads it)
 
-and into one of the `decisions`, which are printed on one screen. Keys of the repository's own script (`own=True`) are
-one decision together. A missing model or missing data is a decision without a line.
+and into one of the `decisions`, which are printed on one screen. All keys of the repository's own script (`own=True`)
+make one decision. A missing model or missing data is a decision without a line.
 """
 
 from __future__ import annotations

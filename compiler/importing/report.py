@@ -45,7 +45,7 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[Fate]:
-    """The defaults that the spec has, once each: a key that was read later may have replaced one."""
+    """The defaults in the spec, each once, without defaults that a key read later has replaced."""
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
     found: list[Fate] = []

@@ -14,7 +14,7 @@ CONTEXT = "original_max_position_embeddings"
 
 
 def from_mapping(draft: Draft, entry: Entry) -> None:
-    """Write `rope_scaling: {rope_type: yarn, factor: 4}`, as a config.json has it."""
+    """Write `rope_scaling: {rope_type: yarn, factor: 4}`, the form that config.json uses."""
     inside = entry.mapping
     named = inside.get("rope_type") or inside.get("type")
     kind = "" if named is None else str(text(named))

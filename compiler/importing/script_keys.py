@@ -11,7 +11,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
 LONG = 90
-"""Longest default or help of a key that is quoted, in characters."""
+"""Longest default or help of a key that a comment quotes, in characters."""
 
 
 @record
@@ -32,7 +32,7 @@ class ScriptKey:
 
 
 def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, str]:
-    """A sentence for each key that a Python file near the source declares, or else reads."""
+    """A sentence for each key that a Python file near the source declares, or at least reads."""
     wanted = {key.rpartition(".")[2]: key for key in keys}
     found: dict[str, ScriptKey] = {}
     if wanted:
@@ -104,7 +104,7 @@ def _text(node: ast.AST | None) -> str:
 
 
 def _shown(node: ast.AST | None) -> str:
-    """A default as it stands in the source; "" if there is none, or if it is long."""
+    """A default as written in the source; "" without a default, or if it is too long."""
     if node is None:
         return ""
     try:

@@ -14,7 +14,7 @@ TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
             "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
             "stage", "epochs", "beta")  # fmt: skip
-"""Keys of which a file has at least one if it trains something."""
+"""Keys of training files: every file that trains has at least one of them."""
 INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
              "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
 
@@ -67,7 +67,9 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """Why a file does not configure a training: it merges models, exports one, evaluates or answers; "" if it does."""
+    """Why a file does not configure a training: it merges or exports models, evaluates, or chats; "" if it configures a
+    training.
+    """
     trains = keys & set(TRAINING)
     if "merge_method" in keys or ("slices" in keys and not trains):
         return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"

@@ -1,4 +1,4 @@
-"""Convert a YAML or JSON file of any tool to a draft."""
+"""Convert a YAML or JSON file of any supported tool to a draft."""
 
 from __future__ import annotations
 

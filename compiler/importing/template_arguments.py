@@ -12,7 +12,7 @@ from xpc.compiler.registry import chat_templates
 
 
 def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
-    """Write the arguments next to the template; `place` says where a source names the template, for the advice."""
+    """Write the arguments next to the template; `place` is where the source names the template, for the help."""
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")
         return

@@ -81,7 +81,7 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
 
 
 NODE = 8
-"""GPUs of a node, for a mesh of more processes than a file counts."""
+"""GPUs per node, assumed if only the sizes of the mesh give the number of processes."""
 
 
 def _processes_of(block: Entry | None, found: Machines) -> None:
@@ -108,7 +108,7 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Note that the blocks for other kinds of runs than the file's own are irrelevant."""
+    """Note as irrelevant the blocks that belong to another kind of run than the file configures."""
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
                 "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
@@ -126,7 +126,7 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
 
 
 def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
-    """Read `dynamo_config`: inductor is what `torch_compile` turns on, and its modes change no result."""
+    """Read `dynamo_config`: `torch_compile` turns on inductor, whose modes change no result."""
     table = {key.removeprefix("dynamo_"): one for key, one in block.mapping.items()}
     backend = table.get("backend")
     word = "NO" if backend is None or backend.empty else str(text(backend)).upper()
@@ -356,7 +356,7 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 
 
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """Read a DeepSpeed file that a source names, if it is next to the source or ships with a tool."""
+    """Read a DeepSpeed file that a source names, if the file is next to the source or ships with a tool."""
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return

@@ -1,5 +1,5 @@
-"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that also belong to the trainer; "auto" takes
-the trainer's value.
+"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that the trainer also has. "auto" takes the
+trainer's value.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Read `optimizer`. DeepSpeed's AdamW becomes `adamw`, which is DeepSpeed's under ZeRO; "auto" takes the trainer's
-    value.
+    """Read `optimizer`. DeepSpeed's AdamW becomes `adamw`, which runs DeepSpeed's AdamW under ZeRO. "auto" takes the
+    trainer's value.
     """
     if block is None:
         return

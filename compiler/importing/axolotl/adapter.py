@@ -16,11 +16,13 @@ ADAPTER_OPTIONS = {
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Further options of an adapter; the ratio of LoRA+ comes before the rate that needs it."""
+"""Further options of an adapter. The ratio of LoRA+ comes before the learning rate that needs the ratio."""
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Write the adapter with its base and its modules, or note that its keys are irrelevant because there is none."""
+    """Write the adapter with its base and its modules, or note that keys of adapters are irrelevant because the file
+    has no adapter.
+    """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None

@@ -58,7 +58,7 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
-    """Write the template; returns True if it marks the turns of `marks` and these are more than the answers."""
+    """Write the template. Returns True if it marks the turns of `marks`, and these include more than the answers."""
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -141,7 +141,7 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """A key of the template: from the datasets if they have it, otherwise from the file."""
+    """A key of the template: from the datasets if they have the key, otherwise from the file."""
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     if listed is not None and key == "chat_template":
@@ -162,11 +162,11 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""axolotl's templates by the names of FastChat's conversations, which older files of the type sharegpt have."""
+"""axolotl's templates by FastChat's names for conversations, which older files of type sharegpt use."""
 
 
 def _conversation(draft: Draft, entry: Entry) -> Entry | None:
-    """The template that a data set of the type sharegpt names by `conversation`, as axolotl did before 0.5."""
+    """The template that the key `conversation` of a sharegpt data set names (axolotl before 0.5)."""
     kind, named = entry.mapping.get("type"), entry.mapping.get("conversation")
     if named is None or named.empty or kind is None or not str(kind.value).startswith("sharegpt"):
         return None
@@ -201,7 +201,7 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 
 def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
-    """Report that axolotl begins the question of a pair with the tokenizer's first token twice."""
+    """Report that axolotl writes the tokenizer's first token twice before the question of a preference pair."""
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
@@ -229,8 +229,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Write a template that is given as text or as the name of a file; like axolotl, treat it as a name if that file
-    exists.
+    """Write a template that is given as text or as the name of a file; like axolotl, treat the text as a name if a file
+    with this name exists.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

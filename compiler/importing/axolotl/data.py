@@ -29,9 +29,9 @@ COLUMNS = {
     "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
-"""Columns of a type of pairs, by the last word of its name."""
+"""Columns of each type of preference pairs, by the last word of the type's name."""
 CONVERSATIONS = ("argilla_chat", "ultra")
-"""Types of pairs whose answers are conversations."""
+"""Types of preference pairs whose answers are conversations."""
 SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 
 
@@ -148,7 +148,7 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
-    """The format of the rows, and their columns if these are not the usual ones."""
+    """The format of the rows, and their columns if they have unusual names."""
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
     for one in (messages, chosen, rejected, field):
@@ -210,7 +210,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""The two keys of a message, to the shape of the rows."""
+"""From the two keys of a message to the format of the rows."""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
@@ -247,7 +247,7 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
-    """Import types that put a template's words around texts: the texts become turns with that template."""
+    """Import types that put a template's words around texts. The texts become turns, rendered by that template."""
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
     if body is not None:

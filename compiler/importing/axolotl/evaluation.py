@@ -9,7 +9,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
 from xpc.compiler.importing.trl import data as corpus
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
-"""Keys that name the place of a data set, not how its rows are read."""
+"""Keys that only locate a data set and do not change how its rows are read."""
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
@@ -45,7 +45,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:
-    """The reference at a commit, a branch or a tag of the hub."""
+    """The reference with the commit, branch or tag of the hub that the dataset names."""
     name = text(entry) or ""
     if entry.empty:
         draft.note(entry, "null: the newest")

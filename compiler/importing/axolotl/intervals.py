@@ -12,7 +12,7 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 
 
 def intervals(draft: Draft, named: Entries) -> None:
-    """Write `evals_per_epoch` and `saves_per_epoch` as shares of the run, unless they mean once a run or less."""
+    """Write `evals_per_epoch` and `saves_per_epoch` as shares of the run, unless they mean at most once per run."""
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
     held = named.get("val_set_size")
@@ -102,7 +102,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """Steps, or a share of the run, as a number; None for `epoch` and `never`."""
+    """A number of steps, or a share of the run, as a float; None for `epoch` and `never`."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -110,7 +110,7 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Write the warm-up. By default it is 3 % of the run and at most 100 steps; axolotl turns one step into two."""
+    """Write the warm-up. The default is 3 % of the run, at most 100 steps. axolotl turns one step into two."""
     if schedule.flat(named.get("lr_scheduler_type")):
         return
     length = int(draft.settings["train.steps"].text) if draft.has("train.steps") else None

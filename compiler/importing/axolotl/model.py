@@ -15,8 +15,8 @@ NEUTRAL = {
 
 
 def configured(draft: Draft, named: Entries) -> None:
-    """Read `model_config`, also under its newer name. A change to the model's config.json is refused, unless it changes
-    a value that the trainer sets anyway.
+    """Read `model_config`, also under the key's newer name. A change to the model's config.json is refused, unless it
+    changes a value that the trainer sets anyway.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):

@@ -11,11 +11,12 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
 SCALE = 1_000_000
-"""A share of rows is rounded up to one part in this number: axolotl's first part is rounded up, too."""
+"""Shares of rows are rounded up to a multiple of 1 / SCALE, because axolotl also rounds up its first part."""
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """Import `shards`: axolotl shuffles a dataset with the seed, divides it into so many parts, and reads one."""
+    """Import `shards`: axolotl shuffles a dataset with the seed, divides it into `shards` parts, and reads one of them.
+    """
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:
@@ -44,8 +45,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """Import `skip_prepare_dataset`: preference tuning and reinforcement learning then drop no long rows; sft and
-    reward pass the rows to the trainer unchanged.
+    """Import `skip_prepare_dataset`: with it, preference tuning and reinforcement learning drop no long rows, and sft
+    and reward pass the rows to the trainer unchanged.
     """
     if entry is None:
         return

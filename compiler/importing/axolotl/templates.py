@@ -1,8 +1,8 @@
 """axolotl's chat templates with its loss mask, which covers the text of an answer and the token that ends it.
 
 Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py. `find_turn` finds a turn
-by comparing with the same conversation with other content; the end is trained on if it is the tokenizer's end token or
-one of `eot_tokens`.
+by rendering the same conversation with other content and comparing. The token that ends a turn is trained on if it is
+the tokenizer's end token or one of `eot_tokens`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""axolotl's templates that a bundle has under a name, with the token that ends a turn."""
+"""axolotl's templates that a bundle also has under a name, each with the token that ends a turn."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 
@@ -58,8 +58,8 @@ def axolotl_template(
     """axolotl's template of this name with the turns of some roles marked; `every_end` also marks the ends of other
     turns.
 
-    With `stripped`, nothing follows the end of the last answer, because axolotl strips the answers of a pair. None for
-    an unknown template, or one that cannot be written with these marks.
+    With `stripped`, nothing follows the end of the last answer, because axolotl strips the answers of a pair. Returns
+    None for an unknown template, or if the template cannot be written with these marks.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)

@@ -10,7 +10,9 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the launcher's options. Returns the contents of accelerate's file with them, or None if there are none."""
+    """Import the launcher's options. Returns the contents of accelerate's file with these options, or None without a
+    file and options.
+    """
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
     irrelevant = KEYS.column("irrelevant")

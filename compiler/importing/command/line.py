@@ -80,7 +80,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
-    """The values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key.
+    """Return the values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key.
     `again` receives the earlier values of a key that is given twice.
     """
     out: dict[str, Entry] = {}

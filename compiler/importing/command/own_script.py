@@ -1,4 +1,4 @@
-"""A launch of the repository's own script: the script is read with the command's arguments."""
+"""Import a command that launches the repository's own script, by reading the script with the command's arguments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xpc.grammar.record import evolve
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """The launchers' options that name the processes, on one node."""
 UNDERSTOOD = {*PROCESSES, "master_port", "main_process_port", "include", "rdzv_backend", "standalone"}
-"""The launchers' options with which a script trains as it does alone, but for the number of processes."""
+"""The launchers' options that change only the number of processes of a script's training."""
 
 
 class Given(dict[str, str]):
-    """The command's arguments, which notes those that the script's parser takes."""
+    """The command's arguments. `used` records the names that the script's parser looks up."""
 
     def __init__(self, values: dict[str, str]) -> None:
         super().__init__(values)
@@ -32,9 +32,9 @@ class Given(dict[str, str]):
 
 
 def draft(line: Line, overrides: Overrides) -> Draft | None:
-    """The draft of a script next to the command that makes its own arguments, with argparse and others, and its own
-    trainer. None for other programs, whose arguments have TRL's names, and for launches with a configuration of
-    accelerate or DeepSpeed.
+    """The draft of a script that the command launches, if the script defines its own arguments (argparse and others)
+    and its own trainer. None for other programs, whose arguments have TRL's names, and for launches with a
+    configuration of accelerate or DeepSpeed.
     """
     program = next((one for one in _places(line.program) if overrides.read(one) is not None), "")
     data = overrides.read(program) if program else None
@@ -77,7 +77,9 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
 
 
 def _places(program: str) -> list[str]:
-    """A script's path as the command has it, and an absolute one without the folders of another machine."""
+    """A script's path as in the command; for an absolute path, also its ends, because the first folders may be another
+    machine's.
+    """
     if not program.endswith(".py"):
         return []
     parts = program.split("/")

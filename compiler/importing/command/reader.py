@@ -21,7 +21,7 @@ from xpc.grammar.record import evolve
 
 ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
-"""Settings that only name a run: the members of a sweep have names of their own."""
+"""Settings that only name a run. A loop does not sweep them, because the members of a sweep get their own names."""
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
 """Arguments that only name a run or a place."""
 
@@ -134,7 +134,9 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
-    """Report arguments whose value has a variable that the script does not set. Names of runs are left to the spec."""
+    """Report arguments whose value has a variable that the script does not set. For the name of a run, the spec's
+    default is used instead.
+    """
     for key, one in entries.items():
         if key in NAMES:
             draft.note(one, f"it names the run by {one.unset}, which the script does not set")

@@ -21,7 +21,7 @@ WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec")
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """The training command that `--pick` names, or the only one; and its index among all of them."""
+    """The training command that `--pick` names, or the only training command, with its index."""
     training = training_commands(text_, overrides.sets, loops)
     if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
@@ -43,7 +43,8 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
 def training_commands(
     text_: str, sets: Mapping[str, str], loops: dict[str, tuple[str, ...]] | None = None
 ) -> list[Call]:
-    """The training commands of a script; if there are none, those in its quoted texts, such as `bash -c "..."`."""
+    """The training commands of a script; if it has none, the training commands in its quoted texts (`bash -c "..."`).
+    """
     found = calls(text_, sets, loops)
     training = [one for one in found if one.words and is_training(one.words)]
     if training:

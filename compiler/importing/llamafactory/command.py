@@ -18,9 +18,9 @@ from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""Verbs that train, with the method that the second layout's verbs name."""
+"""Verbs that train, with the method that a verb of the second layout names."""
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""Its programs, if `finetuning_type` is among the options."""
+"""Names of LLaMA-Factory's programs; they count only if `finetuning_type` is among the options."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 GPU = "h100-80gb"
 

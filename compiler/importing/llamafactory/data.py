@@ -62,7 +62,9 @@ ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
 
 
 def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
-    """Import the probabilities of interleaved datasets as shares; without probabilities the datasets alternate."""
+    """Import the probabilities of interleaved datasets as shares; without probabilities, rows of the datasets
+    alternate.
+    """
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
         return  # probabilities are refused here, as in LLaMA-Factory
@@ -295,7 +297,7 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The `dataset_info.json` next to the source, on top of LLaMA-Factory's own one, which is in its folder `data`."""
+    """The `dataset_info.json` next to the source, which overrides LLaMA-Factory's own file in its folder `data`."""
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
@@ -331,7 +333,7 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""The columns that a stage needs in rows without a dataset_info.json, and the words for them in the warning."""
+"""The columns that a stage needs in rows without a dataset_info.json, and how the warning describes these columns."""
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,

@@ -13,7 +13,7 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Further options of an adapter; the ratio of LoRA+ comes before the rate that needs it."""
+"""Further options of an adapter. The ratio of LoRA+ comes before the learning rate that needs the ratio."""
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
@@ -29,7 +29,7 @@ PADDED = (
     "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
 )
 ADDED = ("add_tokens", "add_special_tokens")
-"""New tokens; decoding skips special ones, which does not concern training."""
+"""Keys that add tokens, and one that lets decoding skip special tokens, which does not concern training."""
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
@@ -43,4 +43,4 @@ SECOND = (
     "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
     "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
 )  # fmt: skip
-"""Every key of the second layout, which refuses any other. Source: LLaMA-Factory 0.9.5, v1/config/."""
+"""Every key of the second layout, which refuses all other keys. Source: LLaMA-Factory 0.9.5, v1/config/."""

@@ -1,4 +1,5 @@
-"""Import LLaMA-Factory's Muon, whose scale is torch's `match_rms_adamw` and whose AdamW has the same rate.
+"""Import LLaMA-Factory's Muon, which scales updates like torch's `match_rms_adamw` and uses the same learning rate for
+its AdamW.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.

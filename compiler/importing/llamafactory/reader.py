@@ -48,7 +48,7 @@ SECOND: Mapping[str, object] = {
 """Defaults of the second layout: torch's AdamW at a constant rate (v1/core/base_trainer.py)."""
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
-"""Losses of LLaMA-Factory's dpo that are methods of their own, or losses of one."""
+"""Losses of LLaMA-Factory's dpo that are other methods here (orpo), or a loss of another method (simpo of cpo)."""
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
 """The GaLore variant of an optimizer."""
 

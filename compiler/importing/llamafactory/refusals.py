@@ -20,7 +20,7 @@ ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
 PROJECTED = ("use_galore", "use_apollo")
 """Refused with `finetuning_type: lora`."""
 SFT = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
-"""Refused in every other stage."""
+"""Keys that only the stage sft accepts."""
 
 
 def refusals(draft: Draft, named: Entries, stage: str) -> None:

@@ -23,8 +23,8 @@ MEDIA = ("images", "videos", "audios")
 
 @record
 class Rows:
-    """The rows of a dataset in terms of a spec: the format, whether texts become turns, the columns, and the column
-    that is appended to the question (`context`).
+    """The rows of a dataset in terms of a spec: the format, whether texts become turns, the columns, and a column to
+    append to the question (`context`).
     """
 
     shape: str

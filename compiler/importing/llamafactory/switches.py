@@ -111,8 +111,8 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Import packed rows. LLaMA-Factory makes packed rows one token shorter, and documents in a row attend to those
-    before them.
+    """Import packed rows. LLaMA-Factory makes packed rows one token shorter, and documents in a row attend to earlier
+    documents.
     """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")

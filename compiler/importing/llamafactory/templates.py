@@ -48,7 +48,7 @@ def templates() -> dict[str, Pieces]:
 
 
 def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
-    """LLaMA-Factory's template of this name with its answers marked, or None. What follows an answer is also trained
+    """LLaMA-Factory's template of this name with its answers marked, or None. The text after an answer is also trained
     on.
 
     `thinks` is `enable_thinking`: if on, an answer without thoughts gets empty ones, which are trained on; if off,

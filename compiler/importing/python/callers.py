@@ -1,4 +1,4 @@
-"""Find the script that calls a module: a module whose functions train gets its settings from there."""
+"""Find the script that calls a module, because a module whose functions train gets its settings from that script."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
 def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
-    """The scripts near a module that import it and run something: the name, the text, and the options with which they
-    are read.
+    """The scripts near a module that import it and run something: each script's name and text, and the options with
+    which it is read.
     """
     stem = posixpath.basename(file).removesuffix(".py")
     imports = re.compile(
@@ -35,7 +35,7 @@ def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
 
 
 def _relative(overrides: Overrides, folder: str) -> Overrides:
-    """The options with which a script in another folder is read: files are looked for next to it first."""
+    """The options for a script in another folder: files are searched for next to that script first."""
 
     def read(name: str) -> bytes | None:
         found = overrides.read(posixpath.join(folder, name)) if folder else None

@@ -11,9 +11,9 @@ from xpc.compiler.importing.python.interpreter.values import Place
 from xpc.compiler.importing.text.entries import Entry
 
 PASSES = 6
-"""Most times that a script is read: each reading may show conditions that the ones before it did not reach."""
+"""Most times that a script is read. Each reading may reach conditions that earlier readings did not reach."""
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
-"""Conditions that are false in a usual run, which begins anew on one GPU."""
+"""Conditions that are false in a usual run, which starts from the beginning on one GPU."""
 NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
 
 
@@ -33,8 +33,8 @@ def deciding(draft: Draft, machine: Machine) -> list[Place]:
 
 
 def usual(machine: Machine, place: Place) -> bool:
-    """The way that is taken at a condition: its first one, unless a usual run does not meet the condition, or it asks
-    for a configuration that is not in the repository.
+    """Whether `--partial` takes a condition as true: yes, unless it is false in a usual run, or tests for a
+    configuration that is not in the repository.
     """
     text = machine.conditions[place]
     if place in machine.absent:
@@ -45,7 +45,7 @@ def usual(machine: Machine, place: Place) -> bool:
 
 
 def report(draft: Draft, machine: Machine) -> None:
-    """Make each condition that was assumed a decision, with its line and the option that takes the other way."""
+    """Add a decision for each assumed condition, with its line and the option that takes the other branch."""
     groups: dict[str, list[Place]] = {}
     for place in machine.assumed_conditions:
         if place in machine.conditions:

@@ -35,7 +35,7 @@ ONCE = "map the rows once, and name the file that has them"
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> Data | None:
-    """Write the sources and how their rows are read, and return what the last source's steps mean; `prompt` is the
+    """Write the sources and how their rows are read, and return the meaning of the last source's steps; `prompt` is the
     column that `--prompt` names.
     """
     masked, unread = _masked(draft, machine, trainer)
@@ -73,7 +73,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """The steps after several data sets are put together that a spec has for one source only."""
+    """The steps that the script applies to a mixture, but a spec can apply only to a single source."""
     if data.take is None and data.limit is None:
         return []
     step = next(one for one in chain.steps if one.last in ("select", "take"))
@@ -86,7 +86,7 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """A part of a mixture with the steps after it."""
+    """A part of a mixture, followed by the steps of the complete mixture."""
     out = Chain(part.loaded, part.file, part.rows, part.place)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
     return out
@@ -121,7 +121,9 @@ COLLATOR = ("the collator is not read: how rows become a batch is the script's o
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report a collator of the script: if the rows are not read either, for the same reason, as one decision."""
+    """Report a collator of the script; if its rows cannot be read either, with the same reason, so that both are one
+    decision.
+    """
     if found is not None:
         draft.error(found, *reason)
 
@@ -129,8 +131,8 @@ def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
 def _problems(
     draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, given: Argument
 ) -> tuple[str, str] | None:
-    """Report each step of the data that cannot be said, with its line. If the script makes the rows in a way that is
-    not read, returns the reason and the help, which are also those of the rows' length and of their collator.
+    """Report each step of the data that a spec cannot express, with its line. If xpc cannot read how the script makes
+    the rows, return the reason and the help, which also apply to the rows' length and to their collator.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
@@ -163,8 +165,8 @@ def _problems(
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """Write the data that the script reads as the source, if the way from there to the trainer is not read: the hub's
-    data set, or the file, with `train` in its name if there are several. Returns a sentence about it.
+    """Write the data that the script reads as the source, if xpc cannot follow it to the trainer: the hub's data set,
+    or the file (if there are several, the file with `train` in its name). Returns a sentence about it.
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""
@@ -198,7 +200,7 @@ def _reads(call: Object) -> bool:
 
 
 def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | None) -> None:
-    """The longest row of transformers' Trainer, which gets rows that are tokenized already."""
+    """Write the length of the longest row for transformers' Trainer, which gets tokenized rows."""
     found = data.length
     if found is not None and isinstance(found.value, int):
         draft.put("batch.seq", found.value, Entry("max_length", found.value, found.place.file, found.place.line))
@@ -305,7 +307,7 @@ def _path(chain: Chain) -> object:
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
     """Whether the script trains on answers only, by a collator of TRL's or by Unsloth's function; and the collator, if
-    it is the script's own.
+    the script defines it.
     """
     call = program.responses_only(machine, trainer)
     if call is not None:

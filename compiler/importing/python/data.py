@@ -65,7 +65,7 @@ OPENED = (
 
 @mutable
 class Chain:
-    """A data set: where it is loaded, the calls on the way in the order of the script, and what cannot be followed."""
+    """A data set: the call that loads it, the later calls in the order of the script, and what cannot be followed."""
 
     loaded: Object | None = None
     file: Argument | None = None
@@ -81,7 +81,7 @@ class Chain:
 
 @mutable
 class Data:
-    """What the steps of a chain mean: the split, the rows that are used, the columns that functions make."""
+    """The meaning of a chain's steps: the split, the rows that are used, the columns that functions make."""
 
     split: str = ""
     take: Argument | None = None
@@ -160,7 +160,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
 
 
 def _prepared(value: Object) -> object:
-    """The data set that `accelerator.prepare(data)` returns, also one of several; None for other calls."""
+    """The data set that `accelerator.prepare(...)` returns, also as one of several values; None for other calls."""
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value
     call, key = value.receiver, value.positional[0].value if value.positional else None
@@ -173,7 +173,7 @@ MOST_ROWS = 5_000
 
 
 def literal_rows(value: Object) -> list[dict[str, object]]:
-    """The rows of `Dataset.from_list` or `from_dict` with values that are all known; empty for other data."""
+    """The rows of `Dataset.from_list` or `from_dict` if all values are known; empty for other data."""
     given = value.positional[0].value if value.positional else None
     if value.last == "from_dict" and isinstance(given, dict):
         lists = [one for one in given.values() if isinstance(one, list)]
@@ -194,7 +194,7 @@ def _is_literal(value: object, depth: int = 0) -> bool:
 
 
 def _made_of(value: object, depth: int = 0) -> object:
-    """The data whose rows a value is made of."""
+    """The data set from whose rows a value is made."""
     if isinstance(value, Column):
         return value.source
     inner: list[object] = []
@@ -214,7 +214,7 @@ def _made_of(value: object, depth: int = 0) -> object:
 
 
 def understood(machine: Machine, chain: Chain) -> Data:
-    """What the steps of a chain mean."""
+    """Read the meaning of a chain's steps."""
     out = Data(columns={str(key): one for key, one in chain.columns.items()})
     for step in chain.steps:
         _step(machine, out, step)

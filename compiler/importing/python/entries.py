@@ -20,17 +20,17 @@ from xpc.grammar.record import field, mutable
 MOST = 2_000
 """Most values of one argument."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments that have no usual value."""
+"""Arguments without a usual value."""
 KEPT = ("task_type", "lora_task_type")
 """Arguments whose enumerations keep their capital letters."""
 
 
 @mutable
 class Entries:
-    """The arguments of a run by TRL's names, what cannot be read with the reason, and arguments of other calls.
+    """The arguments of a run by TRL's names, what cannot be read (with the reason), and arguments of other calls.
 
-    `own` are fields of the script's own classes, `old` is whether the trainer takes arguments of older versions, and
-    `command_line` whether the configuration comes from the command line alone.
+    `own` are fields of the script's classes. `old` means that the trainer takes arguments of older versions, and
+    `command_line` that the whole configuration comes from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)
@@ -43,7 +43,7 @@ class Entries:
     config: Object | None = None
 
     def add(self, name: str, given: Argument, own: bool = False) -> None:
-        """Add an argument; one that is not known becomes a problem."""
+        """Add an argument; if its value is not known, add a problem instead."""
         why = unread(given.value)
         place = given.place
         if name.startswith("**"):
@@ -62,7 +62,7 @@ class Entries:
             self.values[name] = entry(name, given)
 
     def problem(self, name: str, value: object, what: str, place: Place | None = None) -> None:
-        """Report something that is not known as a whole."""
+        """Report a value that is not completely known."""
         at = value.place if isinstance(value, Unknown) else place
         why = value.why if isinstance(value, Unknown) else "it is not read"
         if at is not None:
@@ -70,7 +70,7 @@ class Entries:
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
-    """Why a value is not known; empty if it is."""
+    """The reason why a value is not known; empty for a known value."""
     left = [MOST] if left is None else left
     left[0] -= 1
     if left[0] < 0 or depth > MAX_DEPTH:

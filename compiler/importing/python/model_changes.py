@@ -1,4 +1,4 @@
-"""Write what a script does with its model after it is loaded: adapters, a reference, and changes of its weights."""
+"""Write what a script does with its model after it is loaded: adapters, a reference, and changes of weights."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LIBRARIES = (
 
 
 def _rooted(value: object, own: set[Place]) -> bool:
-    """Whether a value is the model that is trained, a part of it, or an unknown one."""
+    """Whether a value is the trained model, a part of it, or an unknown model."""
     for _ in range(20):
         if not isinstance(value, Object):
             return True
@@ -70,7 +70,7 @@ def _rooted(value: object, own: set[Place]) -> bool:
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
-    """Write the defaults of adapters, an adapter that is continued and the reference; report what changes the model."""
+    """Write the defaults of adapters, a continued adapter and the reference, and report what changes the model."""
     adapter = entries.values.get("use_peft")
     if adapter is not None:
         unsloth = model.unsloth_adapter is not None
@@ -184,7 +184,7 @@ def _config(draft: Draft, model: Model) -> None:
 
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
-    """Warn of functions of other modules that are given the model, the trainer or its configuration."""
+    """Warn of functions of other modules that get the model, the trainer or its configuration as an argument."""
     own = {(one.path, one.place) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")
     if config is not None and isinstance(config.value, Object):

@@ -16,9 +16,9 @@ from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
-"""Ends of the names of repositories with weights that are quantized already."""
+"""Endings of the names of repositories with quantized weights."""
 UNSLOTH_LENGTH = 2048
-"""Unsloth's default of `max_seq_length`, at which it cuts rows, too."""
+"""Unsloth's default for `max_seq_length`, at which it also truncates rows."""
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
@@ -78,7 +78,7 @@ def is_unsloth(loaded: Object) -> bool:
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keywords of a call under TRL's names, as the table of its kind renames them."""
+    """Add the keywords of a call under TRL's names, renamed by the key table `block`."""
     for name, given in call.keywords.items():
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
             continue
@@ -118,7 +118,7 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
 
 
 def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:
-    """Unsloth's defaults: 4 bits unless another form is on, nf4 with quantized constants, and bf16 weights."""
+    """Unsloth's defaults: 4 bits unless another way of loading is on, nf4 with quantized constants, bf16 weights."""
     place = loaded.place
     others = [loaded.keywords.get(one) for one in ("load_in_8bit", "load_in_16bit", "full_finetuning", "load_in_fp8")]
     if any(one is not None and one.value is True for one in others):
@@ -167,7 +167,7 @@ def _adapter(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def _checkpointing(entries: Entries, model: Model) -> None:
-    """Recomputation that is turned on outside the trainer's configuration."""
+    """Add activation checkpointing that the script turns on outside the trainer's configuration."""
     place = model.checkpointing
     if model.prepared is not None:
         on = model.prepared.argument("use_gradient_checkpointing", 1)
@@ -201,7 +201,7 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
 
 
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
-    """Compare the type in which quantized layers compute with the precision of the spec."""
+    """Report quantized layers that compute in another dtype than the spec's precision."""
     four, kind = entries.values.get("load_in_4bit"), entries.values.get("bnb_4bit_quant_type")
     if four is None or four.value is not True or (stated is None and kind is None):
         return

@@ -18,7 +18,7 @@ POSITIONS = {
     "GKDTrainer": ("model", "teacher_model", "args"),
     "Trainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
-"""The order of the trainers' arguments."""
+"""The order of the positional arguments of the trainers."""
 OTHERS = (
     ("PPOTrainer", "PPO, which the language does not have"),
     ("Seq2SeqTrainer", "a model with an encoder, and the language trains decoders"),
@@ -67,7 +67,7 @@ class Model:
 
 
 def trainers_of(machine: Machine) -> list[Object]:
-    """The trainers of the script that train, otherwise all that it makes."""
+    """The trainers of the script that train; if none trains, all trainers that it makes."""
     made: list[Object] = []
     for one in machine.calls:  # a function that is followed twice makes the same trainer twice
         if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
@@ -91,8 +91,8 @@ def listed(found: list[Object]) -> str:
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
-    """The trainer that is imported; with `partial` the first of several. Raises Unreadable if the script has none, or
-    several, or another kind of training.
+    """The trainer that is imported; with `partial` the first of several. Raises Unreadable if the script has no
+    trainer, several trainers, or another kind of training.
     """
     if len(found) > 1:
         if pick is not None and 0 < pick <= len(found):
@@ -138,7 +138,7 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """A value that one branch leaves as it is and another one changes: what it is made of."""
+    """The value before a branch that may change it."""
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:
             return value
@@ -170,7 +170,9 @@ def model_of(given: Argument | None) -> Model:
 
 
 def _step(out: Model, value: Object) -> object:
-    """Note one call on the way to the model's loading, and return the model before it; None at the end."""
+    """Note one call between the model's loading and the trainer, and return the model before this call; None at the
+    end.
+    """
     first = value.positional[0].value if value.positional else None
     if value.last in ("from_pretrained", "from_config", "load_model"):
         if ".PeftModel." in value.path or "AutoPeftModel" in value.path or value.path.startswith("peft."):

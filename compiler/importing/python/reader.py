@@ -63,7 +63,7 @@ DATA = (
     "dataset_text_field",
     "max_seq_length",
 )
-"""Arguments of trainers that have readers of their own."""
+"""Arguments of trainers that separate functions read."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
@@ -115,7 +115,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _script(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script, or a module, whose settings are those that its caller gives. Raises Unreadable."""
+    """Convert a script, or a module with the settings that its caller passes. Raises Unreadable."""
     draft, machine = _draft(text, file, overrides, {})
     if machine.not_called:
         found = _by_caller(file, overrides)
@@ -125,7 +125,7 @@ def _script(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> Draft:
-    """The draft of `--partial`: what the text does not decide is taken from usage lines, and one way at conditions."""
+    """The draft of `--partial`: missing arguments are taken from usage lines, and undecided conditions are assumed."""
     taken: dict[str, Entry] = {}
     for _ in range(3):
         draft, machine = _decided(draft, machine, text, file, overrides)
@@ -142,7 +142,7 @@ def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: 
 
 
 def _by_caller(file: str, overrides: Overrides) -> Draft | None:
-    """The draft of the script that calls a module; None if none near it trains with the module's trainer."""
+    """The draft of the script that calls a module; None if no script near it trains with the module's trainer."""
     for name, text, options in callers.of(file, overrides):
         try:
             draft, machine = _draft(text, name, options, {})
@@ -166,7 +166,9 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
 
 
 def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> tuple[Draft, Machine]:
-    """Read a script again with one way at each condition on which an error depends, until no error does."""
+    """Read a script again with an assumed value for each condition on which an error depends, until no error depends on
+    one.
+    """
     for _ in range(conditions.PASSES):
         found = conditions.deciding(draft, machine)
         if not found:
@@ -208,7 +210,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
-        draft.stack = load(stacks.DEFAULT)  # its loss can be on the assistant's turns alone
+        draft.stack = load(stacks.DEFAULT)  # it can compute the loss on the assistant's turns only
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None else Machines()
@@ -247,7 +249,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn about environment variables without a default that decide something, which are taken to be unset."""
+    """Warn about environment variables without a default that decide something. They are assumed to be unset."""
     for one, why in entries.unset:
         draft.warn(one, f"{why}, and is taken to be empty")
     names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]
@@ -256,7 +258,7 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
 
 
 def _arguments(entries: Entries, trainer: Object) -> None:
-    """The arguments of the configuration, then those of the trainer, of which older versions took several."""
+    """Add the arguments of the configuration, then the arguments that trainers of older versions also took."""
     config = program.argument(trainer, "args")
     value = program.revealed(config.value) if config is not None else None
     if config is not None and isinstance(config.value, Unknown):
@@ -290,9 +292,9 @@ def _arguments(entries: Entries, trainer: Object) -> None:
 
 
 def _dating(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The entries whose names show the version of TRL: the trainer's arguments. Those of the model and its adapter have
-    TRL's names only here. Unsloth, which takes arguments of all versions, shows none of this: `tokenizer` of a trainer,
-    and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    """The entries whose names show the version of TRL: the trainer's arguments. Arguments of the model and the adapter
+    have TRL's names only here, and do not count. Without Unsloth, which accepts arguments of all versions, two more
+    names count: the trainer's `tokenizer`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded

@@ -85,7 +85,7 @@ def write(
 
 
 def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
-    """Write the tools and the environment of a script, and return the label and name of those that are to be copied."""
+    """Write the tools and the environment of a script, and return the label and name of each that must be copied."""
     out: list[tuple[str, str]] = []
     for argument, path in (("tools", "method.tools"), ("environment_factory", "method.environment")):
         given = program.argument(trainer, argument)
@@ -166,8 +166,8 @@ def _copy(
     data: Data | None,
     called: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the functions' source text to a file, with the imports, constants and functions that they use; also what
-    the model calls, by label and name.
+    """Write the functions' source text to a file, with the imports, constants and functions that they use; also the
+    tools and environment, by label and name.
     """
     labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
     by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}
@@ -196,7 +196,7 @@ def _copy(
 
 
 def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
-    """The statements at the top of a file, with the label of each; those of all cells of a notebook."""
+    """The top-level statements of a file, or of all cells of a notebook, each with its label."""
     first = label.partition(" cell ")[0]
     return [
         (name, node)

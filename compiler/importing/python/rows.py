@@ -23,7 +23,8 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class Prompt:
-    """What a text is made of: one column, or a Jinja template over several; `known` is a text without columns."""
+    """What a text is made of: one column, or a Jinja template over several columns; `known` is a text without columns.
+    """
 
     column: str = ""
     template: str = ""
@@ -32,7 +33,7 @@ class Prompt:
 
 @mutable
 class Turns:
-    """A conversation: one column that has it, or a system prompt, a question and an answer."""
+    """A conversation: one column that contains it, or a system prompt, a question and an answer."""
 
     column: str = ""
     system: str = ""
@@ -54,7 +55,7 @@ class Made:
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], place: object) -> Made:
-    """The columns after a mapped function: those that it returns replace columns of the data with the same name."""
+    """The columns after a mapped function. Columns that it returns replace columns of the data with the same name."""
     if not isinstance(function, Function | Bound):
         return Made(why="the function is not in the script")
     row = Row(batched, dict(before))
@@ -91,7 +92,7 @@ def _tokens(value: dict[object, object], batched: bool) -> Made:
 
 
 def _tokenized(call: Object, batched: bool) -> Made:
-    """The text that a tokenizer is given, if the labels are its own tokens."""
+    """The text that a tokenizer gets, if the labels are the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
@@ -120,7 +121,7 @@ def _copied(labels: object, call: Object) -> bool:
 
 
 def _keys(value: Object) -> list[object]:
-    """The keys of the items that an object is made of."""
+    """The keys of the items from which an object is made."""
     out: list[object] = []
     at: object = value
     while isinstance(at, Object) and len(out) < 20:
@@ -130,7 +131,7 @@ def _keys(value: Object) -> list[object]:
 
 
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
-    """The text that a formatting function makes of a row, or of several rows."""
+    """The text that a formatting function makes from a row, or from several rows."""
     if not isinstance(function, Function | Bound):
         return Unknown("the function is not in the script", machine.place(ast.Pass()))
     found: object = None
@@ -217,12 +218,12 @@ def is_end(value: object) -> bool:
 END_TOKENS = (
     "</s>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "<|end|>",
 )  # fmt: skip
-"""End tokens of families, which scripts write out."""
+"""End tokens of model families that scripts write literally."""
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """A text as its beginning, the column at its end, and whether the end token follows, or the end token that the
-    script writes out; None for another form.
+    """A text as its beginning, the column at its end, and whether the end token follows (or the end token itself, if
+    the script writes it literally); None for another form.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)

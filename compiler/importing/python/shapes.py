@@ -30,7 +30,7 @@ PREFERRED = "0.15"
 
 @mutable
 class Shape:
-    """The rows of a source: their columns in the order of the format, and what is read elsewhere. `plain` is
+    """The rows of a source: the columns in the order of the format, and values that other modules read. `plain` is
     transformers' Trainer, for which the script tokenizes the rows itself.
     """
 
@@ -46,23 +46,23 @@ class Shape:
         return Entry(f"rows.{key}", value, place.file, place.line)
 
     def refuse(self, key: str, why: str = "") -> None:
-        """Report a column that a spec cannot say."""
+        """Report a column that a spec cannot express."""
         value = self.data.columns.get(key)
         reason = why or (value.why if isinstance(value, Unknown) else "a spec cannot say how the script makes it")
         self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
 
     def template(self, prompt: Prompt, key: str) -> str | None:
-        """The column of a prompt, with its template in the spec; None if it cannot be said."""
+        """The column of a prompt, after writing its template to the spec; None if a spec cannot express it."""
         if prompt.column:
             return prompt.column
         if prompt.known is not None and not prompt.template:
             return None
         self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        name = prompt.template.partition("{{ ")[2].partition(" ")[0]  # the template replaces its text
+        name = prompt.template.partition("{{ ")[2].partition(" ")[0]  # the template's text replaces this column
         return name or None
 
     def before(self, version: str) -> str:
-        """The versions of TRL before this one that the script may be for, such as `trl 0.12`; empty if none."""
+        """The versions of TRL before `version` that the script may be for, such as `trl 0.12`; empty if none."""
         order = versions.numbers()
         older = [one for one in self.draft.fitting if order.index(one) < order.index(version)]
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
@@ -192,7 +192,7 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
-    """Report an end token that the script writes out, because the spec has the tokenizer's own."""
+    """Report an end token that the script writes literally, because the spec uses the tokenizer's end token."""
     shape.end(key, bool(ended))
     if isinstance(ended, str):
         why = f"the script ends its texts with `{ended}`; the spec learns the tokenizer's end token"
@@ -214,8 +214,8 @@ def _ignored(shape: Shape, key: str, value: object) -> None:
 
 
 def _twice(shape: Shape, key: str, value: object) -> None:
-    """Report a text that the chat template has rendered and that is tokenized as a text: its special tokens may come
-    twice. Unsloth removes the second first token.
+    """Report a text that the chat template rendered and the trainer tokenizes again, which may repeat special tokens.
+    Unsloth removes a repeated first token.
     """
     call = rendered(value)
     tokenizer = call.receiver if call is not None else None
@@ -281,7 +281,7 @@ def _completion(shape: Shape, masked: bool) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """A prompt or an answer as a text, and whether it is a turn of a conversation."""
+    """A prompt or an answer as a text, and whether the column has it as a turn of a conversation."""
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
         return (turns.user, True) if turns is not None and turns.user is not None and turns.generation else None
@@ -297,7 +297,7 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
 
 
 def _prompts(shape: Shape) -> None:
-    """Rows of prompts; every other column is for the reward functions, which get it as it is in the data."""
+    """Rows of prompts; reward functions get every other column as it is in the data."""
     made, draft = dict(shape.data.columns), shape.draft
     value = made.pop("prompt", None)
     draft.put("data.format", "prompt", None, "the trainer reads prompts")

@@ -57,7 +57,7 @@ def _written(draft: Draft, chain: Chain) -> Entry:
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
-    """The number of rows that are read of a file, such as 100 for `split="train[:100]"`. A name of the hub without its
+    """The number of rows to read from a file, such as 100 for `split="train[:100]"`. A name of the hub without its
     owner, such as `squad`, is an error, because a spec reads it as a file.
     """
     call = chain.loaded
@@ -124,12 +124,12 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         return None, call.place
     name = given.value
     if call.last == "load_from_disk" and not name.startswith((".", "/", "~")):
-        name = f"./{name}"  # a folder, and no data set of the hub
+        name = f"./{name}"  # a folder, not a data set of the hub
     return Entry("load_dataset", name, given.place.file, given.place.line), call.place
 
 
 def split_of(call: Object, data: Data) -> str:
-    """The split that is read, as the script writes it; empty if it writes none."""
+    """The split that is read, as the script writes it; empty if the script names no split."""
     given = call.keywords.get("split")
     return data.split or (given.value if given is not None and isinstance(given.value, str) else "")
 

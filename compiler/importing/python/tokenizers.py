@@ -35,7 +35,7 @@ TEMPLATES = {
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
-    """The call that loads the tokenizer, and that of Unsloth's `get_chat_template`."""
+    """The call that loads the tokenizer, and the call of Unsloth's `get_chat_template`."""
     given = program.argument(trainer, "processing_class") or program.argument(trainer, "tokenizer")
     value = None if given is None else program.revealed(given.value)
     template: Object | None = None
@@ -108,7 +108,7 @@ def write(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _formatted(draft: Draft, model: Model) -> None:
-    """TRL's `setup_chat_format`: ChatML with its tokens."""
+    """Write the template of TRL's `setup_chat_format`: ChatML with its tokens."""
     if model.formatted is None:
         return
     place = model.formatted.place
@@ -120,7 +120,7 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 def _padding(draft: Draft, trainer: Object) -> None:
     """Report a script that never learns the end token: it pads with this token, and transformers' collator leaves all
-    padding tokens out of the loss. TRL has a collator of its own since 0.16.
+    padding tokens out of the loss. TRL has its own collator since 0.16.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None
@@ -162,7 +162,7 @@ def _template(draft: Draft, trainer: Object) -> None:
 
 
 def _tokens(draft: Draft, trainer: Object) -> None:
-    """Tokens that the script adds to the vocabulary."""
+    """Write the tokens that the script adds to the vocabulary."""
     found, _ = tokenizer_of(trainer)
     for call in found.calls if found is not None else []:
         if call.last not in ("add_special_tokens", "add_tokens"):

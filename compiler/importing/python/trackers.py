@@ -1,4 +1,4 @@
-"""Read what a script tells its tracker: `wandb.init(project=..., name=...)`, and the variables of W&B."""
+"""Read how a script configures its tracker: `wandb.init(project=..., name=...)`, and the variables of W&B."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN = (None, "all")
 def gather(entries: Entries, machine: Machine) -> None:
     """Add the tracker that the script starts, with its project and the run's name, to the trainer's arguments.
 
-    With `report_to` open, transformers 4 reports to it: the script imports it, so that it is installed.
+    Without `report_to`, transformers 4 reports to this tracker, which is installed because the script imports it.
     """
     start = next((one for one in machine.calls if one.path in STARTED), None)
     disabled = machine.environment.get("WANDB_DISABLED")
@@ -35,7 +35,7 @@ def gather(entries: Entries, machine: Machine) -> None:
         project = start.argument("project", 0 if start.path.startswith("trackio") else None) or project
         name = start.keywords.get("name")
         if name is not None and name.value is not None and not unread(name.value):
-            entries.values.pop("run_name", None)  # the run is named when it starts
+            entries.values.pop("run_name", None)  # the name is only known when the run starts
             entries.add("run_name", name)
     if project is not None and isinstance(project.value, str) and "wandb_project" not in entries.values:
         entries.add("project" if "project" in entries.values else "wandb_project", project)

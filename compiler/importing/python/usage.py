@@ -1,4 +1,4 @@
-"""Arguments of a script's command line that have no default: with `--partial` those of its usage line are taken."""
+"""With `--partial`, take arguments without a default from the script's usage line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.shell import calls
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` does")
-"""How the reader names an argument without a default."""
+"""Finds the name of an argument without a default in a help of the reader."""
 PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
 LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
 LONGEST = 2_000
@@ -46,7 +46,7 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
-    """Make the values that were taken a decision, with their lines."""
+    """Add a decision about the values that were taken, with their lines."""
     for name, one in taken.items():
         draft.error(
             one,

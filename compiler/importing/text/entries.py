@@ -10,18 +10,18 @@ from xpc.grammar.record import field, record
 MAX_SIZE = 262_144
 """Largest configuration that is read, in characters; the limit of a spec, too."""
 MAX_NODES = 20_000
-"""Most values of a configuration; an alias counts each time that it is used."""
+"""Most values of a configuration; an alias counts at each use."""
 MAX_DEPTH = 32
 
 LARGEST = 2.0**63
-"""Numbers from here on are refused: 1e400 is infinite for most readers, and no setting takes it."""
+"""Numbers of this size or more are refused: most readers take 1e400 as infinity, and no setting accepts it."""
 
 NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Unreadable(Exception):
-    """Raised for a configuration that cannot be read. `line` counts from 1; 0 means that no line is known."""
+    """Raised for a configuration that cannot be read. `line` counts from 1; 0 means that the line is not known."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -142,7 +142,7 @@ def shown(entry: Entry) -> str:
 
 
 def boolean(entry: Entry) -> bool | None:
-    """A truth value, also if it is written as a text or a number; None for anything else."""
+    """The truth value, which may be written as a text or a number; None for anything else."""
     if isinstance(entry.value, bool):
         return entry.value
     word = str(entry.value).lower() if isinstance(entry.value, str | int) else ""
@@ -150,7 +150,7 @@ def boolean(entry: Entry) -> bool | None:
 
 
 def number(entry: Entry) -> int | float | None:
-    """A number, also if it is in quotes, or `2e-5`, which YAML 1.1 reads as a text; None for anything else."""
+    """The number, which may be in quotes, or `2e-5`, which YAML 1.1 reads as a text; None for anything else."""
     if isinstance(entry.value, bool) or not isinstance(entry.value, int | float | str):
         return None
     if not isinstance(entry.value, str):
@@ -164,7 +164,7 @@ def number(entry: Entry) -> int | float | None:
 
 
 def integer(entry: Entry) -> int | None:
-    """A whole number, also if it is written as 3.0 or 1e9; None for anything else."""
+    """The whole number, which may be written as 3.0 or 1e9; None for anything else."""
     value = number(entry)
     if value is None or value in (float("inf"), float("-inf")) or value != int(value):
         return None

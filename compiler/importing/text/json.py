@@ -1,5 +1,5 @@
-"""Read JSON as entries with the line of every key. A YAML reader would fail, because some DeepSpeed files are indented
-with tabs.
+"""Read JSON as entries with the line of every key. A YAML reader would fail on DeepSpeed files that are indented with
+tabs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Reader:
     file: str
     at: int = 0
     counted: tuple[int, int] = (0, 1)
-    """A place and its line, so that no text is counted twice."""
+    """The last position and its line, so that newlines are not counted again from the start."""
 
     def skip(self) -> int:
         found = _SPACE.match(self.text, self.at)

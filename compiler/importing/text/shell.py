@@ -13,12 +13,12 @@ from xpc.grammar.record import field, mutable, record
 VARIABLE = re.compile(
     r"\$(?:\{(?P<name>\w+)(?::?[-=](?P<default>[^${}]{0,1024})|:?\?[^${}]{0,1024}|(?P<last>##\*/))?\}|(?P<plain>\w+))"
 )
-"""`$X`, `${X}`, `${X:-default}`, `${X:?message}`, and `${X##*/}`, the part behind the last slash."""
+"""`$X`, `${X}`, `${X:-default}`, `${X:?message}`, and `${X##*/}`, the part after the last slash."""
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""The script's own arguments: an import has none."""
+"""The script's own arguments: empty in an import."""
 ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 BEFORE = ("do", "then", "else", "{", "(", "!", "if", "while")
-"""Words in front of a command."""
+"""Words before a command."""
 REDIRECTION = re.compile(r"[0-9]?(?:>>?|<)([^\s<>]*)")
 """A redirection of input or output; its file is the next word if the group is empty."""
 ASSIGNMENT = re.compile(r"(\w+)=(.*)", re.S)
@@ -50,7 +50,7 @@ class Word:
 
 @record
 class Call:
-    """One command: the variables set in front of it, and its words."""
+    """One command: the variables set before its first word, and its words."""
 
     environment: tuple[Word, ...]
     words: tuple[Word, ...]
@@ -156,7 +156,7 @@ class _Reader:
         self.arrays[found[1]] = [*(self.arrays.get(found[1], []) if found[2] else []), *inside]
 
     def expanded_word(self, end: str = "") -> list[Word]:
-        """The next word; several for `"${ARRAY[@]}"`, and none for the script's own arguments, such as `"$@"`."""
+        """The next word; several for `"${ARRAY[@]}"`, an empty list for the script's own arguments, such as `"$@"`."""
         start, word = self.at, self.word(end)
         raw = self.text[start : self.at].strip('"')
         if WORDS_GIVEN.fullmatch(raw):
@@ -204,7 +204,7 @@ class _Reader:
         return Word(out, line, missing)
 
     def closed(self) -> int:
-        """The place behind the `$(...)` that begins here."""
+        """The position after the `$(...)` that begins here."""
         depth, at = 0, self.at + 1
         while at < len(self.text):
             depth += (self.text[at] == "(") - (self.text[at] == ")")

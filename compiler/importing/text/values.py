@@ -10,7 +10,7 @@ from xpc.compiler.importing import keys
 KEYS = keys.load("trl/keys.toml")
 ATTENTION, DTYPES, SCHEDULES = (KEYS[name].values for name in ("attn_implementation", "dtype", "lr_scheduler_type"))
 RENAMES = KEYS.column("renamed")
-"""Names of other versions, to those of the schema."""
+"""From names in other versions to the names in the schema."""
 
 TRACKERS = ("wandb", "trackio", "tensorboard")
 OTHER_TRACKERS = (

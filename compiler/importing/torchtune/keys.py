@@ -10,7 +10,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys that only recipes without a counterpart in the language have: the complete file is refused."""
+"""Keys of recipes that the language cannot express: a file with one is refused completely."""
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
 VISION = "the language trains models of text"
 

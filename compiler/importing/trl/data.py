@@ -61,9 +61,7 @@ def formats(draft: Draft) -> tuple[str, ...]:
 
 
 def in_common(draft: Draft) -> None:
-    """Turn what all sources have in common into settings of the data block; sources that differ keep their
-    own settings.
-    """
+    """Write settings that all sources share into the data block; if sources differ in a setting, each keeps its own."""
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
         draft.put("data.chat", True, turned[0].place)
@@ -102,7 +100,7 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None) -> Source | None:  # fmt: skip
-    """A source in the spec's notation; None, after an error, if a spec cannot express it."""
+    """A source in the spec's notation; None, after an error, if a spec cannot express the source."""
     ref = reference(draft, entry, "dataset")
     if ref is None:
         return None
@@ -204,7 +202,7 @@ def holdout(draft: Draft, entry: Entry) -> None:
 
 
 def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
-    """Import the handbook's older mixture: a share for each dataset, and splits that all of them have."""
+    """Import the handbook's older mixture: a share for each dataset, and splits that all datasets have."""
     splits = named.get("dataset_splits")
     names = [] if splits is None else words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]

@@ -15,7 +15,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default is irrelevant, or follows another setting."""
+"""Settings whose default is irrelevant or follows from another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -37,13 +37,13 @@ TRANSFORMERS: dict[str, Json] = {
     "learning_rate": 5e-5, "bf16": False, "logging_steps": 500,
     "gradient_checkpointing": False, "activation_checkpointing": False,
 }  # fmt: skip
-"""Defaults of transformers' TrainingArguments where TRL's classes have others. They hold in TRL's trainers, too, which
+"""Defaults of transformers' TrainingArguments that differ from TRL's classes. They also apply in TRL's trainers, which
 copy all values of a TrainingArguments into their own class."""
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
-    """The defaults of the TRL that the source was written for: those of the nearest stack, and what that version has
-    otherwise.
+    """The defaults of the TRL that the source was written for: the defaults of the nearest stack, with the values in
+    which that version differs.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
@@ -73,8 +73,8 @@ def origin(draft: Draft, native: Stack) -> str:
 
 
 def packing(draft: Draft) -> None:
-    """Before 0.19, TRL packed by cutting one stream of texts, as the oldest stack does anyway. Without flash attention
-    a spec cannot do that: its masks keep the texts apart, with a warning.
+    """Before 0.19, TRL packed by cutting one stream of texts, as the oldest stack does. A spec without flash attention
+    cannot do that: its masks keep the texts apart, and a warning says so.
     """
     attention = draft.settings.get("model.attn")
     if attention is None or not attention.text.startswith("flash"):
@@ -131,17 +131,17 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write the method's defaults in which the source's stack and the target differ."""
+    """Write the defaults of the method that differ between the source's stack and the target."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
         block = row.path.rpartition(".")[0]
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # decided by the runtime, so no argument class has a default
+            continue  # the runtime decides it, so no argument class has a default
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            continue  # without the argument, each token has its own ratio, which is the default of the others
+            continue  # a stack without the argument has one ratio per token, which is the default of the other stacks
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])
@@ -150,7 +150,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Keep differing defaults of arguments that no setting decides under `extra`."""
+    """Keep under `extra` the differing defaults of arguments that no setting decides."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):

@@ -15,17 +15,17 @@ from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"
-"""The file next to the spec with reward functions that are not registered and name no module."""
+"""The file next to the spec in which reward functions are expected that are not registered and name no module."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of Open-R1's functions that execute code, which the runtime does not have."""
+"""Arguments of Open-R1's reward functions that execute code. The runtime does not have these functions."""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
 def online(draft: Draft, named: Entries) -> None:
-    """Write those settings of a method that are neither a number nor a switch."""
+    """Write the settings of a method that are neither a number nor a switch."""
     _loss(draft, named)
     _blocks(draft, named)
     scaled = named.get("scale_rewards")
@@ -52,7 +52,7 @@ def online(draft: Draft, named: Entries) -> None:
 
 
 def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
-    """Read those arguments in `generation_kwargs` that are settings; they override keys of the file."""
+    """Read the arguments in `generation_kwargs` that are settings; they override keys of the file."""
     if entry is None or not entry.mapping:
         return
     draft.note(entry, "each of its keys has its own fate")
@@ -66,8 +66,8 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:
-    """Write `generation_batch_size`, the completions of a round, as steps: it is the product of `steps_per_generation`,
-    the micro-batch and the processes.
+    """Write `generation_batch_size`, the completions of a round, as `steps_per_generation`: the batch divided by the
+    micro-batch and the processes.
     """
     entry = named.get("generation_batch_size")
     if entry is None or entry.empty or not METHODS[draft.method].grouped:
@@ -121,7 +121,9 @@ def _fields(draft: Draft) -> Mapping[str, Field]:
 
 
 def _blocks(draft: Draft, named: Entries) -> None:
-    """Import settings that belong to a switch. They are irrelevant if the switch is off, and must not turn it on."""
+    """Import settings that belong to a switch. They are irrelevant if the switch is off, and must not turn the switch
+    on.
+    """
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
         on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods

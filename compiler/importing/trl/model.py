@@ -19,7 +19,7 @@ HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-"""A pattern for the same modules in every layer, by their last names."""
+"""A pattern that matches the same modules, by their last names, in every layer."""
 SECRETS = "a spec has no environment variables: write the path"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
@@ -100,7 +100,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    begins = named.get("lora.init_lora_weights")  # only programs have it
+    begins = named.get("lora.init_lora_weights")  # only Python scripts have it
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -179,7 +179,7 @@ def initial(draft: Draft, entry: Entry | None) -> None:
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""Settings that a continued adapter brings along."""
+"""Settings that are read from a continued adapter."""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:

@@ -29,7 +29,7 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Names that only one method has, the most specific first."""
+"""Names of arguments that only one method has, the most specific first."""
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
@@ -57,7 +57,7 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None) -> tuple[Draft, Stack]:
     """An empty draft with its method and target, and the stack whose defaults the source relies on. `dating` are the
-    entries whose names show the version of TRL, if these are not all.
+    entries whose names show the version of TRL; by default all entries.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
@@ -69,7 +69,7 @@ def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | N
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # its masks keep packed rows apart
+        stack = load(stacks.DEFAULT)  # the default stack's masks keep packed rows apart
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting = fitting
@@ -158,7 +158,7 @@ GUESSES = {
         "train_dataset_name", "dataset_file", "train_path", "train_data_file", "training_data", "train_dataset_path",
     ),
 }  # fmt: skip
-"""Keys of people's own scripts that name the model and the data, where the file has no key of TRL for them."""
+"""Keys that name the model and the data in people's own scripts, for files without TRL's keys for them."""
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 
 
@@ -174,7 +174,7 @@ LOADING = {
 
 
 def loading(draft: Draft, entries: Entries) -> Entries:
-    """The entries with those that `model_init_kwargs` has inside, with which TRL loads the model."""
+    """The entries, with the arguments inside `model_init_kwargs`, with which TRL loads the model."""
     inside = entries.get("model_init_kwargs")
     if inside is None or not inside.mapping or not set(inside.mapping) <= set(LOADING):
         return entries
@@ -189,8 +189,8 @@ def loading(draft: Draft, entries: Entries) -> Entries:
 
 
 def guessed(draft: Draft, entries: Entries) -> Entries:
-    """The entries with TRL's keys for the model and the data, if a key of the source's own script probably names them.
-    A person decides whether it does.
+    """The entries, with TRL's keys for the model and the data added if a key of the source's own script probably names
+    them. A person decides whether the guess is right.
     """
     out = dict(entries)
     for name, keys in GUESSES.items():
@@ -213,7 +213,7 @@ VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
-    """The entries with the variables of `--set` in their texts. A name of a run with another variable is dropped."""
+    """The entries with the variables of `--set` filled in. A name of a run with another variable is dropped."""
     out: dict[str, Entry] = {}
     for key, one in entries.items():
         if not isinstance(one.value, str) or "$" not in one.value or key == "chat_template":

@@ -13,7 +13,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
 
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules without warm-up in transformers (optimization.py, `get_scheduler`), unlike `constant_with_warmup`."""
+"""Schedules that have no warm-up in transformers (optimization.py, `get_scheduler`)."""
 OF_ARGUMENT: Mapping[str, Path] = {
     "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
 }  # fmt: skip
@@ -50,7 +50,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
 
 
 def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
-    """Check the number of steps between warm-up and decay, which must be the rest of the run, as it is in a spec."""
+    """Check the number of steps between warm-up and decay, which must fill the rest of the run, as in a spec."""
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
     length, value = None if most is None else number(most), number(entry)

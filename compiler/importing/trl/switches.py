@@ -150,7 +150,8 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""accelerate's defaults (transformers' AcceleratorConfig); how batches are copied changes no number."""
+"""accelerate's defaults (transformers' AcceleratorConfig). How batches are copied to the GPU does not change
+results."""
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
@@ -302,7 +303,7 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Write the default precision: fp32, or the dtype of weights that are narrower and compute in their own dtype."""
+    """Write the default precision: fp32, or the dtype of narrower weights, which compute in their own dtype."""
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
@@ -326,7 +327,7 @@ def fp8(draft: Draft, named: Entries, *more: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """Isolate packed rows by a mask if no kernel keeps them apart."""
+    """Isolate the documents of packed rows by a mask if no kernel does."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):

@@ -18,16 +18,16 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings of one argument that functions of this folder read."""
+"""Settings of a single argument that a separate function of this folder reads."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments that are a mapping, or a mapping as a text of JSON."""
+"""Arguments whose value is a mapping, possibly written as JSON text."""
 PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
 
 
 def simple(name: str) -> Setting | None:
     """The setting that only this argument decides, in the same unit. A method's setting may have several such
-    arguments.
+    arguments; None for other arguments.
     """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)

@@ -16,22 +16,22 @@ from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
 
 LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
-"""The last version that used a name, where later ones accept it and ignore it (grpo_config.py of 0.16 and 0.17)."""
+"""The last version that used a name, if later versions accept and ignore it (grpo_config.py of 0.16 and 0.17)."""
 SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
     "trainer.tokenizer": ("0.9", "0.15"),
     "trainer.max_seq_length": ("0.9", "0.12"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
-"""The versions at the time of names that TRL's classes do not have: transformers removed `evaluation_strategy` in 4.46,
-and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15, and
+"""The first and last version used with names that TRL's classes do not have: transformers removed `evaluation_strategy`
+in 4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15, and
 SFTTrainer took `max_seq_length` until 0.12."""
 
 VALUES = {
     ("packing_strategy", "ffd"): ("0.19", "0.19"),
     **{("scale_rewards", one): ("0.22", "1.16") for one in ("group", "batch", "none")},
 }
-"""The versions whose classes have a value of a name."""
+"""The first and last version whose classes accept a value of a name."""
 MATTERS = (
     "beta", "loss_type", "scale_rewards", "temperature", "top_k", "max_completion_length", "max_prompt_length",
     "max_length", "max_seq_length", "truncation_mode", "learning_rate", "per_device_train_batch_size",
@@ -48,7 +48,7 @@ NEEDS = {
     "ref_model_mixup_alpha": "sync_ref_model",
     "ref_model_sync_steps": "sync_ref_model",
 }
-"""The switch without which a name has no effect; `experts` is a model that has them."""
+"""The switch without which a name has no effect; `experts` means that the model has experts."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
 """Methods whose trainers once replaced a missing `max_length` by 512 and a missing `max_prompt_length` by 128."""
 
@@ -65,7 +65,8 @@ def numbers() -> list[str]:
 
 
 def find(text: str) -> str | None:
-    """The version of the table that `--trl` names, such as `0.18` or `0.18.0`; None for one that it lacks."""
+    """The version of the table that `--trl` names, such as `0.18` or `0.18.0`; None for a version that the table lacks.
+    """
     parts = text.strip().removeprefix("trl-").removeprefix("v").split(".")
     number = ".".join(parts[:2])
     return number if number in numbers() else None
@@ -113,7 +114,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
 
 
 def default(method: str, name: str, version: str) -> object:
-    """What a version of TRL does if a file does not state a name. None if the table does not say."""
+    """The value that a version of TRL uses if a file does not state a name; None if the table does not have it."""
     order = numbers()
     at = order.index(version)
     value: object = None
@@ -125,7 +126,7 @@ def default(method: str, name: str, version: str) -> object:
 
 
 def _meaning(method: str, name: str, value: object, known: bool, at: int) -> object:
-    """The value that a missing name or a null had in the trainer of that time (`at`: the version's place)."""
+    """The value that the trainer of that version used for a missing name or a null (`at`: the version's place)."""
     order = numbers()
     if name == "bf16" and known:
         return True  # null is bf16, unless the file has fp16
@@ -146,7 +147,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # the trainer's, if the tokenizer's limit is not lower
+        return 1024  # the trainer's default, if the tokenizer's limit is not lower
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:
@@ -154,7 +155,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value == -1:
         return None  # marks a name that is deprecated
     if value == "ffd":
-        return "bfd"  # the trainer failed on it
+        return "bfd"  # the trainer failed on `ffd`
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     return ("group" if value else "none") if name == "scale_rewards" and isinstance(value, bool) else value

@@ -26,7 +26,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 EACH = Name("<each row>")
-"""The index of a loop over the rows of a batch."""
+"""The index variable of a loop over the rows of a batch."""
 
 
 def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> object:
@@ -44,7 +44,7 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Object):
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
-        if name in ("open", "read_text"):  # a file whose name is not known
+        if name in ("open", "read_text"):  # a file with an unknown name
             machine.calls.append(Object("open", [Argument(value, value.place)], {}, machine.place(node)))
         return Unknown(value.why, value.place, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
@@ -57,7 +57,7 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
 
 
 def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> object:
-    """An attribute of a class of the script, which a class method gets as its first argument."""
+    """An attribute of a class of the script. A class method gets the class as its first argument."""
     found = value.find(name)
     if isinstance(found, Function) and "classmethod" in _decorators(found):
         return Bound(found, value)
@@ -93,7 +93,9 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """An attribute of a library's object: one that the script set, an argument of its call, or a new object."""
+    """An attribute of a library's object: the value that the script set, an argument of the object's call, or a new
+    object.
+    """
     if name in value.attributes:
         return value.attributes[name]
     if name in value.keywords and functions.is_settings(value):

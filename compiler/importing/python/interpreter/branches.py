@@ -1,4 +1,5 @@
-"""Remember what the branches of a condition write: undo one before the other is read, and join both afterwards."""
+"""Record what the branches of a condition write. The first is undone before the second is read, then both are joined.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ MISSING = object()
 
 @mutable
 class Writes:
-    """What a branch wrote, with the old values."""
+    """What a branch wrote, and the values before."""
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
 
 
 class Journal:
-    """All changes of a script's scopes and values go through it, so that those of a branch can be undone."""
+    """Makes all changes to a script's scopes and values, so that the changes of a branch can be undone."""
 
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """Items of all lists that were changed, each of which is copied."""
+        """Number of items in all changed lists, because each change copies the list."""
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
         """Write into a scope, a dict or the attributes of an object; a branch remembers the old value."""
@@ -88,7 +89,7 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Write what the only branch that goes on wrote."""
+        """Write again what a branch wrote, if only this branch goes on."""
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
                 self.change(container.items_, value)
@@ -97,7 +98,7 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """A list as a mapping with one key, for what a branch remembers."""
+    """A list as a mapping with one key, so that a branch can record it like a mapping."""
 
     def __init__(self, items: list[object]) -> None:
         self.items_ = items
@@ -119,7 +120,9 @@ class _Items(MutableMapping[object, object]):
 
 
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
-    """A list after two branches. Calls of both stay, and a list that only one branch fills has an unknown item."""
+    """A list after two branches. Calls of both branches stay, and a list that only one branch fills has an unknown
+    item.
+    """
     if all(isinstance(each, Object) for each in [*one, *other]):
         known = set(map(id, one))
         return [*one, *(each for each in other if id(each) not in known)]

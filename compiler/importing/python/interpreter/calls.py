@@ -44,7 +44,7 @@ def library(
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:
-    """A copy of a trainer with all that it has, because the script may change its parts afterwards."""
+    """A deep copy of a trainer, because the script may change the trainer's parts afterwards."""
     from copy import deepcopy
 
     copies: dict[int, object] = {}

@@ -35,7 +35,9 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
-    """The value that `--set` or a command gives an argument: by one of its names, or by its place, from 1."""
+    """The value that `--set` or a command gives an argument: by one of the argument's names, or by its position, from
+    1.
+    """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
         return machine.given.get(str(place)) if by_name is None else by_name
@@ -71,7 +73,7 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
     except ValueError:
         return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
     if kind.value == Name("bool"):
-        return bool(text)  # as Python reads `type=bool`: every text but an empty one is true
+        return bool(text)  # as in Python, `type=bool` makes every text true except an empty one
     value = machine.call(kind.value, [Argument(text, call.place)], {}, ast.Pass(lineno=call.place.line))
     return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
 

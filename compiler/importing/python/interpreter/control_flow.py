@@ -31,7 +31,7 @@ def _if(machine: Machine, node: ast.If) -> str:
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
-        truth = not isinstance(node.test, ast.UnaryOp)  # files may have empty lines, which are not rows
+        truth = not isinstance(node.test, ast.UnaryOp)  # an empty line of a file is not a row
     if truth is not None:
         chosen, other = (node.body, node.orelse) if truth else (node.orelse, node.body)
         if not any(isinstance(one, ast.Raise | ast.Expr) for one in chosen):
@@ -39,7 +39,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         with machine.journal.branch() as writes:
             ends = machine.block(chosen)
         if ends == STOP:
-            return machine.block(other)  # a script that stops trains nothing: the command line is another one
+            return machine.block(other)  # a branch that stops trains nothing: assume the other one
         machine.journal.apply(writes)
         return ends
     return _either(
@@ -61,7 +61,7 @@ def _either(
     hidden: object = None,
     column: str = "",
 ) -> str:
-    """Read two ways on, of which the script takes one; `column` is the column whose emptiness decides."""
+    """Read two branches of which the script takes one; `column` is the column whose emptiness decides."""
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:
         ends = one()
@@ -85,7 +85,7 @@ def _either(
 
 
 def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
-    """A loop: each turn if the items are known, otherwise one turn that may or may not happen."""
+    """A loop: every iteration if the items are known, otherwise one iteration that may or may not happen."""
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
@@ -121,7 +121,7 @@ def _after_loop(ends: str) -> str:
 
 
 def _while(machine: Machine, node: ast.While) -> str:
-    """A loop with a condition: one turn that may or may not happen."""
+    """A loop with a condition: one iteration that may or may not happen."""
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
         return ""
@@ -140,7 +140,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """`try`: imports are taken to succeed; what another handler changes is unknown afterwards."""
+    """`try`: imports are taken to succeed; what the handlers of other exceptions change is unknown afterwards."""
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -155,8 +155,8 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
 
 
 def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
-    """The body of a `try`, which is taken to succeed, unless it ends by an exception that the script raises. If the
-    handlers would set another value, the reader reports the place.
+    """The body of a `try`, assumed to succeed unless the script raises an exception in it. If a handler would set
+    another value, the reader reports the place.
     """
     with machine.journal.branch() as body:
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -205,7 +205,7 @@ def _changes(node: ast.For | ast.AsyncFor) -> bool:
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes the weights of adapters trainable, which they are."""
+    """Whether a loop only makes the weights of adapters trainable, which changes nothing."""
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False
     return all(
@@ -214,7 +214,7 @@ def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
 
 
 def _raise(machine: Machine, node: ast.Raise) -> str:
-    """`raise`: the script stops. `raise SystemExit(main())` runs it first."""
+    """`raise`: the script stops. `raise SystemExit(main())` calls `main` first."""
     if isinstance(node.exc, ast.Call) and functions.dotted(node.exc.func) == "SystemExit":
         for one in node.exc.args:
             machine.evaluate(one)

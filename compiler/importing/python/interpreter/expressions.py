@@ -1,4 +1,4 @@
-"""Evaluate the expressions of a script that is read and not executed."""
+"""Evaluate the expressions of a script without executing it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""A width or precision of a format that is not followed."""
+"""Format specifications with a width or precision, which are not computed."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:

@@ -11,7 +11,7 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 
 
 def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
-    """The contents of a file next to the script; None if it is missing or is no mapping."""
+    """The contents of a file next to the script; None if it is missing or not a mapping."""
     data = read(name) if name.endswith((".yaml", ".yml", ".json")) else None
     if data is None:
         return None
@@ -23,7 +23,7 @@ def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
 
 
 def namespace(value: object, nested: bool = True) -> object:
-    """A dict with attributes for its keys; `nested`: the dicts in it, too."""
+    """A dict with attributes for its keys; with `nested`, also for the dicts inside."""
     if isinstance(value, dict):
         return Namespace(
             {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "places", {})

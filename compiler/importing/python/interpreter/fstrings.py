@@ -9,7 +9,7 @@ BEGIN = re.compile(r"""#[^\n]*|(?<![\w])([rbfuRBFU]{0,2})(\'\'\'|\"\"\"|\'|\")""
 
 
 def requoted(text: str) -> str:
-    """The source in which the expressions of f-strings have other quotes than the f-string itself. The lines stay."""
+    """The source with other quotes in the expressions of f-strings than around the f-string. Line numbers stay."""
     out: list[str] = []
     at = 0
     while True:

@@ -1,4 +1,6 @@
-"""Functions of Python and of libraries that a script's values pass through, and what they are."""
+"""Classify a script's values (trainer, data set, row, ...), and list functions of Python and of libraries by their
+effect.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 EXIT = Name("<exit>")
-"""What a call returns after which the script goes on nowhere."""
+"""What a call returns if the script does not go on after it."""
 BUILTINS = {
     "abs",
     "all",
@@ -79,7 +81,7 @@ BUILTINS = {
     "__import__",
 }
 MAX_ITEMS = 256
-"""Most turns of a loop that is followed."""
+"""Most iterations of a loop that are followed."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",
@@ -123,7 +125,7 @@ def is_trainer(path: str) -> bool:
 
 
 def is_made(value: Object) -> bool:
-    """Whether an object is surely one, and not None: an object of a class, a model, or a data set."""
+    """Whether a value is certainly not None: an object of a class, a model, or a data set."""
     made = (
         "from_pretrained",
         "get_peft_model",
@@ -150,14 +152,15 @@ def attribute(value: Name, name: str) -> object:
 
 
 def path_join(*names: str) -> str:
-    """Paths that are put together."""
+    """Join paths."""
     return posixpath.normpath(posixpath.join(*names)) if any(names) else ""
 
 
 SIGNATURES = ("parameters", "__dataclass_fields__", "__annotations__")
 """Attributes with the names of a function's arguments, or of a class's fields."""
 REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype", "use_auth_token", "no_cuda")
-"""Arguments that later versions have replaced: a script that asks for them runs with these versions."""
+"""Arguments that later versions have replaced: a script that tests whether they exist is assumed to run with these
+versions."""
 
 
 def is_signature(value: object) -> bool:
@@ -172,7 +175,7 @@ def contains(left: object, right: object, positive: bool) -> bool | None:
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        found = left not in REPLACED  # the script asks which version of a library there is
+        found = left not in REPLACED  # the script tests which version of a library is installed
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):
             return None
@@ -214,7 +217,7 @@ def is_row(value: object) -> bool:
 
 
 def rows_of(value: Object) -> list[object] | None:
-    """What a loop over a file, its JSON or a data set follows: one row, for each of them; None for another value."""
+    """The items of a loop over a file, its JSON or a data set: one row that represents all; None for another value."""
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.place, opened(value) or value)]
     if value.last in ("iterrows", "itertuples") and any(is_data(one) for one in lineage(value)):
@@ -242,8 +245,7 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items of a value that a loop follows; None if they are not known or too many. The rows of a batch are one
-    item.
+    """The items of a loop over a value; None if they are unknown or too many. One item represents all rows of a batch.
     """
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]
@@ -277,12 +279,12 @@ def opened(value: Object) -> Object | None:
 
 
 def strips(conditions: list[ast.expr]) -> bool:
-    """Whether conditions only leave out empty lines."""
+    """Whether conditions only skip empty lines."""
     return all("strip" in ast.unparse(one) or isinstance(one, ast.Name) for one in conditions)
 
 
 def first(positional: list[Argument], keywords: dict[str, Argument], name: str = "") -> object:
-    """The first argument, or the one with a name; None if there is none."""
+    """The first argument, or the argument named `name`; None if the call has neither."""
     if positional:
         return positional[0].value
     return keywords[name].value if name in keywords else None

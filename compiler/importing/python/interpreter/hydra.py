@@ -17,7 +17,9 @@ MOST = 20
 
 
 def configuration(machine: Machine, function: Function) -> object:
-    """The configuration of a function that hydra calls, with the files of its defaults; None for another function."""
+    """The configuration of a function that hydra calls, merged with the files in its `defaults`; None for another
+    function.
+    """
     for one in getattr(function.node, "decorator_list", []):
         if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "main"):
             words = {key.arg: machine.evaluate(key.value) for key in one.keywords}
@@ -32,7 +34,7 @@ def configuration(machine: Machine, function: Function) -> object:
 
 
 def _file(machine: Machine, folder: str, name: str, left: list[int]) -> Table | None:
-    """A file with those of its list `defaults`, such as `- model: qwen`, which is `model/qwen.yaml`."""
+    """A file merged with the files in its list `defaults`, such as `- model: qwen`, which is `model/qwen.yaml`."""
     left[0] -= 1
     own = contents(machine.read, posixpath.join(folder, f"{name}.yaml")) if left[0] >= 0 else None
     if own is None:

@@ -1,4 +1,5 @@
-"""The state of a script that is followed, and where its expressions, statements and calls are evaluated."""
+"""The state of a script that is followed. It passes expressions, statements and calls to the code that evaluates them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ RETURN, STOP, LOOP = "return", "stop", "loop"
 
 @record
 class Semantics:
-    """What each kind of expression and statement does, and a call. A statement returns how it ends its block early."""
+    """The functions for each kind of expression and statement, and for calls. Those for statements return how a block
+    ends.
+    """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
     statements: Mapping[type, Callable[[Machine, Any], str | None]]
@@ -52,7 +55,7 @@ class Semantics:
 
 @record
 class Defaulted:
-    """A parameter that no call gives, for which the defaults of its annotated class are taken."""
+    """A parameter that no call passes. It gets the defaults of its annotated class."""
 
     name: str
     kind: str
@@ -165,8 +168,8 @@ class Machine:
         return Unknown(why, self.place(node), hidden)
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
-        """The way that is taken at a condition that the text does not decide; None if both are read. Conditions over
-        rows are never decided for all rows.
+        """The assumed value of a condition that the text does not decide; None if both branches are read, as always for
+        a condition on rows.
         """
         if self.row_loops or self.row_functions:
             return None
@@ -182,7 +185,7 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Follow a function over rows, whose conditions are not those of the run."""
+        """Follow a function over rows. Its conditions depend on the row and are not assumed for the run."""
         self.row_functions += 1
         try:
             yield
@@ -198,7 +201,7 @@ class Machine:
         return words
 
     def taken_as_empty(self, value: object) -> None:
-        """Note a value that decides because it is taken to be empty, such as an environment variable."""
+        """Note a value, such as an environment variable, that decides something because it is assumed to be empty."""
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.place)
 

@@ -90,7 +90,7 @@ PATH_METHODS = ("resolve", "absolute", "expanduser", "as_posix", "__str__")
 
 
 def text_method(machine: Machine, owner: str, name: str, values: list[object], node: ast.AST) -> object:
-    """A method of a known text, which may be a path."""
+    """Call a method of a known text, which may be a path."""
     if name == "join" and values:
         items = values[0]
         if not isinstance(items, list | tuple):
@@ -129,7 +129,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
 
 
 def _texts(value: object) -> bool:
-    """Whether a value is a tuple of texts, as `startswith` takes it."""
+    """Whether a value is a tuple of texts, which `startswith` accepts."""
     return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 

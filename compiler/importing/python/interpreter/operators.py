@@ -1,4 +1,4 @@
-"""Evaluate operators: arithmetic, comparisons, and what is true."""
+"""Evaluate operators: arithmetic, comparisons, and the truth of values."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ COMPARISONS: dict[type, Callable[[Any, Any], object]] = {
 
 
 def binary_chain(machine: Machine, node: ast.BinOp) -> object:
-    """Arithmetic, texts that are put together, and paths."""
-    # a chain such as `a + b + c + ...` is nested to the left: it is walked, so that its length is no depth
+    """Arithmetic, concatenation of texts, and paths."""
+    # `a + b + c + ...` is nested to the left; a loop walks it, so that long chains need no deep recursion
     chain: list[ast.BinOp] = []
     first: ast.expr = node
     while isinstance(first, ast.BinOp):
@@ -151,7 +151,7 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The value of an operator whose operand is not known: its reason and its place."""
+    """The unknown value of an operator with an unknown operand: the operand's reason and place."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")

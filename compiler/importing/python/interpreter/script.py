@@ -24,9 +24,9 @@ def followed(
     assumed: Mapping[Place, bool] | None = None,
     gpus: int = 1,
 ) -> Machine:
-    """The machine after a script, or the cells of a notebook. If it trains nothing, its functions that were not called
-    are followed, too. `read` reads the files next to the script, `given` are arguments of its command line, and
-    `assumed` are conditions that the text does not decide, with the way that is taken.
+    """The machine after a script, or the cells of a notebook. If the script trains nothing, functions that it does not
+    call are followed, too. `read` reads the files next to the script, `given` are arguments of its command line, and
+    `assumed` maps conditions that the text does not decide to their assumed value.
     """
     machine = Machine(SEMANTICS, read, gpu_has_bf16, given)
     machine.assumed_conditions, machine.gpus = dict(assumed or {}), gpus

@@ -13,9 +13,9 @@ from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.grammar.record import field, record
 
 MAX_NODES = 60_000
-"""Most nodes of a syntax tree that is read."""
+"""Most nodes of a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
-"""The first letters of a notebook's line for the shell or for IPython."""
+"""The first characters of a notebook's line for the shell or IPython."""
 CELL = re.compile(r"\s*%%(\w+)")
 PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
 
@@ -30,7 +30,7 @@ class Part:
 
 
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
-    """The script, or the cells of a notebook, and the labels of cells that are no Python. Raises Unreadable."""
+    """The script, or the cells of a notebook, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
         return [_part(text, file)], []
     found: list[Part] = []
@@ -56,7 +56,7 @@ def _part(text: str, label: str) -> Part:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as invalid escapes, which are the script's
+            warnings.simplefilter("ignore")  # warnings about the script's code, such as invalid escapes
             tree = _tree(text)
     except SyntaxError as error:
         raise Unreadable(f"it is not Python: {error.msg}", error.lineno or 0) from error
@@ -71,7 +71,7 @@ def _part(text: str, label: str) -> Part:
 
 
 def _tree(text: str) -> ast.Module:
-    """The syntax tree. f-strings may have the same quotes inside, as Python 3.12 allows."""
+    """The syntax tree. f-strings may contain their own quotes, as in Python 3.12."""
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -102,7 +102,7 @@ def _without_magic(code: str) -> str:
     for line in code.split("\n"):
         magic = inside or (not quoted and MAGIC.match(line) is not None)
         if not magic and (line.count('"""') + line.count("'''")) % 2:
-            quoted = not quoted  # a line of a text may begin with `!`
+            quoted = not quoted  # a line inside a string may begin with `!`
         inside = magic and line.rstrip().endswith("\\")
         out.append(f"{line[: len(line) - len(line.lstrip())]}pass" if magic else line)
     return "\n".join(out)

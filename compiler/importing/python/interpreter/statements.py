@@ -1,4 +1,4 @@
-"""Follow the statements of a script that is read and not executed."""
+"""Follow the statements of a script without executing it."""
 
 from __future__ import annotations
 

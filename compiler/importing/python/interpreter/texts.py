@@ -1,4 +1,4 @@
-"""Texts that are put together of parts: f-strings, `+`, `%` and `format`."""
+"""Texts that are built from parts: f-strings, `+`, `%` and `format`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     """A text of several parts: known, a text with columns, or unknown."""
     flat: list[object] = []
-    texts: list[str] = []  # those after the last part that is not known
+    texts: list[str] = []  # the known texts after the last unknown part
     length = 0
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
@@ -49,7 +49,7 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """A text with a part that depends on a column, as a choice between two texts."""
+    """A text with a part that depends on a column, written as a choice between two texts."""
     machine.count(node, len(parts))  # each part of this kind doubles the texts
     at = next(n for n, one in enumerate(parts) if one is choice)
     full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))

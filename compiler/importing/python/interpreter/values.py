@@ -1,4 +1,4 @@
-"""Values of a script that is read and not executed. None, truth values, numbers, texts, lists, tuples and dicts are
+"""Values of a script that is not executed. None, truth values, numbers, texts, lists, tuples and dicts represent
 themselves; other values have the classes below.
 """
 
@@ -21,7 +21,7 @@ LONGEST = 100_000
 MOST_JOINED = 20_000
 """Most values that are joined after a condition."""
 MAX_BASES = 20
-"""Most classes of the script that a class inherits from."""
+"""Most classes of the script in a class's lineage."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
@@ -48,8 +48,8 @@ class Unknown:
 
 @record
 class Unset(Unknown):
-    """An environment variable without a default, or an answer that a person types. Where the script has another value
-    for an empty one, such as `os.environ.get("X") or 3`, this value is taken.
+    """An environment variable without a default, or an answer that a person types. If the script replaces an empty
+    value, as in `os.environ.get("X") or 3`, the replacement is taken.
     """
 
 
@@ -67,8 +67,8 @@ class Name:
 
 @record
 class Column:
-    """The value of a column in a row that a function is called with; with `batch`, its values in several rows. `source`
-    is the data whose rows a loop follows.
+    """The value of a column in the row that a function gets; with `batch`, the column's values in several rows.
+    `source` is the data whose rows a loop follows.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Column:
 
 @mutable
 class Row:
-    """The row that a function over rows is called with, or several of them (`batch`), and the columns that it sets."""
+    """The row, or several rows (`batch`), that a function over rows gets, and the columns that the function sets."""
 
     batch: bool = False
     written: dict[Any, object] = field(factory=dict)
@@ -93,7 +93,7 @@ class Row:
 
 @record
 class Text:
-    """A text with columns of a row in it, as its parts in their order."""
+    """A text that contains columns of a row: its parts in order."""
 
     parts: tuple[object, ...]
 
@@ -109,7 +109,7 @@ class Choice:
 
 @record
 class Argument:
-    """A value that a call is given, and the place of the keyword."""
+    """An argument of a call, and the place of its keyword."""
 
     value: object
     place: Place
@@ -128,13 +128,13 @@ class Words(list[Any]):
 
 
 class Namespace(Table):
-    """A dict whose keys are attributes, too, such as OmegaConf's."""
+    """A dict whose keys are also attributes, such as OmegaConf's."""
 
 
 @mutable
 class Object:
-    """What a call of a library's function returns. `receiver` is the object of a method; `attributes` are those that
-    the script sets, and `calls` the methods that it calls for their effect.
+    """What a call of a library's function returns. `receiver` is the object of a method, `attributes` are the
+    attributes that the script sets, and `calls` the methods that the script calls for their effect.
     """
 
     path: str
@@ -199,7 +199,7 @@ class Class:
         return self
 
     def base(self) -> str:
-        """The path of the library's class that it inherits from; empty for none."""
+        """The path of the library's class that it inherits from; empty without one."""
         names = [one for one in self._above() if isinstance(one, Name)]
         return next((one.path for one in names if one.last not in PLAIN_BASES), "")
 
@@ -208,7 +208,7 @@ class Class:
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """The bases, each followed by its own; a class of the script once, and at most MAX_BASES of them."""
+        """The bases, each followed by its own bases; each class of the script once, and at most MAX_BASES of them."""
         seen, left = {id(self)}, self.bases[::-1]
         while left:
             one = left.pop()
@@ -235,12 +235,12 @@ class Instance:
     attributes: dict[str, object] = field(factory=dict)
     places: dict[str, Place] = field(factory=dict)
     made: Object | None = None
-    """The call of the library's class that it inherits from."""
+    """The call of the library class from which its class inherits."""
 
 
 @mutable
 class Bound:
-    """A function with the object that it is a method of, or with arguments that are given already."""
+    """A function with its object (a bound method), or with some arguments already given (a partial)."""
 
     function: object
     receiver: object = None
@@ -248,8 +248,8 @@ class Bound:
 
 
 class Join:
-    """Join the values of two branches: equal parts stay, others are unknown. `hidden` is what they are made of, and
-    `column` the column whose emptiness decides between them.
+    """Join the values of two branches: equal parts stay, others are unknown. `hidden` is what the values are made of,
+    and `column` the column whose emptiness decides the branch.
     """
 
     def __init__(self, place: Place, hidden: object = None, column: str = "") -> None:
@@ -257,7 +257,7 @@ class Join:
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
-        """The value after a branch in which it is `one` or `other`."""
+        """The value after a condition whose branches give `one` and `other`."""
         self.left -= 1
         if one is other or self.left < 0:
             return one if one is other else self.unknown()
@@ -325,7 +325,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The value that one branch alone has."""
+        """The value after a condition if only one branch has the key."""
         if isinstance(present, Place):
             return present
         if isinstance(present, Argument):
@@ -346,7 +346,7 @@ class Join:
 
 
 def condition(value: object) -> str:
-    """The column whose emptiness a condition tests, such as that of `row["input"]`; empty for another condition."""
+    """The column whose emptiness a condition tests, such as `input` for `row["input"]`; empty for another condition."""
     if isinstance(value, Column) and not value.batch:
         return value.name
     if isinstance(value, Object) and value.path in ("str.strip", "<full>"):
