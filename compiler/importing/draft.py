@@ -350,8 +350,7 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Give a fate to one key and the keys inside it. `begun` has the mappings in which some key already has a fate.
-        """
+        """Give a fate to one key and the keys inside it. `begun` are mappings in which some key has a fate."""
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]

@@ -107,8 +107,7 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Note that a key is irrelevant if no tool reads it in this file, because another key that it needs is not on.
-        """
+        """Note that a key is irrelevant if no tool reads it in this file, because a key that it needs is not on."""
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
                 draft.note(entries[key], f"nothing reads it without `{needs}`")

@@ -15,8 +15,7 @@ SCALE = 1_000_000
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """Import `shards`: axolotl shuffles a dataset with the seed, divides it into `shards` parts, and reads one of them.
-    """
+    """Import `shards`: axolotl shuffles a dataset with the seed, divides it into `shards` parts, and reads one."""
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:

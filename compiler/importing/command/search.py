@@ -43,8 +43,7 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
 def training_commands(
     text_: str, sets: Mapping[str, str], loops: dict[str, tuple[str, ...]] | None = None
 ) -> list[Call]:
-    """The training commands of a script; if it has none, the training commands in its quoted texts (`bash -c "..."`).
-    """
+    """The training commands of a script; if it has none, those in its quoted texts (`bash -c "..."`)."""
     found = calls(text_, sets, loops)
     training = [one for one in found if one.words and is_training(one.words)]
     if training:

@@ -23,8 +23,7 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class Prompt:
-    """What a text is made of: one column, or a Jinja template over several columns; `known` is a text without columns.
-    """
+    """What a text is made of: one column, or a Jinja template over several; `known` is a text without columns."""
 
     column: str = ""
     template: str = ""

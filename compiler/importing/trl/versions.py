@@ -65,8 +65,7 @@ def numbers() -> list[str]:
 
 
 def find(text: str) -> str | None:
-    """The version of the table that `--trl` names, such as `0.18` or `0.18.0`; None for a version that the table lacks.
-    """
+    """The version of the table that `--trl` names, such as `0.18` or `0.18.0`; None for any other version."""
     parts = text.strip().removeprefix("trl-").removeprefix("v").split(".")
     number = ".".join(parts[:2])
     return number if number in numbers() else None

@@ -1,5 +1,4 @@
-"""Record what the branches of a condition write. The first is undone before the second is read, then both are joined.
-"""
+"""Record what the branches of a condition write. Undo the first before the second is read, then join both."""
 
 from __future__ import annotations
 

@@ -245,8 +245,7 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items of a loop over a value; None if they are unknown or too many. One item represents all rows of a batch.
-    """
+    """The items of a loop over a value; None if unknown or too many. One item represents all rows of a batch."""
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]
     if isinstance(value, Object):

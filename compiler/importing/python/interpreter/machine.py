@@ -1,5 +1,4 @@
-"""The state of a script that is followed. It passes expressions, statements and calls to the code that evaluates them.
-"""
+"""The state of a script that is followed. It passes expressions, statements and calls to their evaluators."""
 
 from __future__ import annotations
 
