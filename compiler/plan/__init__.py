@@ -15,7 +15,7 @@ from xpc.grammar.record import record
 
 GIB = 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
-"""Settings that the plan chooses if nobody wrote them."""
+"""Settings that the plan chooses if the spec does not write them."""
 BUDGET = 0.8
 """The share of the card that is used: no public run with a prediction at or below it ran out of memory."""
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
@@ -40,8 +40,8 @@ def packed_bytes(bits: int, nested: bool) -> float:
 SMALLEST = 1
 """The micro-batch if the architecture is not known."""
 CPU_GIB, CPU_ROWS = 8, 8
-"""Memory of a machine that a run on its CPU may take, by all its processes, and its largest micro-batch: more rows make
-it hardly faster, and are padded to the longest of them."""
+"""Memory in GiB that all processes of a run on CPU may take, and their largest micro-batch: more rows are hardly
+faster, and are padded to the longest row."""
 
 
 @record

@@ -1,7 +1,7 @@
 """Memory that adapters need in a layer: saved tensors that the family's table does not count, and temporary tensors.
 
-The table has LoRA, counted on real models. DoRA and rotations (OFT) keep the same tensors plus those counted here.
-Tests count both on the same models (tests/plan/test_adapters_kept.py), and also the parameters of rotations.
+The table has LoRA's tensors, counted on real models. DoRA and rotations (OFT) keep the same tensors plus those counted
+here. Tests count both on the same models (tests/plan/test_adapters_kept.py), and also the parameters of rotations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xpc.compiler.registry.linear_layers import Linear, linear_layers
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
 """Bytes that a rotation keeps for each element of its blocks: four matrices of the Cayley transform in their computed
-dtype; autocast computes some in half precision (peft 0.17 to 0.21, tuners/oft/layer.py)."""
+dtype; autocast computes some of them in half precision (peft 0.17 to 0.21, tuners/oft/layer.py)."""
 ROTATED_CAST = 14.0
 
 
@@ -50,7 +50,7 @@ def recomputed_too(load: Load) -> float:
     """Bytes per token and layer that recomputation does not free.
 
     bitsandbytes 0.50 stores the input of an 8-bit layer on the context itself (`MatMul8bitLt`, `ctx.tensors`).
-    Non-reentrant recomputation frees only autograd's saved tensors, and so not this one.
+    Non-reentrant recomputation frees only autograd's saved tensors, so it does not free this input.
     """
     tuned, facts = load.adapters, load.facts
     if tuned is None or tuned.bits != 8 or load.reentrant:

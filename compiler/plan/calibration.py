@@ -18,7 +18,8 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing", "model.attn")
-"""Settings that two runs must share, with model, GPU, stack and adapter, for one to be predicted from the other."""
+"""Settings that two runs must share, with model, GPU, stack and adapter, so that one can be predicted from the
+other."""
 
 
 @record

@@ -18,8 +18,8 @@ Judge = Callable[[Spec], "set[str]"]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values and the values derived from them: accumulation, evaluation's micro-batch, the kind of
-    recomputation.
+    """The spec with other values and the values derived from them: accumulation, evaluation's micro-batch, and the kind
+    of recomputation.
     """
     values = dict(spec.values.items())
     for path, value in settings.items():

@@ -26,7 +26,7 @@ STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
-"""A smaller gain in speed is not proposed."""
+"""Changes with a smaller gain in speed are not proposed."""
 Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
@@ -34,7 +34,7 @@ _found: dict[tuple[object, ...], list[Change]] = {}
 @record
 class Change:
     """Settings with their new values, and the plan of the changed run. `follows` are settings that the spec leaves open
-    and the plan then chooses otherwise.
+    and for which the plan of the changed run chooses another value.
 
     `pace` is the changed run's tokens per second over those of the unchanged run, or None if no speed is predicted. It
     does not include the cost of offloading, which was not measured.
@@ -57,15 +57,15 @@ class Change:
 
     @property
     def also(self) -> list[str]:
-        """What the plan then chooses otherwise, in words: `checkpointing goes off`."""
+        """The other values that the plan of the changed run chooses, in words: `checkpointing goes off`."""
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most `most` changes that make a run fit, cheapest first: the best of each tier.
 
-    If no change makes it fit, the result has changes that make it tight, or one that changes what is learned and says
-    so; it is empty if nothing helps. Members of a sweep that differ only in a rate or a seed are searched once.
+    If no change makes it fit, the result has changes that make it tight, or a change that affects what is learned and
+    says so. It is empty if nothing helps. Members of a sweep that differ only in a rate or a seed are searched once.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
@@ -122,8 +122,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """If nothing fits that learns the same: smaller micro-batches that fit although they change what is learned,
-    largest first.
+    """The fallback if no other change fits: smaller micro-batches that fit but change what is learned, largest first.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
@@ -171,7 +170,7 @@ def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
     """The fastest change of each set of settings, fastest first, without changes that only add settings to a better
-    one.
+    change.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -248,8 +247,8 @@ def tiers(spec: Spec) -> Iterator[Settings]:
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """Changes of recomputation and fused kernels: more of them (`more`) to save memory, fewer of them if
-    there is room.
+    """Changes of recomputation and fused kernels: recomputation goes on to save memory (`more`), or off if there is
+    room; fused kernels go on.
     """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
@@ -309,7 +308,7 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """The settings as typed in a spec; a new strategy repeats an offload that stays the same."""
+    """The settings as typed in a spec; a new strategy repeats the current `offload`, which stays the same."""
     for path, value in settings.items():
         if path == "strategy":
             where = settings.get("strategy.offload", offload)

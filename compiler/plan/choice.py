@@ -23,14 +23,14 @@ from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "independent of memory, since its size changes what is learned"
-"""Why the micro-batch is one row (two for kto, which compares them) if its size changes what is learned."""
+"""Why the micro-batch is one row (two for kto, which compares rows) if its size changes what is learned."""
 HARDLY = 0.005
-"""A share of a run's memory that is not worth a smaller micro-batch."""
+"""The share of a run's memory that a smaller micro-batch must save to be worth it."""
 
 
 @record
 class Choice:
-    """Chosen values of settings, each with the calculation behind it; and the micro-batch, if that was open."""
+    """Chosen values of settings, each with its calculation; and the micro-batch, if the spec leaves it open."""
 
     values: dict[Path, tuple[object, str]]
     micro: Micro | None
@@ -38,7 +38,7 @@ class Choice:
 
 @record
 class Way:
-    """A way to run that fits: its settings, the peak in GiB, and tokens per second of a GPU (0 if not known)."""
+    """A way to run that fits: its settings, the peak in GiB, and tokens per second and GPU (0 if not known)."""
 
     settings: Settings
     peak: float
@@ -59,7 +59,7 @@ _searched: list[Source] = []
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
     """Choose values for the settings that the spec leaves open; None if the plan cannot decide, or nothing fits.
 
-    `silent` names those of `strategy`, `memory.checkpointing` and `batch.micro` that are open. `judge` is called only
+    `silent` names the open settings among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` is called only
     if nothing fits with the usual strategy. Partly frozen layers are counted with their upper bound. The choice never
     changes the offloading of activations, because the cost of their copies is not known.
     """
@@ -78,9 +78,7 @@ def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
 
 
 def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
-    """Choose the other settings for a method whose micro-batch changes what is learned, so that memory must not decide
-    it.
-    """
+    """Choose the other settings for a method whose micro-batch changes what is learned; memory must not decide it."""
     if "batch.micro" not in silent:
         return _search(spec, silent, judge)
     mine = _fixed_micro(spec)
@@ -122,7 +120,7 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
     for group in _groups(spec, silent):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [way for one in group for way in _ways(spec, one, silent)]
-        # The first of equal ones: it shards less and recomputes.
+        # The first of equal ways: it shards less and recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, judge):
                 return _choice_of(spec, best, found, silent, tried)
@@ -136,8 +134,8 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """The way that needs the least memory with a strategy that does not fit: the largest micro-batch that needs hardly
-    more than one row does.
+    """The way with the least memory for a strategy that does not fit: the largest micro-batch that needs hardly more
+    memory than one row.
     """
     way: Way | None = None
     least = 0.0
@@ -151,7 +149,7 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
 
 
 def _least_choice(way: Way, room: float) -> Choice | None:
-    """The choice for a run that fits in no way, with the memory that it would need."""
+    """The choice for a run for which no way fits, with the memory that it would need."""
     why = f"none fits: the {way.peak:.1f} GiB of this one exceed {BUDGET:.0%} of {room:g} GiB, and no other needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
@@ -160,7 +158,7 @@ def _least_choice(way: Way, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Groups of strategies to try: the spec's own strategy and, if it is open, those that shard more.
+    """Groups of strategies to try: the spec's own strategy and, if the strategy is open, strategies that shard more.
 
     All strategies of a group compute the same numbers, up to the order of sums (`changes.alike`).
     """
@@ -185,7 +183,7 @@ def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
-    """Ways with and without recomputation, if that is open; without recomputation only if a speed is known."""
+    """Ways with and without recomputation, if recomputation is open; without recomputation only if a speed is known."""
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
         yield recomputes
@@ -211,7 +209,7 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """Micro-batches that give the global batch, smallest first; empty if it cannot be divided."""
+    """Micro-batches that give the global batch, smallest first; empty if the batch cannot be divided."""
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []
@@ -236,7 +234,7 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """The settings that a way decides, each with its own calculation and that of the alternatives."""
+    """The settings that a way decides, each with its own calculation and the calculations of the alternatives."""
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the memory of CPUs is not planned
     values: dict[Path, tuple[object, str]] = {}

@@ -57,7 +57,7 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """By family and mode, how the coefficients deviate from the measurement, if they do."""
+    """By family and mode, how the coefficients deviate from the measurement; only modes that deviate."""
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 

@@ -7,7 +7,7 @@ does not divide, or a micro-batch is chosen.
 from __future__ import annotations
 
 LARGEST = 2**16
-"""Numbers up to its square are factored completely."""
+"""Numbers up to the square of LARGEST are factored completely."""
 
 
 def divisors(most: int, *numbers: int) -> list[int]:
@@ -42,8 +42,8 @@ def nearest(to: int, *numbers: int) -> int | None:
 
 
 def factors(number: int) -> list[int]:
-    """The prime factors of a positive number, each as often as it divides it. A rest without a factor up to LARGEST
-    counts as one factor: it is a prime, or no micro-batch or number of processes is as large as its factors."""
+    """The prime factors of a positive number, each as often as it divides it. The rest without a factor up to LARGEST
+    counts as one factor: it is a prime, or its factors are larger than any micro-batch or number of processes."""
     out: list[int] = []
     factor = 2
     while factor * factor <= number and factor <= LARGEST:

@@ -27,7 +27,7 @@ class Span:
     high: float
 
     def times(self, factor: float) -> Span:
-        """The span of a multiple of the value."""
+        """The span of the value times `factor`."""
         return Span(self.value * factor, self.low * factor, self.high * factor)
 
     def table(self, factor: float = 1.0) -> dict[str, float]:
@@ -51,7 +51,7 @@ class Assumed:
 class Plan:
     """What a run needs. Unknown values are None, and `unknown` explains each of them by its name.
 
-    `hours` are those of training and of its `evaluations`, which take the share `evaluating` of them.
+    `hours` includes training and its `evaluations`, which take the share `evaluating` of it.
     """
 
     spec: Spec
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def cost(self) -> Span | None:
-        """The price of all GPU-hours, if both are known."""
+        """The price of all GPU-hours, if the hours and the price are known."""
         return None if self.gpu_hours is None or self.price is None else self.gpu_hours.times(self.price)
 
 

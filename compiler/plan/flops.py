@@ -1,6 +1,6 @@
-"""The floating-point operations that a token needs, and the peak of a GPU: the two sides of a run's utilisation.
+"""The floating-point operations that a token needs, and the peak of a GPU: their ratio is a run's utilisation.
 
-Model FLOPs utilisation counts what the model needs and not what is recomputed (Chowdhery et al. 2022,
+Model FLOPs utilisation counts the operations that the model needs, without recomputation (Chowdhery et al. 2022,
 arXiv:2204.02311, appendix B: 6 N + 12 L H Q T for a token, with every weight trained).
 """
 
@@ -19,8 +19,8 @@ def flops(spec: Spec) -> Flops | None:
     """The operations of a token, or None if the model's sizes are not known.
 
     Forward, a token costs 2 operations for each parameter that is active, and 4 x layers x width x length for
-    attention. Backward, it costs as much again for the layers that a gradient passes through (attention twice as much),
-    and 2 operations for each parameter with a gradient. Adapters are few and not counted.
+    attention. Backward, layers that a gradient passes through cost as much again (attention twice as much), and each
+    parameter with a gradient costs 2 operations. Adapters are few and not counted.
     """
     facts = spec.model.facts
     if facts is None:

@@ -26,7 +26,7 @@ GrokAdamW makes its states there."""
 UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
 """Names of `extra trl` that change memory in ways that the plan does not count."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
-"""Beginnings of paths of settings that do not affect memory."""
+"""Prefixes of the paths of settings that do not affect memory."""
 
 
 def load_of(spec: Spec) -> Load | str:
@@ -101,9 +101,9 @@ def load_of(spec: Spec) -> Load | str:
 
 
 def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
-    """States for each trained parameter. Muon has one for a hidden matrix, and two under ZeRO-1 and ZeRO-2, where
-    DeepSpeed keeps the momentum of an unfinished step (zero/stage_1_and_2.py); AdamW has two for the other weights.
-    With `freeze` every weight counts two.
+    """The number of optimizer states per trained parameter. Muon has one for a hidden matrix, and two under ZeRO-1 and
+    ZeRO-2, where DeepSpeed keeps the momentum of an unfinished step (zero/stage_1_and_2.py); AdamW has two for the
+    other weights. With `freeze`, every weight counts as two.
     """
     name = spec.text("optimizer")
     if name != "muon":
@@ -146,8 +146,8 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch needs less memory than counted: with offloaded activations, with flattened rows (whose short rows
-    leave room for a long one), and with some arguments of `extra`.
+    """Whether a batch may need less memory than counted: with offloaded activations, with flattened rows (short rows
+    leave room for a long row), and with some arguments of `extra`.
     """
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
@@ -166,14 +166,14 @@ def row_tokens(spec: Spec) -> int:
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
     """Trained tokens per second of a GPU, over every sequence of a sample.
 
-    `tokens` are the tokens of an optimizer step, `row` those of one row before packing; without them, rows count with
-    their maximal length.
+    `tokens` are the tokens of an optimizer step, `row` the tokens of one row before packing; without them, rows count
+    with their maximal length.
     """
     from xpc.compiler.plan.flops import peak  # needed only if the spec leaves the batch open
     from xpc.compiler.plan.time import Work, speed
 
     gpu, facts = spec.hardware.gpu, load.facts
-    assert gpu is not None  # a load has one
+    assert gpu is not None  # a load has a GPU
     if spec.method.generates:
         return None  # the speed of generation was not measured
     precision = spec.text("precision")
@@ -227,8 +227,8 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of an evaluation's micro-batch, as a share of those of a training micro-batch. DeepSpeed shares sequences
-    between processes only in training (accelerate's `disable_in_eval`).
+    """Tokens of an evaluation's micro-batch, as a share of the tokens of a training micro-batch. DeepSpeed shares
+    sequences between processes only in training (accelerate's `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
@@ -247,7 +247,7 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 def _loss(spec: Spec) -> str:
     """What computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself.
 
-    Methods that compare log-probabilities take them row by row from the logits and make no fp32 copy
+    Methods that compare log-probabilities take the log-probabilities row by row from the logits without an fp32 copy
     (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace the loss of a model that gets
     labels, which only plain training does; Liger's own losses replace those of other methods.
     """

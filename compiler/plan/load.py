@@ -19,11 +19,11 @@ SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate",
 class Adapters:
     """The adapters of a model.
 
-    `sites` are the modules that have one; `params` counts their parameters in the complete model, `element` is the
-    bytes of one. `linear` are the adapted linear layers of a decoder layer, and `merged` are the weights of a layer
-    that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora or oft; `blocks`
-    counts the elements of a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0, and
-    `nested` says that its scales are quantized, too.
+    `sites` are the modules that have one; `params` counts the adapters' parameters in the complete model, `element` is
+    the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer, and `merged` are the weights
+    of a layer that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora or oft;
+    `blocks` counts the elements of a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0,
+    and `nested` says that its scales are quantized, too.
     """
 
     sites: str
@@ -53,10 +53,10 @@ class Load:
     `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the layers that a
     gradient passes through, None for all. `stack` names the libraries that run them.
 
-    Flags: with `selective`, recomputation keeps the outputs of attention; with `reentrant`, it is the older kind. With
-    `widened`, embeddings, head and norms of a packed base are float32 in half precision; with `norms_widened`, only the
-    norms are. `fsdp1` is the first version of FSDP. With `at_most`, what grows with the
-    batch is an upper bound. With `looped`, experts are computed one after the other.
+    Flags: with `selective`, recomputation keeps the outputs of attention; with `reentrant`, recomputation is of the
+    older kind. With `widened`, embeddings, head and norms of a packed base are float32 in half precision; with
+    `norms_widened`, only the norms are. `fsdp1` is the first version of FSDP. With `at_most`, memory that grows with
+    the batch is an upper bound. With `looped`, experts are computed one by one.
     """
 
     facts: ModelFacts
@@ -104,9 +104,8 @@ class Load:
     def mode(self) -> str:
         """The row of the coefficients for this load: what is trained, and in which precision.
 
-        There are separate rows for adapters of a float32 base under autocast, and for those of a packed base with
-        float32 embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every stored
-        dtype.
+        Adapters of a float32 base under autocast have separate rows, and so do adapters of a packed base with float32
+        embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every stored dtype.
         """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         tuned = self.adapters

@@ -1,7 +1,7 @@
 """The memory of one GPU by component and phase, in bytes: closed forms, each with its source.
 
 The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts it. The allocator reserves 1.25 to 1.5
-times as much on public runs, which does not follow from the configuration; the verdict's margin covers it.
+times as much on public runs, a factor that does not follow from the configuration; the verdict's margin covers it.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
 2.13. Saved activations: coefficients.json of each stack, counted on real models.
@@ -26,33 +26,35 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
     "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
-    "divergence": (22, 44),  # of both models: scaled logits, log-softmax; the divergence and gradients (trl 0.24)
+    "divergence": (22, 44),  # scaled logits and log-softmax of both models, divergence, gradients (trl 0.24)
     "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
     "fused": (0, 0),  # a head that computes logits chunk by chunk: see `_fused`
     "trl_fused": (0, 0),
 }
 """Autograd's saved tensors around a real head and loss (transformers 5.23, 4.57, torch 2.13)."""
 CHUNK = 4096
-"""Tokens (at most) and 32,768 words of one chunk of TRL 1.16's fused head (trl/models/fused_linear.py)."""
+"""Most tokens in one chunk of TRL 1.16's fused head; a chunk also spans 32,768 vocabulary entries
+(trl/models/fused_linear.py)."""
 SUB_GROUP = 1e9
 """Elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
 BUCKET = 25 * 2**20
-"""A bucket of DDP, in addition to the buckets' copy of all gradients (torch 2.13; transformers leaves
+"""Bytes of one bucket of DDP, in addition to the copy of all gradients in its buckets (torch 2.13; transformers leaves
 gradient_as_bucket_view off)."""
 
 
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
 HELD_INPUTS = "gradients of layer inputs"
-"""Memory that the published runs of FSDP1 with adapters needed. Newer transformers recompute inside the FSDP unit, and
-then it is not kept on the CPU; no run on GPUs shows whether, so a run is not refused because of it."""
+"""A component of memory that the published runs of FSDP1 with adapters needed. Newer transformers recompute inside the
+FSDP unit, and tests on CPU then do not keep it. No run on GPUs shows this, so no run is refused because of this
+component."""
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 
 @record
 class Memory:
-    """The components of every phase in bytes. `at_most` is copied from the load: what grows with the batch is an upper
-    bound.
+    """The components of every phase in bytes. `at_most` is copied from the load: components that grow with the batch
+    are upper bounds.
     """
 
     phases: Mapping[str, Mapping[str, float]]
@@ -70,8 +72,8 @@ class Memory:
 
     @property
     def low(self) -> float:
-        """The low end of the peak's range: at least the model states, which are counted and not estimated. If the batch
-        is an upper bound, `low` has only what does not depend on the batch.
+        """The low end of the peak's range: at least the model states, which are counted and not estimated. With
+        `at_most`, `low` has only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -93,7 +95,7 @@ def memory(load: Load) -> Memory | str:
         return plain
     average = most = plain
     if load.attention == "sdpa" and _slides(load):
-        # A layer with a sliding window gives torch a mask, and its kernel then keeps as much as for padded rows.
+        # A layer with a sliding window gives torch's kernel a mask, so the kernel keeps as much as for padded rows.
         sliding = _layer(load, "mask")
         if isinstance(sliding, str):
             return sliding
@@ -109,13 +111,13 @@ def _layer(load: Load, attention: str) -> float | str:
     trained, precision = load.mode.split("/")
     precision = (
         "amp" if precision in ("amp32", "wide", "norms") else precision
-    )  # attention was measured with full training only
+    )  # other kinds of attention were measured only with full training
     found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
         return _layer(load, "sdpa")  # not measured separately; keeps as much as torch's fused kernel without a mask
-    # Adapters were measured with one kind of attention; the difference to the others is that of full training.
+    # Adapters were measured with one kind of attention. Others add the difference measured in full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -128,7 +130,7 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    if found is None and mode.endswith("/norms"):  # no more than with float32 embeddings
+    if found is None and mode.endswith("/norms"):  # needs at most as much as with float32 embeddings
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
 
@@ -139,8 +141,8 @@ def _slides(load: Load) -> bool:
 
 
 def _masks(load: Load) -> float:
-    """Bytes of attention masks, which grow with the square of a row's length. Each kind of layer has one: booleans, or
-    numbers for eager attention.
+    """Bytes of attention masks, which grow with the square of a row's length. Each kind of layer has one mask:
+    booleans, or numbers for eager attention.
     """
     kinds = 2 if _slides(load) and load.facts.window_layers < load.facts.layers else 1
     if load.attention == "sdpa":
@@ -188,7 +190,7 @@ def _states(load: Load) -> States:
         # (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat); the same holds for fp32
         # weights.
         master = trained * 4.0 / spread[1]
-        # Stage 3 does this for one sub-group after the other (stage3.py, _prepare_fp32_grad_for_sub_group).
+        # Stage 3 does this sub-group by sub-group (stage3.py, _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]
         temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
         communication = 2.0 * load.element * facts.hidden**2  # two buckets of reduce_bucket_size, which "auto" is h^2
@@ -292,9 +294,9 @@ def _working(load: Load, layer: float) -> float:
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
-    # Of eager attention's scores, later than of the MLP, what CUDA's backward pass of the softmax holds at once: the
-    # gradient in float32, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result; in half precision
-    # the rounded softmax is free by then.
+    # Eager attention's scores, whose backward pass comes after the MLP's: CUDA's backward pass of the softmax needs the
+    # gradient in float32, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result at once; in half
+    # precision the rounded softmax is free by then.
     scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
@@ -310,7 +312,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers if load.layers is None else load.layers
     frozen_units = load.engine == "fsdp" and adapted and load.shard > 1
-    # FSDP2 gathers the next layer early; that it then keeps two working sets is assumed.
+    # FSDP2 gathers the next layer early. It is assumed to keep two working sets then.
     sets = 2 if frozen_units and not load.fsdp1 else 1
     if load.checkpointing:
         attention, stays = load.tokens * _attended(load) if load.selective else 0.0, recomputed_too(load)

@@ -1,4 +1,4 @@
-"""The price of a GPU-hour: one for all GPUs, or one for each kind."""
+"""The price of a GPU-hour: one price for all GPUs, or one for each kind of GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpc.compiler.registry import find_gpu
 
 HELP = "of a GPU-hour: 2.5, or h100-80gb=2.5,a100-80gb=1.4"
 EVERY = ""
-"""The key of a price that holds for all GPUs."""
+"""The key of a price that applies to all GPUs."""
 
 
 def prices(written: str) -> dict[str, float]:
@@ -27,7 +27,7 @@ def prices(written: str) -> dict[str, float]:
 
 
 def price_argument(written: str) -> dict[str, float]:
-    """The same for an option of the command line: argparse shows the sentence of its error."""
+    """Like `prices`, for argparse, which shows the sentence of the error."""
     import argparse
 
     try:

@@ -2,9 +2,9 @@
 
 A token costs 2 operations for each parameter forward, 2 backward in layers that a gradient passes through, 2 more for
 each trained parameter, and the forward pass once more if it is recomputed; attention costs 2 x width x length for each
-layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, and of its scores only the causal half). Communication
-costs its bytes over the bandwidth, in a machine and between machines. The weights are those of one chip of a generation
-(A100, H100); `of_another_chip` converts them.
+layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
+Communication costs its bytes divided by the bandwidth, in a machine and between machines. The weights are those of one
+chip of a generation (A100, H100); `of_another_chip` converts them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
 Such rows are long, so their kernels come close to their best. FlashAttention 2 states 0.50 to 0.73 of A100's peak
 (arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to
 0.75 (arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989 TFLOP/s, 0.63, for rows of
-16,384 tokens with heads of 128); backward passes are slower than that. 0.5 is between the two, and the only public
-run to compare it with is TRL's of 1,048,576 tokens (docs/plan-accuracy.md); A100 has none. The fitted weight is that
-of older kernels, smaller heads and shorter rows."""
+16,384 tokens with heads of 128); backward passes are slower than that. So H100 gets 0.5. The only public run to compare
+with is TRL's with 1,048,576 tokens (docs/plan-accuracy.md); A100 has no such run. The fitted weight would not fit here:
+it comes from older kernels, smaller heads and shorter rows."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range where only one run was measured: chosen, not fitted."""
+"""The range if only one run was measured; it is chosen, not fitted."""
 
 
 @record
