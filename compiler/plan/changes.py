@@ -122,8 +122,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """The fallback if no other change fits: smaller micro-batches that fit but change what is learned, largest first.
-    """
+    """The fallback if nothing else fits: smaller micro-batches that fit but change what is learned, largest first."""
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
     for micro in divisors(mine - 1, share)[::-1]:

@@ -16,7 +16,7 @@ from xpc.grammar.record import evolve, field, record
 MEMBER = "MEMBER"
 """Replaces a member's own name in folders and run names, so that members can be compared."""
 LISTS = ("members.txt", "sweep.toml")
-"""Files of a sweep's folder that repeat the members, which are compared themselves."""
+"""Files of a sweep's folder that repeat the members. The members are compared instead."""
 DIGEST = re.compile(rb"[0-9a-f]{64}")
 COMMENT = re.compile(r"  # .*$", re.M)
 
@@ -33,9 +33,9 @@ class Group:
 class Comparison:
     """The comparison of two operands. `new` and `gone` are members of only one operand, `same` are equal in both.
 
-    `renamed` are equal members with different names. `axes` are the swept settings of both operands with their numbers
-    of values, if they differ. `launchers` are files that start a sweep. `totals` are the sums over all members that
-    differ.
+    `renamed` are equal members with different names. `axes` are the swept settings of both operands, each with its
+    number of values, if these differ. `launchers` are files that start a sweep. `totals` are the sums over all members
+    that differ.
     """
 
     before: str
@@ -94,7 +94,7 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
             else:
                 same.append(name)
     groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
-    if same and not stored:  # equal settings, but the locked packages and the findings may differ
+    if same and not stored:  # settings are equal, but locked packages and findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
     gone, new = (
@@ -134,7 +134,9 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
-    """The lines of a member's file without its own name and the digests of its files, which are others in each."""
+    """The lines of a member's file without the member's name and the digests of its files, which differ between all
+    members.
+    """
     text = data.replace(run.name.encode(), MEMBER.encode())
     if DIGEST.search(text) is not None:
         names = {digest.encode(): name.encode() for name, digest in run.digests.items()}
@@ -198,7 +200,7 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
 
 
 def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
-    """Compare a run with a sweep: the swept settings, and what differs from the run in every member."""
+    """Compare a run with a sweep: the swept settings, and the differences that every member has from the run."""
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]

@@ -37,9 +37,9 @@ SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or pack
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
 """Settings that decide how the rows of a source are read."""
 ABOUT_MEMORY = ("XP960", "XP961")
-"""Findings that repeat the plan's verdict."""
+"""Codes of findings that repeat the plan's verdict."""
 SHOWN = 2
-"""Files that a first line names."""
+"""Files that the first line of a comparison may name."""
 
 
 @record
@@ -47,12 +47,12 @@ class Difference:
     """The comparison of two runs. `settings` are changed settings that a spec states, `follows` are changed derived
     values and defaults.
 
-    `arguments` are changed keys of the emitted tables; `same_arguments` counts the unchanged keys. Between two
-    `stacks`, `renamed` arguments have another name and the same value; on one stack, `facts` are changed facts for the
-    trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only one of the runs
-    starts next to its trainer. `contents` are lines about rows and texts that differ. `checkpoints` says whether the
-    new run can resume from checkpoints of the old one, and `fixed` are errors of the libraries that the new stack does
-    not have.
+    `arguments` are changed keys of the emitted tables; `same_arguments` counts the unchanged keys. If the `stacks`
+    differ, `renamed` arguments have another name and the same value; otherwise, `facts` are changed facts for the
+    trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only the new or only
+    the old run starts next to its trainer. `contents` are lines about rows and texts that differ. `checkpoints` says
+    whether the new run can resume from checkpoints of the old one, and `fixed` are errors of libraries in the old stack
+    that the new stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -133,7 +133,7 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """The settings that differ: first those that either spec states, then those that are derived in both."""
+    """The settings that differ: first settings that at least one spec states, then settings that both derive."""
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -164,8 +164,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
-    rows are the same but are read in another way.
+    """Changes outside the table of settings: the model, data sources and `extra`. The second list has sources with the
+    same rows, read in another way.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []

@@ -82,7 +82,7 @@ TIMES = ("hours", "GPU-hours", "cost")
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
-    """The end of the first line if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was fits`."""
+    """The end of a first line if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was fits`."""
     one = _memory(before, after)
     return f"memory {one.before} -> {one.after}: {one.why}" if one is not None and ", was " in one.why else ""
 

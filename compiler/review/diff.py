@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                break  # else try the other name: a spec that extends the other one cannot be checked under that
+                break  # else try the other name: a spec that extends the other spec cannot be checked under its name
         if broken:
             return _broken(broken, options)
         try:

@@ -47,7 +47,7 @@ def statement(path: str, value: str) -> str:
 def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
     """The offset at which the clause's settings end, and whether each setting has its own line.
 
-    The offset is the start of a block's last line, its `}`, or the `)` of a call.
+    The offset is the start of a block's last line, the block's `}`, or a call's `)`.
     """
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:

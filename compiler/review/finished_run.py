@@ -19,7 +19,7 @@ DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 PLACES = ("deepspeed", "chat_template_path")
 """Arguments that name a file of the bundle; a run records the absolute path."""
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
-"""Arguments decided by the launch, which are not compared."""
+"""Arguments that the launch decides. They are not compared."""
 SHOWN = 60
 """Maximum characters of a shown value."""
 
@@ -87,7 +87,7 @@ def same_argument(name: str, stated: object, seen: object) -> bool:
         return _trackers(stated) == _trackers(seen)
     if isinstance(stated, dict) and isinstance(seen, dict):  # the library's class may add defaults
         return all(key in seen and same_argument(key, value, seen[key]) for key, value in stated.items())
-    if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list of one loss
+    if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list with one loss
         return same_argument(name, stated[0], seen)
     if isinstance(stated, bool) or isinstance(seen, bool) or stated is None or seen is None:
         return stated == seen or (stated is None and seen in ([], {}, ""))

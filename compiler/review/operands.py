@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MANIFEST = 64 * 2**20
 """Most bytes of the list of a sweep's members."""
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
-"""The program of a run, and what it says if it lets Python read no bytecode from the bundle."""
+"""The program of a run, and the line in it that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 
 
@@ -73,7 +73,8 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of every file that a run may read, by name: of the file on disk, or of what would be compiled.
+        """The digest of every file that a run may read, by name: of the file on disk, or of the file that compiling
+        would write.
 
         Bytecode is included unless the program makes Python ignore it. Foreign folders are listed but not read.
         """
@@ -123,7 +124,9 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep: of the files on disk, or of what would be compiled."""
+        """The digests of the files that start a sweep: of the files on disk, or of the files that compiling would
+        write.
+        """
         from xpc.compiler.lower.sweep import starters
 
         if self.launchers is None:
@@ -168,13 +171,13 @@ class UncheckedOperand:
     tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
-        """Check the operand under the given spec name, so that different file names make no difference."""
+        """Check the operand under the given spec name, so that different file names do not count as a difference."""
         if self.workspace is None:
             return _members(self.folder)
         self.workspace.hashes = self.workspace.allow_oom = True  # `xpc check` decides whether it may run
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:
-            problems = check_text(self.data, self.name, self.workspace).problems  # messages use its own name
+            problems = check_text(self.data, self.name, self.workspace).problems  # messages use the operand's own name
             return Operand(self.title, (), tuple(located(problems, self.title)))
         return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
 

@@ -19,7 +19,8 @@ SETTINGS = (
     "core.fsmonitor=",  # empty is false in every git; before 2.36, `false` would be the name of a program
     f"core.hooksPath={os.devnull}",
 )
-"""Settings on the command line, which override every configuration file. A git that does not know one ignores it."""
+"""Settings on the command line, which override every configuration file. A git version ignores settings that it does
+not know."""
 VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "",  # overrides protocol.NAME.allow of a configuration
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -96,7 +97,7 @@ LINK = "120000"
 
 @mutable
 class Commit:
-    """The files of a commit. They are listed once, and read when they are needed.
+    """The files of a commit. The names are listed once; contents are read when needed.
 
     `files` maps each path from the top to its mode and the hash of its blob.
     """
@@ -192,8 +193,8 @@ def _pointed_to(path: str) -> str:
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git accepts a folder as a repository. A linked worktree has some of its parts in the folder that
-    `commondir` names.
+    """Whether git accepts a folder as a repository. Some parts of a linked worktree are in the folder that `commondir`
+    names.
     """
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))

@@ -19,7 +19,7 @@ from xpc.grammar.record import field, mutable
 @mutable
 class RevisionWorkspace(Workspace):
     """The folder of a spec in a commit. `mirror` is a temporary folder for files of the commit, and `paths` maps paths
-    from the top to files in it or in the working tree.
+    from the top to files in this folder or in the working tree.
     """
 
     commit: Commit = field(kw_only=True)

@@ -1,4 +1,4 @@
-"""The length of a run (steps, samples, tokens and warm-up, as far as they are known), and how two runs differ in it."""
+"""The length of a run (steps, samples, tokens and warm-up, as far as known), and how the lengths of two runs differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 SHOWN = 3
-"""Maximum settings in the first line."""
+"""Most settings that the first line names."""
 
 
 @record
@@ -22,9 +22,8 @@ class RunLength:
     """The length of one run. `samples` counts all sequences trained on, `rows` those of one epoch; `epochs` is the
     budget.
 
-    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `each` is how
-    many completions of a prompt are trained on, counted once per iteration; `group` is how many completions one prompt
-    gets.
+    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `group` is the
+    number of completions of a prompt, `each` the number of them that are trained on, counted once per iteration.
     """
 
     steps: int | None
@@ -110,7 +109,7 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """Optimizer steps per row, or with packing per token, to compare runs with the same rows."""
+        """Optimizer steps per row (with packing, per token), to compare runs with the same rows."""
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 

@@ -17,7 +17,7 @@ FORMAT = 1
 NAMED = 6
 """Maximum members that a section names."""
 FOLDED = 3
-"""Most keys of a file, present in one run only, that are listed one by one."""
+"""Most keys of a file that are listed one by one if only one run has them."""
 
 
 def headline(found: Comparison) -> str:
@@ -154,7 +154,7 @@ def _folded(found: Sequence[Change]) -> list[str]:
 
 
 def as_json(found: Comparison) -> str:
-    """The comparison for programs; docs/diff.schema.json describes it. Numbers are numbers."""
+    """The comparison for programs; docs/diff.schema.json describes it. Numbers are not formatted as texts."""
     groups = [
         {
             "members": list(group.members),

@@ -1,4 +1,4 @@
-"""`xpc diff recipe.yaml recipe.xp`: each line of another tool's file next to what the imported spec has for it."""
+"""`xpc diff recipe.yaml recipe.xp`: each line of another tool's file next to its setting in the imported spec."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
 """Endings of the files that `xpc import` reads."""
 WIDTH = 58
-"""Columns for a line of the source."""
+"""Width of a line of the source, in characters."""
 
 
 def is_source(name: str) -> bool:
@@ -29,7 +29,7 @@ def is_source(name: str) -> bool:
 
 
 def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
-    """The lines of the source with what the spec has for each, and whether the spec differs from the import. Raises
+    """The lines of the source, each with its setting in the spec, and whether the spec differs from the import. Raises
     UsageError for a file that cannot be imported.
     """
     draft = _draft(name, spec)
@@ -64,7 +64,7 @@ HEADER = ("method", "train.steps", "train.epochs", "target")
 
 
 def _draft(name: str, spec: Spec) -> Draft:
-    """The import of the source, for the machines of the spec."""
+    """The imported source, with the hardware that the spec has."""
     chosen = options.parse([name, "--partial", "--hardware", str(spec.get("hardware"))])
     source = importing.read(name)
     overrides = importing.overrides_of(chosen, source)
@@ -93,7 +93,7 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str) -> str | None:
-    """The value of a setting as a spec writes it; None if it has none."""
+    """The value of a setting in a spec's notation; None if the spec has no value."""
     value = spec.get(path_of(path))
     if value is None:
         return None

@@ -47,7 +47,7 @@ def _row_changes(name: str, one: DataSource, other: DataSource) -> Iterator[tupl
 
 
 def described(source: DataSource) -> str:
-    """A source and everything that decides its rows."""
+    """Describe a source with everything that decides its rows."""
     return ", ".join((ref(source), *_reading(source), *_chosen(source)))
 
 

@@ -1,7 +1,7 @@
 """The specs of a repository: the tracked `.xp` files that describe a run, with the bases that each reads.
 
-A file describes a run if it, or a base that it extends, has a `train` sentence. A file whose bases cannot be followed
-counts, too, and so does one with a syntax error that no other file extends: their errors must be reported. The
+A file describes a run if it, or a base that it extends, has a `train` sentence. Files whose bases cannot be followed
+also count, and so do files with a syntax error that no other file extends, because their errors must be reported. The
 `spec.xp` of a bundle does not count, nor do symbolic links, which may lead out of the repository.
 """
 
@@ -17,7 +17,7 @@ from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
-"""Most bases that are followed; the compiler accepts fewer."""
+"""Most bases that are followed, which is more than the compiler accepts."""
 BUNDLE = ".bundle"
 
 
@@ -31,7 +31,7 @@ class Specs:
     links: tuple[str, ...]
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs of which the file, a base or the lock is among the changed files."""
+        """The specs whose file, lock, or a base is among the changed files."""
         found = set(changed)
         return [path for path, bases in self.runs.items() if found & {path, f"{path}.lock", *bases}]
 
@@ -83,7 +83,8 @@ def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Spe
 
 
 def _in_bundle(path: str, bundles: set[str]) -> bool:
-    """Whether a file is the spec of a bundle: its folder has a manifest, or is below one with a bundle's default name.
+    """Whether a file is the spec of a bundle: its folder has a manifest, or is below a folder with a bundle's default
+    name.
 
     Other `.xp` files there count as specs: a manifest that somebody adds to a folder of specs must not hide them.
     """
@@ -92,7 +93,7 @@ def _in_bundle(path: str, bundles: set[str]) -> bool:
 
 
 def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:
-    """The bases of a file, nearest first; one that is missing or leads in a circle ends them."""
+    """The bases of a file, nearest first; the list ends before a base that is missing or part of a cycle."""
     chain: list[str] = []
     here = path
     while here in files and len(chain) < DEEP:
@@ -105,7 +106,7 @@ def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """What a file says about runs; the parser reads only those that contain one of the two words."""
+    """What a file says about runs; the parser reads only files that contain one of the two words."""
     if data is None:
         return _File(False, None, True)
     if b"train" not in data and b"extends" not in data and b"\0" not in data:

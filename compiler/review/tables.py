@@ -12,10 +12,10 @@ TABLES = (".json", "accelerate.yaml")
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Keys that follow from the name of the stack, from the model and the hardware, and the list of modules, which follows
-from the other keys."""
+"""Keys that follow from the stack's name, the model and the hardware, and the list of modules, which follows from the
+other keys."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
-"""Files that repeat the others as text or digests, so they change with anything."""
+"""Files that repeat other files as text or digests, so they change with every change."""
 
 
 def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:

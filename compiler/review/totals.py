@@ -10,7 +10,7 @@ from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.operands import DoesNotCompile, Run
 
 INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.name"})
-"""Settings that members often differ in, and that change neither hours nor disk."""
+"""Settings that often differ between members and change neither hours nor disk."""
 ADDED = ("GPU-hours", "disk, at most", "cost")
 
 
@@ -55,7 +55,7 @@ def added(found: Sequence[Forecast], name: str) -> float | None:
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """The sums over all runs that differ between two operands. There is none if a member on disk does not compile."""
+    """The sums over all runs that differ between two operands. Empty if a member on disk does not compile."""
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]
     except (DoesNotCompile, UsageError):

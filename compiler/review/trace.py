@@ -1,8 +1,8 @@
-"""Find out what a setting decides: the emitted keys that would change if the setting did.
+"""Find out what a setting decides: the emitted keys that would change with it.
 
-No list is kept by hand. The checked spec is lowered again with another value of the setting, and the keys that differ
-are those that the setting decides. Lowering does not derive settings again, so keys that depend on the setting only
-through another setting are not included.
+There is no list written by hand: the checked spec is lowered again with another value of the setting, and the keys that
+differ are those that the setting decides. Lowering does not derive settings again, so keys that depend on the setting
+only through another setting are not included.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ EPILOG = (
 
 @record
 class Pin:
-    """A value that is written into the spec to keep it: its path, its text, and the value that it would have
-    `otherwise`.
+    """A value that is written into the spec to keep it: its path, its text, and the value without the pin
+    (`otherwise`).
 
     If the pin is for a trainer argument, `argument` is its name and `value` the value that it must get.
     """
@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _moved(spec: CheckedSpec, target: str) -> str:
-    """The text with its target replaced, or added if it has none."""
+    """The spec's text with the new target."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:

@@ -108,7 +108,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.odd:  # no file of such a folder is read
+    if found.odd:  # files of a folder with such entries are not read
         name, why = next(iter(found.odd.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))

@@ -21,7 +21,7 @@ AROUND = 16
 
 @record
 class Change:
-    """A changed value. `why` is its arithmetic, or says where a value comes from that the spec does not state.
+    """A changed value. `why` is the value's arithmetic, or the origin of a value that the spec does not state.
 
     `values` are the old and the new value for programs, if they are numbers, flags, texts or lists of these.
     """

@@ -12,7 +12,7 @@ from xpc.grammar.record import record
 
 MANIFEST = "bundle.toml"
 CONTENT = ("data/", "files/")
-"""Folders with what the run trains on and with: rows, templates, rewards, tasks."""
+"""Folders with inputs of the training: rows, templates, rewards, tasks."""
 
 
 @record
@@ -41,8 +41,8 @@ def is_prose(name: str) -> bool:
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of files with different digests, without prose. The list of digests is included only if no other file
-    differs.
+    """The names of files with different digests, without prose. The file with the digests is included only if no other
+    file differs.
     """
     found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
     return found if found == [LIST] else [name for name in found if name != LIST]

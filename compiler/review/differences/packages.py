@@ -14,7 +14,7 @@ LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
 LOCK = "the lock"
 ABSENT = "absent"
 SHOWN = 3
-"""Packages that a first line names."""
+"""Most packages that the first line of a comparison names."""
 PINS = ("model", "dataset", "kernel")
 
 
@@ -73,7 +73,7 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """The name of a package; with the requirements file, unless it is that of the training environment."""
+    """The name of a package, followed by its requirements file except for the training environment."""
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 
 

@@ -29,7 +29,7 @@ def _files(spec: Spec) -> list[DataSource]:
 
 
 def _rows(source: DataSource) -> list[str]:
-    """Every row as JSON text with sorted keys, up to one that cannot be read."""
+    """Every row as JSON text with sorted keys, up to the first row that cannot be read."""
     assert source.content is not None
     found = read(source.content, source.path or "", source.documents or "line")
     return [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found if not isinstance(row, Broken)]

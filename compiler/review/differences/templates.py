@@ -1,7 +1,7 @@
-"""Show what another chat template makes of a sample row, for `xpc diff` only.
+"""Show how a changed chat template renders a sample row, for `xpc diff` only.
 
-A template may come from anybody, and may never end. It is rendered by jinja2's sandbox in a fork of this process, which
-runs no other program, can open no file, and has limits of time and memory.
+A template may come from anybody, and its rendering may never end. It is rendered by jinja2's sandbox in a fork of this
+process, which runs no other program, can open no file, and has limits of time and memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 SECONDS = 5
-"""Time limit for rendering a row, of the CPU and of the clock."""
+"""Limits for rendering a row, in seconds of CPU time and of the clock."""
 MEMORY = 512 * 2**20
-"""Memory that rendering may take in addition, in bytes."""
+"""Memory that rendering may take in addition to the process's memory, in bytes."""
 LARGEST = 2**20
 """Most bytes of a rendered row."""
 LINES, WIDTH = 24, 200
@@ -33,7 +33,7 @@ SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "co
 
 
 def template_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Lines that show how the first row is written before and after; nothing if the template is the same or unknown."""
+    """Lines that show how the first row is rendered before and after; empty for an equal or unknown template."""
     before, after = one.chat_template, other.chat_template
     if before is None or after is None or before == after:
         return
@@ -90,7 +90,7 @@ def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[st
 
 
 def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
-    """What the fork answers: the text or the error, as JSON of at most `LARGEST` bytes."""
+    """The answer of the fork: the text or the error, as JSON of at most `LARGEST` bytes."""
     from xpc.compiler.review.differences.template_environment import environment
 
     try:
@@ -140,7 +140,7 @@ def _limited(work: Callable[[], str]) -> bytes | None:
 
 
 def _limit(writer: int) -> None:
-    """Limit this process: its time, memory and files. Modules are loaded before."""
+    """Limit this process: its time, memory and files. All modules must be loaded before."""
     import resource
 
     from xpc.compiler.review.differences.template_environment import environment

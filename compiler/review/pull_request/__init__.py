@@ -1,4 +1,4 @@
-"""One comment on a pull request with its changes to runs, and the checks of the Action and the hooks.
+"""The comment on a pull request about its changes to runs, and the checks of the Action and the hooks.
 
 Every spec that the change touches or affects is compared with its version at the merge base. A hidden marker identifies
 the comment, which is updated only if its text changes. If the token may not write, as on pull requests from forks, the

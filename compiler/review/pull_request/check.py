@@ -25,7 +25,7 @@ from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.record import evolve
 
 NAMED = 3
-"""Most runs that a finding in a base names."""
+"""Most runs that a finding about a base names."""
 NOTHING = "no spec to check"
 
 
@@ -154,7 +154,7 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """The finding; if it is in a base and not in the runs' own files, it names the runs."""
+    """The finding, with the names of the runs if it is in a base and not in the runs' own files."""
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]
     if not here or not others:

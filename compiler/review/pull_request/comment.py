@@ -14,7 +14,7 @@ from xpc.compiler.review.pull_request.github import MARKER
 MOST = 60_000
 """Maximum characters of a comment; GitHub accepts 65,536."""
 NAMED = 20
-"""Most specs of a group that are named."""
+"""Most specs of a group that a line names."""
 LONGEST = 400
 """Most characters of a summary line."""
 ORDER = (BROKEN, CHANGED, RENAMED, NEW, GONE)
@@ -25,7 +25,7 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
     """The text of the comment. The first line sums up the pull request; the last says how much did not fit."""
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
-    short = [f"\n- {_line(group)}\n" for group in groups]  # the summaries alone; texts get the remaining space
+    short = [f"\n- {_line(group)}\n" for group in groups]  # only the summaries; texts get the remaining space
     length, omitted = len(parts[0]), 0
     left = sum(map(len, short))
     for group, line in zip(groups, short, strict=True):
@@ -69,7 +69,7 @@ def _totals(found: Sequence[Entry]) -> Iterator[str]:
 
 
 def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
-    """Group the entries that have the same cause in a base; others stand alone. Broken specs come first."""
+    """Group entries with the same cause in a base; every other entry is its own group. Broken specs come first."""
     groups: dict[object, list[Entry]] = {}
     for one in found:
         groups.setdefault((one.kind, one.cause) if one.cause else (one.kind, one.path), []).append(one)

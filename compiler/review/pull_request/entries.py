@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 BROKEN, CHANGED, NEW, GONE, RENAMED = "broken", "changed", "new", "gone", "renamed"
 GIB = 2**30
 SIMILAR = 0.7
-"""Least similarity of the texts of a gone and a new spec that count as one renamed spec."""
+"""Least similarity of the texts of a deleted and a new spec that count as one renamed spec."""
 PAIRED = 40
-"""Most new and gone specs whose texts are compared."""
+"""Most new and deleted specs whose texts are compared."""
 LONGEST = 20_000
 """Most bytes of a text that are compared."""
 SUMMED = 1000
@@ -91,7 +91,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                     yield from found.compared(path, renamed[path], shown)
                 else:
                     yield evolve(found.gone(path), line=_why_gone(path, after, now))
-            except UsageError as error:  # the others are compared all the same
+            except UsageError as error:  # the other specs are still compared
                 yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text)
@@ -166,7 +166,7 @@ def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[
 
 
 def _similarity(one: str, other: str) -> float:
-    """The share of lines that two texts have in common, in any order: aligning them may take hours."""
+    """The share of lines that two texts have in common, in any order, because aligning the lines may take hours."""
     counts = Counter(one.splitlines()), Counter(other.splitlines())
     return 2 * (counts[0] & counts[1]).total() / max(1, counts[0].total() + counts[1].total())
 
@@ -258,7 +258,7 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec whose settings change in the same way as another's; only its consequences are listed."""
+    """The line of a spec whose settings change like those of another spec; it has only the consequences."""
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
     if hours is not None and abs(hours) >= 0.05:

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 MARKER = "<!-- xpc: what this pull request changes in its runs -->"
-"""The first line of the comment, by which it is found again."""
+"""The first line of the comment, a marker by which later runs find the comment."""
 PAGE = 100
-"""Comments per page of GitHub's answer."""
+"""Comments per page, requested from GitHub."""
 SECONDS = 30
 
 

@@ -10,7 +10,7 @@ from xpc.compiler.review.repository import Commit
 
 ENDING = ".preview"
 LARGEST = 4 * 2**20
-"""Bytes of a golden preview that is compared."""
+"""Most bytes of a golden preview that are compared."""
 
 
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:

@@ -28,7 +28,7 @@ from xpc.grammar.record import field, mutable
 MOST = 100_000
 """Most folders that are walked."""
 NO_RUN = "XP117"
-"""A spec without a `train` sentence is a base of others."""
+"""The error of a spec without a `train` sentence: the file is a base of other specs."""
 Line = tuple[str, int]
 Verify = Callable[[str, str | None], tuple[str, int]]
 
@@ -43,8 +43,8 @@ class Found:
 
 
 def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
-    """The printed lines and the highest status. `verify` checks a bundle, with its spec if that is here; `verify_run`
-    a run of a bundle. Raises UsageError."""
+    """The printed lines and the highest status. `verify` checks a bundle (with its spec, if found), and `verify_run` a
+    run of a bundle. Raises UsageError."""
     found = _walked(folder)
     lines = [*_commit(folder)]
     for spec in found.specs:
@@ -58,7 +58,7 @@ def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
 
 
 def _walked(folder: str) -> Found:
-    """Links and hidden folders are not entered, nor are bundles and the output folders of runs."""
+    """Find everything below a folder, without entering links, hidden folders, bundles and output folders."""
     out = Found()
     for count, (where, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
         if count > MOST:

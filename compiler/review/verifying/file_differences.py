@@ -58,7 +58,7 @@ def _compared(
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
-    """Differences in the parts of a mode that git and archives preserve, and permissions that nobody should have."""
+    """Differences in the bits of a file's mode that git and archives preserve, and unsafe permissions."""
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
     elif mode & (SPECIAL | stat.S_IWOTH):
@@ -70,7 +70,7 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
-    texts = [[*one, ""] for one in texts]  # one may end where the other goes on
+    texts = [[*one, ""] for one in texts]  # one text may end where the other continues
     here, recompiled = (_line(one[at]) for one in texts)
     if here == recompiled and texts[0][at] != texts[1][at]:  # they differ only in spaces, or after the shown part
         here, recompiled = (repr(one[at][:SHOWN]) for one in texts)

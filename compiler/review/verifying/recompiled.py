@@ -75,7 +75,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
-    if inside and spec.values["save"].origin.kind == DEFAULT:  # its line in spec.xp is not a written one
+    if inside and spec.values["save"].origin.kind == DEFAULT:  # its line in spec.xp was not written by the user
         spec = CheckedSpec.of(
             evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)}),
             spec.problems,
@@ -87,7 +87,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of the files that were read, and of the bases, which a bundle does not contain."""
+    """The digests of the files that were read, and the stated digests of the bases, which a bundle does not contain."""
     bases = {
         name: digest.removeprefix("sha256:")
         for name, digest in stated.items()
@@ -149,7 +149,7 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 
 
 def _agrees(member: Member) -> bool:
-    """Whether a member's name and output folder agree with its settings, where these have only one spelling."""
+    """Whether a member's name and output folder agree with its settings, as far as a setting has only one spelling."""
     spec = member.spec
     if spec is None:
         return False

@@ -22,7 +22,7 @@ SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 WEIGHTS = (".safetensors", ".bin")
 SHOWN = 5
-"""Named files of a kind."""
+"""Most files of each kind that a report names."""
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
