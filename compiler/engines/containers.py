@@ -1,4 +1,4 @@
-"""Containers: the folder that they share, and legal names of images and of Kubernetes objects."""
+"""The shared folder of containers, and legal names of images and of Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_NAME = 45
 def pod_name(name: str) -> str:
     """A legal name for a Kubernetes object (RFC 1035): lower case, digits and dashes, beginning with a letter.
 
-    A long name is cut and gets a digest, so that two such names stay different.
+    A long name is cut and gets a digest, so that two long names stay different.
     """
     label = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower()).strip("-")
     if not label[:1].isalpha():
@@ -30,7 +30,7 @@ def pod_name(name: str) -> str:
 
 
 def object_name_fault(name: str) -> str | None:
-    """The reason why Kubernetes would refuse this name of a claim or a secret (RFC 1123 subdomain), or None."""
+    """The reason why Kubernetes would refuse this name for a claim or a secret (RFC 1123 subdomain), or None."""
     if len(name) > 253:
         return "it is longer than 253 characters"
     for part in name.split("."):

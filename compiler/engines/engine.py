@@ -14,12 +14,13 @@ MEMBERS = "members"
 
 
 class Engine:
-    """The base class of engines. Its methods are those of an engine that adds no file."""
+    """The base class of engines. Its methods suit an engine that adds no files."""
 
     submission: tuple[str, ...] = ()
-    """Options of the submitting command that `extra_args` may not contain; empty if they are not added to a command."""
+    """Options of the submitting command that `extra_args` may not contain; empty if the engine adds `extra_args` to no
+    command."""
     volume: str = ""
-    """What the shared folder is, such as a PersistentVolumeClaim, if the nodes have no disk that lasts."""
+    """The kind of shared folder, such as a PersistentVolumeClaim, that nodes without a lasting disk need."""
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The files that the engine adds to a bundle. `pin` is the digest of `run.sha256` (`engines/pin.py`)."""

@@ -1,6 +1,6 @@
 """Compute the digest by which a starting job recognizes its bundle.
 
-A job may wait for days, and its folder may contain another bundle by then. `run.sha256` lists the files that run, in
+A job may wait for days, and by then its folder may contain another bundle. `run.sha256` lists the files that run, in
 sha256sum's format, and a scheduler's file contains the digest of that list. The README, the spec, bundle.toml and the
 schedulers' own files are not listed, because they do not change what runs.
 """
@@ -16,7 +16,7 @@ from xpc.grammar.package_data import read_text
 LIST = "run.sha256"
 NOT_RUN = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp")
 LATER = "data/"
-"""Rows are compared with their digests when they are read."""
+"""Files of rows are not listed: rows are compared with their digests when they are read."""
 
 
 def listed(files: Mapping[str, bytes]) -> bytes:

@@ -13,7 +13,9 @@ def server_options(spec: Spec) -> str:
 
 
 def _gpus(spec: Spec) -> int:
-    """The number of GPUs that one copy of the model needs: 16-bit weights may take 60 % of each GPU. A power of two."""
+    """The number of GPUs that one copy of the model needs: a power of two, so that 16-bit weights take at most 60 % of
+    each GPU.
+    """
     gpu, facts = spec.hardware.gpu, spec.model.facts
     count = 1
     if gpu is not None and facts is not None:

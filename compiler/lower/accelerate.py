@@ -21,7 +21,7 @@ ATTENTION = {
 
 def distributed_type(spec: Spec) -> str:
     """The distributed type that accelerate must report inside the run. The runtime stops if accelerate reports another
-    one.
+    type.
     """
     if spec.zero_stage:
         return "DEEPSPEED"
@@ -37,7 +37,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
     Several processes on one CPU machine are configured as MULTI_GPU with `use_cpu`, because accelerate's launcher
     starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). With
-    DEEPSPEED there is no `mixed_precision`, because next to a DeepSpeed file that key is an error even at its default.
+    DEEPSPEED there is no `mixed_precision`, because with a DeepSpeed file this key is an error even at its default.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {

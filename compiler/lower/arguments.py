@@ -24,8 +24,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only sft's class has, or that this class accepts only to warn about them. Either XP126 has
-        # refused the setting, or it concerns data, whose rows the runtime reads itself.
+        # Drop arguments that only sft's class has, or that this class accepts only to warn about them. Either XP126
+        # refused the setting, or it concerns data, and the runtime reads the rows itself.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -59,8 +59,8 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments with those that the class derives: a mode or a backend turns compilation on, and the default
-    backend is inductor.
+    """The arguments, with the arguments that the class derives: a mode or a backend turns compilation on, and the
+    default backend is inductor.
     """
     if out.get("torch_compile") is False:
         return {}
@@ -68,9 +68,7 @@ def _compiled(out: dict[str, Json]) -> dict[str, Json]:
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The metric for checkpoints, schedules and early stopping, and whether higher is better, which follows from its
-    name.
-    """
+    """The metric for checkpoints, schedules and early stopping, and whether higher is better, as its name implies."""
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
     if metric is None and not needed and spec.get("eval.patience") is None:

@@ -1,4 +1,4 @@
-"""Write `deepspeed.json`. All its numbers agree with the trainer arguments, and none is "auto"."""
+"""Write `deepspeed.json`. Its numbers agree with the trainer arguments; no value is "auto"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 NEVER = 10**9
-"""Value of `steps_per_print`: DeepSpeed's progress lines would repeat those of the runtime."""
+"""Value of `steps_per_print`: so large that DeepSpeed prints no progress lines, which would repeat the runtime's."""
 
 
 def deepspeed(spec: Spec) -> dict[str, Json]:
@@ -52,7 +52,7 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
 def deepspeed_optimizer(spec: Spec) -> bool:
     """Whether the file names the optimizer, so that DeepSpeed creates it.
 
-    DeepSpeed steps the schedule of its own optimizer itself, and passes the batch size as the metric
+    If DeepSpeed creates the optimizer, it also steps the schedule, and passes the batch size as the metric
     (runtime/engine.py, _take_model_step; checked by running it). So with a schedule that needs a metric, the run uses
     transformers' AdamW. LoRA+ also uses it, because LoRA+ has two rates and DeepSpeed's optimizer has one.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""Number of checkpoints that is assumed if the number of saves depends on the data and `keep` keeps all."""
+"""The assumed number of checkpoints if the number of saves depends on the data and `keep` keeps all."""
 
 
 def disk(spec: Spec) -> Disk | None:
@@ -97,7 +97,7 @@ def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
 
 
 def _checkpoints(spec: Spec) -> int:
-    """The most checkpoints that exist at once: those that are kept, the best one, and the one that is being written."""
+    """The most checkpoints that exist at once: the kept ones, the best one, and the one being written."""
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0

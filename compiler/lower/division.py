@@ -1,7 +1,8 @@
-"""Decide which parts of a run's batch arithmetic may change between two starts, and why other parts may not.
+"""Decide which parts of a run's batch arithmetic may change when it is restarted, and why other parts may not.
 
-accelerate distributes micro-batches in turn, so a step has the same rows in the same order for every division of the
-global batch. This module lists what else a step depends on; `runtime/core/same_run.py` compares it at the start.
+accelerate distributes micro-batches to processes in turn, so a step has the same rows in the same order for every
+division of the global batch. This module lists what else a step depends on; `runtime/core/same_run.py` compares it at
+the start.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Division, Method
 
 ELEMENTWISE = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
-"""Optimizers, by transformers' names, whose states have the shape of the weights. Others keep one number per block or
-row, or save in a format of their own (bitsandbytes)."""
+"""Optimizers, by transformers' names, whose states have the shape of the weights. Other optimizers keep one number per
+block or row, or save in their own format (bitsandbytes)."""
 UNTESTED = ("hpz", "mics", "nvme", "parameter_alignment", "grad_accum_dtype")
-"""Parts of DeepSpeed keys with which resharding a checkpoint was not tested."""
+"""Parts of the names of DeepSpeed keys for which resharding of checkpoints was not tested."""
 
 
 def division(
@@ -58,7 +59,7 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
     """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. DeepSpeed itself never
-    reshards.
+    reshards, so the runtime does.
     """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"

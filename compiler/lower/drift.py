@@ -1,7 +1,7 @@
 """Write the section of `README.md` that compares stacks: arguments with other names, and other defaults.
 
 A bundle states every argument, so a default that changes between versions does not change the run. The section lists
-what would have changed otherwise, from the tables of the other targets.
+the changes that this prevents, from the tables of the other targets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ UNCOMPARED = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
      "include_tokens_per_second")
 )  # fmt: skip
-"""Arguments whose default does not matter: the precision is derived, names are the spec's, and others only report."""
+"""Arguments whose default does not matter: the precision is derived, the spec sets names, and the rest only affects
+reports."""
 
 
 def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) -> list[str]:

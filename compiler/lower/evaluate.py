@@ -10,7 +10,8 @@ from xpc.grammar.package_data import read_text
 
 FORMAT = 1
 SHARE = 0.6
-"""Share of a GPU's memory that the weights may take if every process loads a copy; the rest is for the batch."""
+"""Share of a GPU's memory that the weights may take if every process loads a copy; the remaining memory is for the
+batch."""
 
 
 def tasks(spec: Spec) -> tuple[str, ...]:

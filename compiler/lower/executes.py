@@ -12,7 +12,7 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each program that runs in addition to the trainer, or a sentence if there is none."""
+    """A line for each program that runs in addition to the trainer, or a sentence if there is no such program."""
     lines: list[str] = []
     model = cell(spec.model.location)
     at = (

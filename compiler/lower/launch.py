@@ -111,8 +111,8 @@ def launch(spec: Spec) -> str:
 
 
 def _has_growing_segments(spec: Spec) -> bool:
-    """Whether torch's allocator may use expandable segments. vLLM in the same process shares memory between processes
-    and offloads it, which does not work with such segments.
+    """Whether torch's allocator may use expandable segments. vLLM in the same process cannot use them, because it
+    shares memory between processes and offloads it.
     """
     return not (spec.on_cpu or spec.flag("method.vllm"))
 
@@ -126,7 +126,7 @@ def environment(spec: Spec) -> str:
 
 
 def batch_readers(spec: Spec) -> str:
-    """The name of those that read separate micro-batches: processes, or groups of processes that share a sequence."""
+    """The word for the readers of separate micro-batches: processes, or groups of processes that share a sequence."""
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
@@ -162,7 +162,7 @@ def _rendezvous_timeout(spec: Spec) -> str:
     """Options for how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py), or
     ten with c10d.
 
-    `is_host` tells a node whether it hosts the c10d store. Otherwise c10d finds out by the machine's name, which may
+    `is_host` says whether a node hosts the c10d store. Without it, c10d decides this by the machine's name, which may
     not resolve.
     """
     if spec.text("launch.rendezvous") == "c10d":

@@ -26,8 +26,9 @@ FLASH = "flash-attn"
 class Identity:
     """The identity of a bundle. `spec` is the spec's file name, without its folder.
 
-    `spec_digest` is the digest of the source. For a sweep only sweep.toml has it, so that a changed comment changes one
-    line. `allow_oom` means that the run was compiled although, by the plan, it does not fit its GPUs.
+    `spec_digest` is the digest of the source. For a sweep, only sweep.toml has this digest, so that a changed comment
+    changes one line. `allow_oom` means that the run was compiled although the plan predicts that it does not fit its
+    GPUs.
     """
 
     format: int
@@ -42,7 +43,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model; `architecture` tells where its facts come from."""
+    """The resolved model; `architecture` is the origin of its facts."""
 
     id: str | None = None
     path: str | None = None

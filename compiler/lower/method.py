@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Method as Section
 
 APART = ("method.loss", "method.rewards", "method.teacher", "method.tools", "method.environment", "method.tool_timeout")
-"""Settings that are lowered separately: they decide several arguments, or what the runtime loads."""
+"""Settings that are lowered separately, because they decide several arguments, or what the runtime loads."""
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
@@ -71,7 +71,7 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """What the runtime needs to know about the method besides its arguments, with reward functions and the teacher."""
+    """Facts for the runtime that are not arguments of the method, such as reward functions and the teacher."""
     rewards: list[Reward] = []
     for one in spec.weighted("method.rewards"):
         reward: Reward = {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
@@ -135,7 +135,7 @@ def lora_section(spec: Spec) -> Adapter | None:
     """The values of the runtime's LoraConfig and BitsAndBytesConfig; None if all weights are trained.
 
     4-bit weights are stored as bytes, bitsandbytes' default. Under FSDP and ZeRO-3 they are stored in the dtype of the
-    other weights, because these can shard no other dtype (accelerate 1.15, utils/fsdp_utils.py).
+    other weights, which cannot shard other dtypes (accelerate 1.15, utils/fsdp_utils.py).
     """
     if not spec.lora:
         return None

@@ -17,7 +17,7 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """The optimizer's name, its hyperparameters, and the further ones, which `optim_args` takes as a text."""
+    """The optimizer's name and hyperparameters; those without an argument are joined as text in `optim_args`."""
     beta1, beta2 = spec.reals("optimizer.betas")
     name = spec.text("optimizer")
     out: dict[str, Json] = {
@@ -141,7 +141,7 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
 
 
 def _metric(spec: Spec) -> dict[str, Json]:
-    """The keyword arguments of a metric-driven schedule. All bounds are stated, because the library's own ones (1e-3 to
+    """The keyword arguments of a metric-driven schedule. All bounds are stated, because the library's bounds (1e-3 to
     1.0 for greedy) are too high for fine-tuning.
     """
     out: dict[str, Json] = {
@@ -164,7 +164,7 @@ def maximized(spec: Spec) -> bool:
 def peak_unknown(spec: Spec) -> bool:
     """Whether DeepSpeed's wrapper hides the optimizer's `defaults`, from which the schedule would read its peak.
 
-    deepspeed 0.19.8's wrappers have no `defaults`, those of 0.16.8 have; checked by running them.
+    The wrappers of deepspeed 0.19.8 have no `defaults`, the wrappers of 0.16.8 have them; checked by running them.
     """
     return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 

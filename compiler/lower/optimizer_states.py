@@ -1,9 +1,9 @@
 """Compute the bytes of an optimizer's states in a checkpoint.
 
-AdamW keeps two numbers per trained parameter. GaLore projects the gradient to a low rank; it keeps two numbers per
-number of the projection, and the projection matrices. So at rank 128, a matrix of 2,048 x 11,008 takes 28 MB instead of
-180. Sources: the states of bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's
-shards. tests/proof/test_checkpoint_sizes.py compares this with checkpoints.
+AdamW keeps two numbers per trained parameter. GaLore projects the gradient to a low rank, and keeps the projection
+matrices and two numbers per element of the projected gradient. At rank 128, a matrix of 2,048 x 11,008 takes 28 MB
+instead of 180. Sources: the states of bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18, and
+DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares this with checkpoints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MASTER = 12
 OF_BLOCK = 1 + 4 / 256
 """Bytes per parameter of an 8-bit state, which has a float32 scale for each 256 parameters."""
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes per parameter of a 4-bit state; transformers asks torchao for blocks of 256, too."""
+"""Bytes per parameter of a 4-bit state; transformers also uses torchao with blocks of 256."""
 
 SMALL = 4096
 """Smallest size of a matrix that gets 8-bit states, in numbers."""
@@ -29,7 +29,7 @@ SMALL = 4096
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
     """Bytes of the states of `trained` parameters whose weights take `weight` bytes each.
 
-    The row and the column that Adafactor keeps for a matrix are not counted.
+    Adafactor's states, a row and a column per matrix, are not counted.
     """
     name = spec.text("optimizer")
     if spec.owns_optimizer:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Stack as StackSection
 
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-"""The parameters that Llama 3.1 was published with."""
+"""The published RoPE parameters of Llama 3.1."""
 
 
 def payload(spec: Spec) -> Payload:
@@ -183,7 +183,7 @@ def _data(spec: Spec) -> Data:
 
 def _words(spec: Spec) -> Words:
     """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, and
-    what the chat template may leave out, if the spec has them."""
+    what the chat template may leave out, as far as the spec sets these."""
     out: Words = {}
     if spec.get("data.long") == "chunk":
         out["long"] = "chunk"

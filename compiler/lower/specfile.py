@@ -1,6 +1,6 @@
 """Write the bundle's `spec.xp`: the compiled experiment with its bases inlined, one setting per line with its origin.
 
-A setting that the spec itself states has no comment; for others, a comment names the base, the default or the
+Settings that the spec itself states have no comment; comments on other settings name the base, the default or the
 derivation.
 """
 
@@ -141,7 +141,7 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # settings with other origins; if the switch is off, written ones that still count, such as `packing.eval`
+        # settings with other origins; if the switch is off, written settings that still count, such as `packing.eval`
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
@@ -172,7 +172,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """A name for the block of training data that no evaluation set has."""
+    """A name for the block of training data, different from the names of evaluation sets."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"

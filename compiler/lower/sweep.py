@@ -1,7 +1,7 @@
 """Lower a checked sweep to the files of its folder: a bundle for each member, and scripts that start them.
 
-`members/NAME/` is a bundle like any other and can be run without the rest. Next to `members/` are `launch.sh`, which
-starts one member or all, `members.txt` with the members' names in order, `sweep.toml` and README.md.
+`members/NAME/` is a bundle like any other and can be run without the other files. Next to `members/` are `launch.sh`,
+which starts one member or all, `members.txt` with the members' names in order, `sweep.toml` and README.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def sweep(members: Sequence[Member]) -> dict[str, bytes]:
 def top_files(
     first: Spec, members: Sequence[Member], digests: Sequence[str], pins: Mapping[str, str], source: str
 ) -> dict[str, bytes]:
-    """The files next to `members/`. `digests` has those of the members' bundle.toml, `source` is that of the spec."""
+    """The files next to `members/`. `digests` has the digests of the members' bundle.toml, `source` is the digest of
+    the spec.
+    """
     specs = [one.spec for one in members if one.spec is not None]
     top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **starters(specs, first.name, pins)}
     top["sweep.toml"] = sealed(_table(first, members, digests, top, source).encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Write `launch.sh` of a sweep, which starts the script of one member, or those of all members in turn."""
+"""Write `launch.sh` of a sweep, which starts the script of one member, or the scripts of all members in turn."""
 
 from xpc.compiler.lower.shell import shared
 from xpc.grammar.package_data import read_sections

@@ -23,9 +23,9 @@ RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
 """The files next to the folders; only `xpc doctor` runs `doctor.py`."""
 NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "picture.py", "result.py")
-"""Files next to trainer/: programs that runs do not use, and what draws and evaluates a run when it has ended."""
+"""Files next to trainer/: programs that a run does not use, and programs that plot and evaluate a finished run."""
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
-"""Files that no bundle contains: one for type checkers, one for the compiler."""
+"""Files that no bundle contains: one is for type checkers, one for the compiler."""
 CHOSEN = ("features", "library_internals")
 """Folders from which a bundle contains only the imported files."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)

@@ -39,7 +39,7 @@ READING = {"method", "data.format", "data.columns", "data.prompt", "data.context
 ABOUT_MEMORY = ("XP960", "XP961")
 """Codes of findings that repeat the plan's verdict."""
 SHOWN = 2
-"""Files that the first line of a comparison may name."""
+"""Most files that the first line of a comparison names."""
 
 
 @record

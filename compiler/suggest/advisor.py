@@ -17,7 +17,7 @@ class Suggestions(Advisor):
     """The advisor that suggests what was probably intended. Each answer loads only what it needs."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
-        """The setting that the name probably means, or the reason why xpc has none."""
+        """The setting that the name probably means, or the reason why xpc has no such setting."""
         from xpc.compiler.suggest.misplaced import unknown_name
 
         return unknown_name(unknown, count)
@@ -25,7 +25,7 @@ class Suggestions(Advisor):
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """An example of the value that is missing; a block instead of it gets no edit (`rewards { accuracy = 1 }`)."""
+        """An example of the missing value; a block in place of the value gets no edit (`rewards { accuracy = 1 }`)."""
         from xpc.compiler.suggest.example import example
 
         message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"

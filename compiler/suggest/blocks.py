@@ -31,7 +31,7 @@ EVERYTHING = (
     "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
-"""Blocks of other tools that contain settings of every kind, as letters."""
+"""Names, reduced to letters, of other tools' blocks that contain settings of every kind."""
 COUNTS = (
     "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
 )  # fmt: skip
@@ -51,7 +51,7 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings, with what to write instead of another tool's notation; and the paths that blocks intend."""
+    """The findings, with what to write instead of another tool's notation; and the settings that blocks mean."""
     return rewrite_blocks([rewrite_number(one) for one in rewrite_options(problems)])
 
 
@@ -88,7 +88,7 @@ def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether a block is unknown to xpc, or is a clause that has no settings."""
+    """Whether a block is unknown to xpc, or names a clause without settings."""
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]

@@ -20,11 +20,11 @@ GENERAL = (
     "file", "files", "model", "data", "steps", "every", "interval", "freq", "class_path", "target", "format",
     "level", "device",
 )  # fmt: skip
-"""Last words that need the word before them."""
+"""Last words of a name that mean nothing without the word before them."""
 
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
-"""Last words before the class of a component: `optimizer._component_: torch.optim.AdamW`."""
+"""Last words of a name whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:

@@ -22,7 +22,7 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings whose bound is excluded: at it, nothing is trained."""
+"""Settings whose bound is not a legal value, because nothing is trained at the bound."""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
 """File names of templates, and of rows."""

@@ -1,4 +1,4 @@
-"""Suggest something for names that a data block does not have: a column, a source after a keyword, a share."""
+"""Suggest what to write for unknown names in a data block: a column, a source after a keyword, a share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAKE_HELP = "how many of its own rows, or which share of them"
 
 
 def data_advice(unknown: UnknownName) -> str | None:
-    """What to write instead, or None if the name is not such a case."""
+    """What to write instead, or None for other names."""
     name = unknown.name
     if name in PARTS:
         named = _block_columns(unknown)
@@ -37,7 +37,7 @@ def data_advice(unknown: UnknownName) -> str | None:
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:
-    """The source with its share for `alpaca: 30%`, which is a dataset's name with a number; otherwise None."""
+    """The source with its share for a dataset's name with a number, such as `alpaca: 30%`; otherwise None."""
     if typed is None or not typed.lstrip("-")[:1].isdigit():
         return None
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)

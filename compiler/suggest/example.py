@@ -1,4 +1,4 @@
-"""A value that a setting may have, for help texts."""
+"""Find a legal value of a setting, for help texts."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ from xpc.grammar.source import Span
 
 NONE = "leave it out: the target has no similar name"
 MOST = 100
-"""Findings of a spec up to which names get suggestions."""
+"""The number of findings above which names get no suggestions."""
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
     """The finding for a name that the setting `path` decides; `known_as` is the name's current form in the stack.
 
-    No help names bf16 for a `gpu` without it.
+    The help does not propose bf16 for a `gpu` that lacks it.
     """
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
@@ -101,7 +101,9 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """The finding for a renamed argument; an old switch may be a choice of the new argument (`group_by_length`)."""
+    """The finding for a renamed argument; an old switch may have become a choice of the new argument
+    (`group_by_length`).
+    """
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
         return _finding(stack, "trl", name, item, f"write `{new}`, as it is called now", new, _edit(item, name, new))

@@ -36,7 +36,9 @@ def setting_of_choice(clause: str, name: str) -> str | None:
 
 
 def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
-    """The choice of a clause that a setting in its block means: `track { wandb }`, `optimizer { name = adamw }`."""
+    """The choice of a clause that is written as a setting in its block: `track { wandb }`, `optimizer { name = adamw
+    }`.
+    """
     head = schema.BY_PATH.get(clause)
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
         return None

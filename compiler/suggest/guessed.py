@@ -81,7 +81,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         and unknown.name not in (row.name, *row.args)
     ):
         help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
-        return Suggestion("XP101", message, help=help)  # the rows are read in a later step
+        return Suggestion("XP101", message, help=help)  # the rows' format is only known later
     if value is None and unknown.node is not None and row.kind is not BLOCK and not row.pending:
         named = named_by_value(unknown)
         if named is not None:

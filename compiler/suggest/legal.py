@@ -1,4 +1,4 @@
-"""What to write instead of a wrong value: the intended value, or what is legal. Loaded only for a wrong spec."""
+"""What to write instead of a wrong value: the intended value, or the legal values. Loaded only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""Words of other tools for what a setting does when it is left out, and the advice."""
+"""Other tools' words for a setting's behaviour when it is left out, and the advice."""
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that a setting has anyway and that nobody needs to write."""
+"""Advice for values that need not be written, because the setting has them by default."""
 ONE = (
     "int",
     "tokens",
@@ -52,7 +52,7 @@ NOUNS = {
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""What a count counts, and what a share is a share of, by kind."""
+"""What a count counts, and the whole of which a share is a part, by kind."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -132,7 +132,7 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
-    share = "" if name == "holdout" and value == 1 else share  # something must be left to train on
+    share = "" if name == "holdout" and value == 1 else share  # some rows must remain to train on
     count = f"{name} = {max(1, round(value))}"
     if below:
         help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
@@ -169,8 +169,8 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         )
     other = _of_another_setting(row, node.name)
     if other:
-        form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None  # all of the advice
-        bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])  # settings of its own may not fit
+        form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None  # the complete advice
+        bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])  # the value's own settings may not fit
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)
     unset = unset_advice(row, node.name.lower())

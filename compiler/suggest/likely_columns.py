@@ -56,7 +56,7 @@ def advice(method: str, source: DataSource, ref: str) -> str:
 
 
 def _registered_example(method: str) -> str:
-    """A registered dataset that fits the method, if possible one whose number of rows is known."""
+    """A registered dataset that fits the method, if possible a dataset with a known number of rows."""
     known = [one for one in map(registry.find_dataset, registry.dataset_names()) if one is not None]
     fits = {shape: at for at, shape in enumerate(METHODS[method].shapes)}
     fitting = [(fits[one.shape], one.rows is None, one.alias) for one in known if one.shape in fits]

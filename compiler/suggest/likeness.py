@@ -70,7 +70,7 @@ def weight(word: str) -> float:
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The one name that another is a typo of; None if no name is near enough, or two are equally near."""
+    """The name of which `name` is a typo; None if no name is near enough, or two are equally near."""
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None
@@ -92,8 +92,8 @@ def letter_likeness(one: str, other: str) -> float:
 
 
 def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
-    """Whether enough letters can be equal, judged by the letters that only one of the two names has. `alphabet` is the
-    bit mask of `typed`.
+    """Whether enough letters can be equal, estimated from the letters that only one of the two names has. `alphabet` is
+    the bit mask of `typed`.
     """
     first, second = len(typed), len(one.letters)
     least = LETTERS * (first + second) / 2
@@ -125,7 +125,7 @@ def begins(one: str, other: str) -> bool:
 
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
-    """A matcher prepared for one name, which is the expensive half of a comparison."""
+    """A matcher prepared for one name. The preparation is the expensive half of a comparison."""
     from difflib import SequenceMatcher  # takes 5 ms; needed only for a misspelt spec
 
     return SequenceMatcher(None, "", one, autojunk=False)

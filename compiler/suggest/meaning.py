@@ -28,9 +28,9 @@ from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 ENOUGH = 0.62
-"""Minimum similarity of a suggestion; 1 is the same letters."""
+"""Minimum similarity of a suggestion; 1 means the same letters."""
 SAME = 0.99
-"""Similarity of the same words."""
+"""The similarity of names with the same words."""
 OWN = 0.15
 """Bonus for a typo of the language's own names."""
 
@@ -51,7 +51,7 @@ class Meaning:
 def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     """The similarity of a typed name and a known one by shared words, from 0 to 1.
 
-    It is 0 if the known name lacks a word of some weight.
+    It is 0 if the known name lacks an important word of the typed name.
     """
     shared = 0.0
     for word in one:
@@ -68,7 +68,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """The known words that a word is probably a typo of."""
+    """The known words of which a word is probably a typo."""
     alphabet = alphabet_of(word)
     return frozenset(
         one.letters
@@ -81,7 +81,7 @@ def _typos_of(word: str) -> frozenset[str]:
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
     """The most likely setting for a name, or None.
 
-    In a clause, the clause's own settings win ties, and the name is also tried with the clause in front of it:
+    In a clause, the clause's own settings win ties, and the name is also tried with the clause's name before it:
     `interval` in `save` is `save_interval`. With `exact`, only the same words or letters are accepted; with `valued`,
     clauses are excluded.
     """
@@ -112,7 +112,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             score = (
                 like
                 + 0.2 * (like >= SAME)
-                + 0.05 * (typed == one.letters)  # more than a penalty: no synonym of another setting is nearer
+                + 0.05 * (typed == one.letters)  # more than a penalty, so that no other setting's synonym is nearer
                 + 0.15 * inside
                 + (0.04 if like >= SAME else OWN) * one.own
                 + 0.01 * bool(one.value)
@@ -125,8 +125,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
-    """The known names that can be similar at all, in their order: those with the same letters, with a common word, or
-    with mostly the same letters.
+    """The known names that can be similar at all, in their order: names with the same letters, a common word, or mostly
+    the same letters.
     """
     names, with_word, of_length = index()
     alphabet = alphabet_of(typed)
@@ -142,7 +142,7 @@ def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
 
 
 def _with_all_words(name: str) -> str | None:
-    """The one name that `extra` passes on and that has all words of a name, such as `pad_to_multiple_of` for
+    """The only name that `extra` passes on and that contains all words of `name`, such as `pad_to_multiple_of` for
     `pad_to_multiple`; or None.
     """
     from xpc.compiler.suggest import extra_form as passing

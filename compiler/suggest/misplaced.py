@@ -25,16 +25,16 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call
 
 MAX_SUGGESTED = 50
-"""Unknown names of a file that get suggestions; the rest are only reported."""
+"""Most unknown names of a file that get suggestions; further names are only reported."""
 REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 FILES = ("fsdp_", "zero_", "stage3_")
-"""Beginnings of keys that only accelerate or DeepSpeed have."""
+"""Prefixes of keys that only accelerate or DeepSpeed have."""
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
 def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
-    """The finding for a name; `count` is the number of unknown names before it in the file."""
+    """The finding for a name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
     return _outside(unknown) if unknown.clause is None else _inside(unknown, unknown.clause)
@@ -113,7 +113,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
     joined = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
-    together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not that of a source
+    together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not `limit` of a source
     if (
         together is not None
         and is_in(together.path, clause)
@@ -136,11 +136,11 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     guess = meaning(name, clause)
     plural = guess is not None and guess.path == f"{clause}.{name}s"  # `beta` in `optimizer`
     if guess is not None and is_in(guess.path, clause) and (plural or guess.likeness >= SAME):
-        return _unknown(unknown, clause)  # other tools' name for one of its settings: `block_size` in `batch`
+        return _unknown(unknown, clause)  # another tool's name for a setting of the clause: `block_size` in `batch`
     exact = meaning(name, exact=True)
     deep = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
     if deep and exact is not None and exact.path not in [row.path for row in rows]:
-        # `max_length` is vLLM's, and an argument of the trainers
+        # `max_length` is an argument of vLLM and of the trainers
         return of_guess(unknown, clause, message, exact)
     if name in schema.CLAUSES:
         row = schema.BY_PATH.get(name)

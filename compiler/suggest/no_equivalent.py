@@ -1,6 +1,6 @@
 """Names of other tools that have no equivalent, with the reason (no_equivalent.txt). Loaded only for an unknown name.
 
-`left` in the file lists what `xpc import` drops from files of axolotl and LLaMA-Factory.
+In the file, `left` lists what `xpc import` drops from files of axolotl and LLaMA-Factory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def _table(kind: str) -> dict[str, str]:
 
 
 def advice(name: str, typed: str) -> str | None:
-    """What to write for a name that corresponds to no single setting, or None."""
+    """What to write for a name that does not correspond to a single setting, or None."""
     help = _table("instead").get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
-        return None  # switches are explained elsewhere
+        return None  # switches are handled elsewhere
     value = typed.strip('"') or "..."
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value

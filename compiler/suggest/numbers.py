@@ -12,7 +12,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A count without a thing after it: `nodes=2x`."""
+"""A count with an `x` but no unit after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -91,7 +91,7 @@ def computed(one: str, sign: str, other: str) -> str:
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite commas between thousands, a list without brackets, and a statement that begins with a number of bits."""
+    """Rewrite thousands with commas, a list without brackets, and a statement that begins with a number of bits."""
     for match in THOUSANDS.finditer(line):
         if match.start() <= at < match.end():
             return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))

@@ -1,7 +1,7 @@
 """Rewrite options of command lines, YAML and JSON that were pasted into a spec as settings.
 
 The parser stops at the dash of `--learning_rate 1e-5` or at the colon of `learning_rate: 1e-5`; its finding is replaced
-by one about the option. Loaded only for such a mistake.
+by a finding about the option. Loaded only for such a mistake.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMB
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
 LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
 ROUNDS = 4
-"""How often edits are applied and the text is checked again."""
+"""Most times that edits are applied and the text is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 MOST = 200
-"""Options of one line that are rewritten."""
+"""Most options of a line that are rewritten."""
 
 
 @record

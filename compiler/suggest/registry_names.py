@@ -42,7 +42,7 @@ class ParsedName:
 
 
 def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
-    """Parse a name. A typo of a word in `words` is corrected."""
+    """Parse a name. Words that are typos of a word in `words` are corrected."""
     kind, parts = "", []
     for part in PART.findall(name.lower().replace("_", "-")):
         word = part

@@ -1,5 +1,5 @@
-"""Suggest the first line of a spec or `eval` for things that belong there: the model, the data, the length of
-the run.
+"""Suggest the first line of a spec or `eval` for settings that belong there: the model, the data, the length of the
+run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """The form for something that is not a setting of a block: the first line, a source's setting, or the base."""
+    """The form for a name that is not a setting of a block: the first line, a source's setting, or the base."""
     if row is not None:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):
@@ -55,7 +55,7 @@ OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words for models, data and folders that the first line does not name."""
+"""Words for models, data and folders that the first line does not name: a teacher, evaluation data, an output."""
 
 
 def holdout_share(unknown: UnknownName) -> str | None:

@@ -1,4 +1,4 @@
-"""Write settings as they may be typed, with a value that was written for another name."""
+"""Write settings in the notation of a spec, with a value that was written for another name."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def typed(row: Setting, value: str | None) -> str:
 
 
 def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
-    """The value to write: the one that the name implies, or the typed one in xpc's notation.
+    """The value to write: the value that the name implies, or the typed value in xpc's notation.
 
-    Without a typed value, an example. None if the typed value is impossible.
+    Without a typed value, the result is an example. None if the typed value is impossible.
     """
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"

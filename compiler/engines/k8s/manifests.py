@@ -166,7 +166,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the job set ends with the training, and ends the server
+    if server:  # the job set ends with the training, which ends the server
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 
@@ -255,8 +255,8 @@ def _node_placement(spec: Spec) -> dict[str, Json]:
 
 
 def _toleration(text: str) -> Json:
-    """A toleration from `key=value:effect`, kubectl's notation for a taint. A missing value or effect matches
-    every one.
+    """A toleration from `key=value:effect`, kubectl's notation for a taint. A missing value or effect matches every
+    value or effect.
     """
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")

@@ -10,7 +10,7 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
-"""For a sweep: one line per member, in the order of the array."""
+"""The file of a sweep with one line per member, in the order of the array."""
 README = f"""
 On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log, with the environment
 of the run activated (or its interpreter in PYTHON):

@@ -1,8 +1,8 @@
 """Write `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
 sbatch reads the `#SBATCH` lines before any shell does, so rules check their contents (XP850, XP920). The script below
-these lines contains no text of the spec except an image and its mounts (XP912, XP921). Everything else it asks Slurm
-for at run time.
+these lines contains no text of the spec except an image and its mounts (XP912, XP921). It gets everything else from
+Slurm at run time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_sections
 
 SHORTEST = 60
-"""Shortest time in seconds between Slurm's signal and the limit, as its clock counts minutes."""
+"""Shortest time in seconds between Slurm's signal and the time limit, because Slurm counts minutes."""
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
@@ -59,7 +59,7 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 def container(spec: Spec) -> str:
     """Shell lines that start each node's container; "" for a run without containers. XP912 and XP921 check the texts in
-    them.
+    these lines.
     """
     image = spec.get("launch.image")
     if not isinstance(image, str):

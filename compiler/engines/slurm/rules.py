@@ -19,7 +19,7 @@ MARKS: Mapping[TextPath, str] = {
     "launch.qos": "._+-",
     "launch.constraint": "._+-,&|*[]()",
 }
-"""Characters that the names may contain besides letters and digits."""
+"""Characters that names may contain in addition to letters and digits."""
 SHORTEST = 120
 """Seconds: the signal comes one minute before the limit, and Slurm may send it up to a minute early."""
 
