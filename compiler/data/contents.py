@@ -11,7 +11,7 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""Largest number of files in a folder that are remembered; more would displace the entries of other files."""
+"""Most files of a folder that are remembered; more files would displace the entries of other folders."""
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
@@ -25,10 +25,10 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
     try:
         if workspace.size(path) > _most_copied(
             workspace
-        ):  # too large to copy into the bundle, which has its digest instead
+        ):  # too large to copy into the bundle, which gets its digest instead
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # deleted meanwhile; reading its columns reported that
+        return source, []  # the file was deleted meanwhile, which the reading of its columns reported
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
@@ -59,7 +59,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with the bytes of its files, if together they are not larger than the workspace copies."""
+    """A folder with the bytes of its files, if all together do not exceed the size that the workspace copies."""
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]

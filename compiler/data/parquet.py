@@ -1,6 +1,6 @@
 """Read the columns and the number of rows of a Parquet file from its footer, in Thrift's compact protocol.
 
-This module exists because the machine that checks specs has no Parquet library. Source:
+This module exists because a machine that checks specs may have no Parquet library. Source:
 https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/blob/master/doc/specs.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 MOST = 2**24
 """Longest footer that is read, bytes."""
 VALUES = 500_000
-"""Most values that are read: a column has about eight, and the row groups are not read."""
+"""Most values that are read. A column has about eight; row groups are not read."""
 DEEP = 16
 """Deepest nesting of structs and lists that is read; a footer has eight levels."""
 SCHEMA, ROWS = 2, 3

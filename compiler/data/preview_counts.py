@@ -1,7 +1,7 @@
 """Remember what `xpc preview --rows` counted, so that later commands can report it. No bundle depends on it.
 
-Counts are found by everything that decides them: the digests of the rows, the tokenizer and the template, and the
-settings that choose, convert, cut and batch rows. Data of the hub has a digest only if its commit is pinned.
+The key of an entry is everything that decides the counts: the digests of the rows, the tokenizer and the template, and
+the settings that choose, convert, cut and batch rows. Data of the hub has a digest only if its commit is pinned.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic
 
 KIND = "previews"
-"""The folder of the entries, next to that of surveys."""
+"""The folder of the entries, next to the folder of surveys."""
 DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 """Clauses whose settings decide rows, tokens or steps."""
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Remember counts, unless those of more rows are remembered. Never raises."""
+    """Remember counts, unless counts of more rows are remembered. Never raises."""
     import json
 
     from xpc.compiler.files.private_folder import private_folder, write
@@ -57,12 +57,12 @@ def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
 
 
 def mean(counts: Mapping[str, Any]) -> int | None:
-    """Tokens of a row on average, rounded up; None if the trainer tokenizes during training."""
+    """Mean tokens per row, rounded up; None if the trainer tokenizes during training."""
     return -(-counts["tokens"] // counts["rows"]) or None
 
 
 def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> str:
-    """The counts in one sentence; `origin` stands before the number of rows.
+    """The counts in one sentence; `origin` precedes the number of rows.
 
     For example: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of 600 rows`.
     """
@@ -80,7 +80,7 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Remember the digests of files that are too large to copy: a check does not compute them."""
+    """Remember the digests of files that are too large to copy, because a check does not compute these."""
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
 
@@ -144,6 +144,6 @@ def _digest(source: DataSource, workspace: Workspace) -> object:
     from xpc.compiler.files.file_digests import VERSION
     from xpc.compiler.files.file_memory import user_memory
 
-    memory = user_memory()  # of a file that is too large to copy, which a check does not read
+    memory = user_memory()  # a file that is too large to copy: a check does not read it
     found = None if memory is None else memory.recall(workspace.locate(source.path)[1], VERSION, VERSION)
     return None if found is None else found[0]

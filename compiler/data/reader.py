@@ -1,7 +1,7 @@
 """Parse the bytes of a local data file into rows, as the datasets library does.
 
 JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: an empty
-cell, or `NA`, is null. Text has one row per line, paragraph or file. Where the library would fail, the last row is a
+cell, or `NA`, is null. Text has one row per line, paragraph or file. If the library would fail, the last row is a
 `Broken`. Source: datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
 """
 
@@ -14,9 +14,10 @@ from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""Rows of a file that is copied into a bundle; with more, its rows have a few characters each."""
+"""Most rows of a file that is copied into a bundle. In files with more, a row has only a few characters."""
 CHECKED = 8 * 2**20
-"""Characters of a file that are checked for duplicate names in an object, which makes parsing three times slower."""
+"""Characters of a file that are checked for duplicate names in an object, because this check makes parsing three times
+slower."""
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",

@@ -21,7 +21,9 @@ def available(source: DataSource) -> int | None:
 
 
 def trained(spec: Spec) -> int | None:
-    """Rows that are trained on, after `take` and without the holdout; None if unknown, as the pieces of long texts."""
+    """Rows that are trained on, after `take` and without the holdout; None if unknown, such as for long texts that are
+    divided.
+    """
     if spec.get("data.long") == "chunk":
         return None
     if spec.by_share:
@@ -42,7 +44,8 @@ def trained(spec: Spec) -> int | None:
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
     """Rows of each source in a mixture with shares: trained on, and held out.
 
-    None if the number of rows is unknown or a source has no share; a text says why the mixture cannot be drawn.
+    None if the number of rows is unknown or a source has no share; a text with the reason if the mixture cannot be
+    drawn.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.shares import counts

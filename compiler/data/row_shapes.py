@@ -90,7 +90,7 @@ def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> str | None:
-    """Why a column is not the labels or a mask of so many tokens, or None."""
+    """Why a column does not have labels or a mask for this number of tokens, or None."""
     if not isinstance(value, list) or not (_integers(value) or (part != "labels" and {*map(type, value)} <= {bool})):
         return f"`{name}` is not a list of integers"
     if len(value) != tokens:
@@ -110,7 +110,9 @@ def _integers(value: object) -> bool:
 
 
 def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
-    """Whether each token of a correct row is learned, by its labels, or else by its masks; padding never is."""
+    """Whether each token of a correct row is learned: by the labels, or without labels by the masks. Padding is not
+    learned.
+    """
     labels, unmasked = parts.get("labels"), [1] * tokens
     masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]
     if isinstance(labels, list):

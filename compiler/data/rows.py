@@ -107,5 +107,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # None: the first row may be longer than the part that was read
+        return None if len(head) == HEAD else []  # None if the first row may be longer than the part that was read
     return [str(key) for key in row]

@@ -28,14 +28,14 @@ ALPACA = ("instruction", "output")
 INPUT = "input"
 
 TOKEN_MASKS = ("completion_mask", "assistant_masks", "attention_mask")
-"""Masks of tokenized rows: 1 for a token that is learned, and in `attention_mask` for one that is not padding."""
+"""Masks of tokenized rows: 1 marks a learned token, or in `attention_mask` a token that is not padding."""
 
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the trainer reads in addition to those of the shape."""
+"""Columns that the trainer reads in addition to the columns of the shape."""
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The only one of a method's shapes with this number of columns; None if there is none, or more than one. A
+    """The only one of a method's shapes with this number of columns; None if no shape or several shapes have it. A
     preference pair counts as three columns, including the prompt.
     """
     fitting = [one for one in shapes if count == (3 if one == "preference" else len(SHAPES[one]))]
@@ -132,7 +132,7 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
-    # extra columns: a preference's prompt, those that rewards read, or labels and masks of tokens
+    # extra columns: a preference's prompt, columns that rewards read, or labels and masks of tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
         more = 0  # two columns of labels

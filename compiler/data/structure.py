@@ -1,4 +1,4 @@
-"""What the messages of a row have besides a role and a text, by the names that the tables of templates use."""
+"""Find what the messages of a row contain in addition to a role and a text, by the names in the tables of templates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 TRAINED = ("weight", "train", "train_turn", "loss")
-"""Keys by which common tools say that a turn is not learned: OpenAI's, axolotl's, and others'."""
+"""Keys of a turn by which tools such as OpenAI's and axolotl mark that it is not learned."""
 
 
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:

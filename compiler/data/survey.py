@@ -15,7 +15,7 @@ from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
 MANY = 256
-"""Most columns and roles that are kept; a file with more of them is not training data."""
+"""Most columns and roles that are kept; a file with more is not training data."""
 
 
 @mutable
@@ -44,8 +44,8 @@ def survey(
     documents: str = "line",
 ) -> Survey:
     """Survey all rows of a file. `columns` are the dataset's own names in the order of the shape; `context` is the
-    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is what a row of a text file
-    is.
+    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is the unit of a text file that
+    makes a row.
     """
     rows: Iterable[Row | Broken] = read(data, path, documents)
     if roles:
@@ -193,7 +193,8 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """The parts of a correct row of tokens, with what each token is learned as, and the largest id of the row."""
+    """The ids and labels of a correct row of tokens and whether each token is learned; and the largest id of the row.
+    """
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
     assert isinstance(ids, list)
@@ -219,7 +220,7 @@ def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[
 
 
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
-    """A key for a prompt or an answer that equal ones share; it is a text or a list of turns. Findings are added to
+    """A key for a prompt or an answer (a text or a list of turns); equal ones have equal keys. Findings are added to
     `found`.
     """
     if isinstance(value, dict):

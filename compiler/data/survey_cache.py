@@ -24,7 +24,7 @@ READERS = (
     "data/survey_cache.py",
     "spec/survey.py",
 )
-"""Sources that decide a survey: an upgrade of one makes older surveys unknown."""
+"""Source files that decide a survey: after a change of one, older surveys are not used."""
 
 
 @record

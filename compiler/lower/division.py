@@ -59,7 +59,7 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
     """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. DeepSpeed itself never
-    reshards, so the runtime does.
+    reshards.
     """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"

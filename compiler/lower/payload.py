@@ -33,7 +33,7 @@ def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. `format` is the version of its layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    divisible = {**stated, "optim": "muon"} if groups is not None else stated  # its `optim` names the AdamW next to it
+    divisible = {**stated, "optim": "muon"} if groups is not None else stated  # `optim` is the AdamW next to Muon
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
         "format": FORMAT,

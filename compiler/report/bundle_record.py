@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_PINS = 2**16
 """Most bytes of requirements.txt."""
 MOST = 200
-"""Most folders next to a run in which its bundle is looked for."""
+"""Most folders next to a run that are searched for its bundle."""
 
 
 @record
@@ -44,7 +44,7 @@ class BundleRecord:
 
 
 def digest_of(folder: str) -> str:
-    """The digest by which a run knows its bundle; "" if the folder is no bundle that can be read."""
+    """The digest by which a run knows its bundle; "" if the folder is not a readable bundle."""
 
     def data(name: str) -> bytes | None:
         try:
@@ -57,9 +57,9 @@ def digest_of(folder: str) -> str:
 
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
-    """The bundle that a run used: where its process found it, or next to the run or here; one that compiles here if
-    there are several copies. Only a bundle with the run's digest counts, so a stranger's run cannot name another folder
-    of this machine.
+    """The bundle that a run used: at the place where the run's process found it, next to the run, or in the current
+    folder. Of several copies, one that compiles here is taken. Only a bundle with the run's digest counts, so a run
+    from somebody else cannot make the report read another folder of this machine.
     """
     found = None
     for place in _places(run) if run.digest else ():
@@ -105,7 +105,7 @@ def members_of(folder: str) -> list[str]:
 
 
 def position(bundle: BundleRecord | None) -> int:
-    """The place of a member's bundle in its sweep's `members.txt`; after all members for another bundle."""
+    """The place of a member's bundle in its sweep's `members.txt`; other bundles come after all members."""
     above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
     return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST
 
@@ -120,7 +120,9 @@ def _order(folder: str) -> dict[str, int]:
 
 
 def output_of(folder: str) -> str:
-    """The output folder of a bundle, seen from here or from next to the bundle. Raises UsageError."""
+    """The output folder of a bundle, relative to the current folder or to the bundle's parent folder. Raises
+    UsageError.
+    """
     arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None
     if not isinstance(stated, str) or "\0" in stated:

@@ -19,13 +19,13 @@ NO_BUNDLE = "the bundle of this run was not found here: --bundle DIR names it"
 MOST = 24
 """Most runs of a report."""
 NAMED = 6
-"""Values that the first line names."""
+"""Most values that the first line names."""
 
 
 @mutable
 class Entry:
     """A run, or a bundle that has not run. `label` is its name in the report; `diff` compares its spec with the first
-    one's, which has none; `notes` are sentences about what is missing.
+    run's spec, and is empty for the first run; `notes` are sentences about what is missing.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The first line: how far the run is, and which values are not as planned."""
+        """The first line: how far the run got, and which values are not as planned."""
         if self.run is None:
             return "has not run yet"
         seconds = self.run.seconds
@@ -78,7 +78,7 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
     """The entries of a report. A sweep's bundle and its output folder count as its members, in the spec's order. Runs
-    with the same name are named by their paths, and specs are compared with the first one's. Raises UsageError.
+    with the same name are named by their paths, and specs are compared with the first run's spec. Raises UsageError.
     """
     inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
     count = sum(len(places) or 1 for places in inside.values())

@@ -18,19 +18,19 @@ PHASES = {
     "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
-"""Phases that a run measures, with those of the plan."""
+"""Phases that a run measures, each with the plan's phases."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
-"""Processes whose peaks are listed; of more, the lowest, the median and the highest one."""
+"""Most processes whose peaks are all listed; for more, the lowest, the median and the highest peak are."""
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
     "left_out": ("left out", "nothing to learn is left within `seq`"),
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""Counts of rows that lose something, with the reason."""
+"""Counts of rows that lose tokens or are dropped, with the reason."""
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""Shares of waiting for data, of padding, and of evaluations and saves that are named as a reason."""
+"""Shares above which waiting for data, padding, and evaluations with saves are named as a reason."""
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """The highest peak of a process, in each phase, too, and the peak of each process: on a GPU what torch allocated
-    and reserved, else the resident set.
+    """The highest peak of any process (total and per phase), and the peak of each process. On a GPU this is what torch
+    allocated and reserved, otherwise the resident set.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))
@@ -214,7 +214,7 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
 
 
 def of_each(peaks: Sequence[int]) -> str:
-    """The peaks of the processes: "3.1 GiB, 2.9 GiB", or of many the lowest, the median and the highest one."""
+    """The peaks of the processes: "3.1 GiB, 2.9 GiB", or for many processes the lowest, the median and the highest."""
     if len(peaks) <= LISTED:
         return ", ".join(map(size, peaks))
     low, *_, high = ranked = sorted(peaks)
@@ -232,7 +232,7 @@ def _memory_why(real: float, peak: Span) -> str:
 
 
 def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows, and what became of their tokens."""
+    """The number of rows, and the numbers of rows that lost tokens or have nothing to learn."""
     counts = {} if run is None else run.data
     rows = number(counts.get("rows"))
     row = Row("Data", "rows", actual="" if rows is None else f"{rows:,.0f}")

@@ -13,9 +13,9 @@ LONGEST = 120
 
 @record
 class Row:
-    """One row: the texts of what was asked for, planned and ran, and why they are not the same.
+    """One row: the value asked for, planned and run, as texts, and the reason if they differ.
 
-    `differs` is true if the run is not what was planned; a value that nobody wrote is no difference.
+    `differs` is true if the run is not what was planned; a missing value is no difference.
     """
 
     group: str
@@ -31,7 +31,7 @@ def cut(value: object, quoted: bool = True) -> str:
     """A value as a short text; texts are not quoted."""
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
-    except RecursionError:  # a nesting that no run has written
+    except RecursionError:  # deeper nesting than any run writes
         text = "..."
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
@@ -46,7 +46,7 @@ def size(count: float) -> str:
 
 
 def time(seconds: float) -> str:
-    """A duration: 12.3 s, or 1:02:03 from a minute on."""
+    """A duration as text: `12.3 s`, or from one minute on `1:02:03`."""
     return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=min(round(seconds), 10**12)))
 
 

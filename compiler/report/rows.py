@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def rows_of(run: RunRecord | None, one: BundleRecord | None) -> list[Row]:
-    """Every row about a run and its bundle; at least one of them is there."""
+    """Every row about a run and its bundle, at least one of which must be given."""
     return [*_outcome(run, one), *time_rows(run, one), *memory_rows(run, one), *data_rows(run, one),
             *_machine(run, one), *_settings(run, one)]  # fmt: skip
 
@@ -130,7 +130,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
             continue  # a base may set a setting of an engine that its child replaces
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        if same:  # the bundle decides what has no argument of the trainer
+        if same:  # the bundle decides settings without a trainer argument
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
         yield _compared(row, {name: arguments[name] for name in names}, seen)
@@ -155,5 +155,5 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
 def _same(name: str, stated: object, seen: object) -> bool:
     try:
         return same_argument(name, stated, seen)
-    except (OverflowError, RecursionError):  # a number or a nesting that no run has written
+    except (OverflowError, RecursionError):  # a larger number or deeper nesting than any run writes
         return False

@@ -1,7 +1,7 @@
 """Read what a run wrote: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
 
-The folder may be a stranger's, and the run may be going or dead. No link is followed, no pipe waited for, each read has
-a limit, and a file of another form counts as missing, with a sentence about it.
+The folder may come from anybody, and the run may be active or dead. So links are not followed, pipes are not read, each
+read has a limit, and a malformed file counts as missing, with a note.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}
-"""A folder with one of them is the output folder of a run."""
+"""A folder with one of these files is the output folder of a run."""
 LARGEST = 256 * 2**20
 """Most bytes of metrics.jsonl."""
 LARGEST_TABLE = 16 * 2**20
 """Most bytes of another file."""
 MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
-"""Most names in the folder that are looked at."""
+"""Most names in the folder that are read."""
 MOST_VALUES = 1000
 """Most phases, packages or counts of one kind."""
 MOST_RESULTS = 24
@@ -40,8 +40,8 @@ FINISHED, GOING, ENDED = "finished", "going", "ended without a result"
 
 @mutable
 class RunRecord:
-    """What a run wrote. `settings` and `digest` are those of its bundle, `measured` the totals over its starts, each of
-    which has a line in `starts`. `notes` are sentences about what could not be read.
+    """What a run wrote. `settings` and `digest` come from its bundle, `measured` has the totals over its starts, and
+    `starts` a line for each start. `notes` are sentences about what could not be read.
     """
 
     folder: str
@@ -59,7 +59,7 @@ class RunRecord:
 
     @property
     def step(self) -> int:
-        """The last step that is known."""
+        """The last known step."""
         steps = [event["step"] for event in (*self.events[-1:], *self.starts[-1:])]
         stated = self.summary.get("steps")
         return int(stated) if stated is not None and is_step(stated) else max(steps, default=0)
@@ -106,7 +106,7 @@ class RunRecord:
 
 
 def number(value: object) -> float | None:
-    """A finite number of a stranger's file, or None."""
+    """A finite number from an untrusted file, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -117,7 +117,7 @@ def number(value: object) -> float | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """A table of a stranger's file with at most `MOST_VALUES` entries; an empty one for anything else."""
+    """A table from an untrusted file with at most `MOST_VALUES` entries; an empty table for anything else."""
     return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}
 
 
@@ -193,7 +193,7 @@ def _object(run: RunRecord, folder: str, name: str, names: set[str]) -> Mapping[
 
 
 def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines. A torn last line is normal for a run that is going or was killed."""
+    """The objects of a file of JSON lines. An incomplete last line is normal for a run that is active or was killed."""
     lines = _bytes(run, folder, name, names, limit).split(b"\n")
     found, bad = [], 0
     for line in lines[:MOST_EVENTS]:
@@ -212,7 +212,7 @@ def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) 
 
 
 def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A line of measured.jsonl with the types that it has if a run wrote it; None for another one."""
+    """A line of measured.jsonl, if it has the types that a run writes; otherwise None."""
     if not is_step(line.get("step")):
         return None
     if "started" in line:

@@ -17,14 +17,14 @@ from xpc.runtime.picture import curves
 FORMAT = 1
 """The version of the JSON."""
 POINTS = 2000
-"""Most points of a curve in JSON; of a longer one, every second, third ... is omitted."""
+"""Most points of a curve in JSON; longer curves are thinned out."""
 HEADS = ("asked", "planned", "ran", "why they differ")
 WIDEST = 32
 """Most characters to which a column of the text is padded."""
 
 
 def as_text(found: Sequence[Entry]) -> str:
-    """The report for a terminal, in the order of the Markdown."""
+    """The report for a terminal, in the same order as in Markdown."""
     several = len(found) > 1
     lines = [visible(", ".join(one.label for one in found))]
     if several:
@@ -57,7 +57,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def markdown(found: Sequence[Entry]) -> str:
-    """The report as Markdown: with several runs first one table of what ran, then the differences of their specs."""
+    """The report as Markdown: for several runs, first a table of what ran, then the differences between the specs."""
     lines = [f"# {cell(', '.join(one.label for one in found))}"]
     if len(found) > 1:
         lines += ["", *_overview(found)]
@@ -136,7 +136,7 @@ def _run(run: RunRecord) -> Mapping[str, object]:
 
 
 def _finite(value: object) -> object:
-    """Numbers that JSON lacks as texts."""
+    """A value in which numbers that JSON lacks (nan, inf) are texts."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     return str(value) if isinstance(value, float) and not isfinite(value) else value

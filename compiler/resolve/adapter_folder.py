@@ -20,9 +20,9 @@ NOT_WRITTEN = (
     "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias", "rank_pattern",
     "trainable_token_indices", "use_qalora",
 )  # fmt: skip
-"""peft's options without a setting: training would continue without them."""
+"""peft's options that no setting expresses, so that training would continue without them."""
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""Beginnings of `init_lora_weights` that subtract the adapter's first weights from the base's."""
+"""Prefixes of values of `init_lora_weights` that subtract the adapter's initial weights from the base."""
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
@@ -84,9 +84,7 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """The bits (4, 8, or None for none) of the base model of an adapter that a bundle trained; 0 if they are
-    not known.
-    """
+    """The bits (4 or 8; None if not quantized) of the base model of an adapter that a bundle trained; 0 if unknown."""
     marker = f"{folder}/xpc_run.json"
     read = workspace.read(marker) if workspace.kind(marker) else ""
     if isinstance(read, str):

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""From this many rows several processes tokenize; the rows that one process does, measured with 620 tokens a row."""
+"""The number of rows from which several processes tokenize; rows per second of one process, measured at 620 tokens a
+row."""
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
 """Sequences in an optimizer step if neither gbs, micro nor accum is written."""
@@ -41,11 +42,10 @@ UNCUT = ("wrapped", "bfd_split")
 
 
 class Derivation(OpenSpec):
-    """Fill in `values` in place and collect notes. The calls in `run` are in the order in which values depend on each
-    other.
+    """Fill in `values` in place and collect notes. `run` makes the calls in the order of the values' dependencies.
 
-    `choose` gets the values that do not depend on strategy, recomputation and micro-batch, with stand-ins for those of
-    the three that the spec leaves open, and returns what the plan chooses for them.
+    `choose` gets the values that do not depend on strategy, recomputation and micro-batch, with stand-ins for open ones
+    of these three, and returns what the plan chooses for them.
     """
 
     data: tuple[DataSource, ...] = ()
@@ -80,7 +80,7 @@ class Derivation(OpenSpec):
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:
-        """Usual values for the settings that the plan will choose, and for those that follow from them."""
+        """Usual values for the settings that the plan will choose, and for settings that follow from these."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -138,8 +138,8 @@ class Derivation(OpenSpec):
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Switch checkpointing off for families that cannot do it, and make it reentrant if partly frozen layers need
-        that under ZeRO-3 (XP572).
+        """Switch checkpointing off for families without it, and make it reentrant if partly frozen layers need this
+        under ZeRO-3 (XP572).
         """
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
@@ -244,7 +244,7 @@ class Derivation(OpenSpec):
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
-        """Note the assumed length and what happens to longer rows; no note if the target does not cut rows."""
+        """Note the assumed length and what happens to longer rows; no note if the target does not truncate rows."""
         packed = self.get("batch.packing") is True
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
@@ -353,8 +353,8 @@ class Derivation(OpenSpec):
             )
 
     def _hub(self) -> None:
-        """Set the defaults of a run that pushes to the hub: the repository's name, by transformers' rule, and what is
-        pushed.
+        """Set the defaults of a run that pushes to the hub: the repository's name (by transformers' rule) and the
+        pushed files.
         """
         from xpc.compiler.language.repository_names import of_folder
 

@@ -1,4 +1,4 @@
-"""Write out every default of a method or an adapter, with the values of the argument class of the stack.
+"""Set every default of a method or an adapter to the value in the stack's argument class.
 
 Loaded only for specs with an adapter or a method other than sft.
 """
@@ -27,15 +27,15 @@ EVA_ROWS = 256
 EMBEDDING_LR = 1e-6
 """LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
-"""Methods whose trainers before TRL 1 cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
+"""Methods whose trainers, before TRL 1, cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
 TOOL_TIMEOUT = 60
-"""Seconds of one call of a tool, if the spec does not limit it."""
+"""Time limit of one tool call in seconds, if the spec sets no limit."""
 USUAL_PROMPT = 512
-"""Tokens of a prompt in the memory of a step if the spec sets no limit: TRL 0.18's default."""
+"""Tokens of a prompt that the memory plan assumes if the spec sets no limit: TRL 0.18's default."""
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
-"""Reasons of defaults that are not those of the target's class."""
+"""Reasons for defaults that differ from the target's class."""
 
 
 def adapter(of: OpenSpec) -> None:
@@ -71,9 +71,9 @@ def adapter(of: OpenSpec) -> None:
 def note_frozen_dtype(of: OpenSpec) -> None:
     """Note that a frozen base is loaded in fp32 if nothing else is written, and propose bf16.
 
-    bf16 is not the default, because it changes what is learned: the layers' outputs are added in bf16. Four steps of
-    sft moved a tiny adapter by 5 % of its length on each stack, which is less than another micro-batch does in bf16
-    (25 %; tests/proof/training/test_frozen_base_dtype.py).
+    bf16 is not the default, because it changes what is learned: the layers' outputs are added in bf16. In a test, this
+    moved a tiny adapter by 5 % of its length after four steps of sft on each stack, less than another micro-batch moves
+    it in bf16 (25 %; tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # DeepSpeed loads weights in the precision
@@ -140,8 +140,8 @@ def group(of: OpenSpec) -> int:
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """Set the values that follow from the batch: the micro-batches of one generation round, and a legal evaluation
-    batch.
+    """Set the values that follow from the batch: the number of micro-batches per generation round, and a legal
+    evaluation batch.
     """
     if not METHODS[str(of.get("method"))].grouped:
         return

@@ -16,7 +16,7 @@ MOMENTUM = 0.95
 
 
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
-    """Set the defaults of transformers' own classes, with two exceptions that are ours.
+    """Set the defaults of transformers' own classes, with two exceptions.
 
     GreedyLR would raise the rate up to 1.0 by default, although `lr` is documented as the peak, so its highest rate is
     `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.

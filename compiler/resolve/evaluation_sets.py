@@ -96,15 +96,15 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """How to read rows that have no block."""
+        """How to read rows that are not in a block."""
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
         documents = text_of(self.values, "data.documents")
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """One source of an evaluation set. What neither the spec, the registry nor the first row decides is taken from
-        the training data.
+        """One source of an evaluation set. If the spec, the registry and the first row do not decide a property, the
+        training data does.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:

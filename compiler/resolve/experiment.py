@@ -30,7 +30,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
-"""Texts that a spec may keep in a file; the bundle's own spec contains them."""
+"""Settings whose text a spec may keep in a file; the bundle's spec contains the text itself."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ def extra_values(
     written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems, gpu: Gpu | None = None
 ) -> dict[str, dict[str, Value]]:
     """The arguments of a spec's `extra` blocks, sorted because their order has no meaning. Errors are added to
-    `problems`; no help names a precision that the GPU lacks.
+    `problems`; helps do not propose a precision that the GPU lacks.
     """
     out: dict[str, dict[str, Value]] = {}
     for escape, items in written.items():

@@ -16,7 +16,7 @@ from xpc.compiler.files.secrets import pinned
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 VERSION = r"[0-9A-Za-z]+(?:[.!+_-][0-9A-Za-z]+)*"
 PACKAGE = re.compile(rf"({NAME})(?:\[{NAME}(?:,{NAME})*\])?==({VERSION})")
-"""`NAME==VERSION`, the name perhaps with extras: what our requirements files and pip's answers consist of."""
+"""`NAME==VERSION`, the name perhaps with extras: the form of lines in requirements files and of pip's answers."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 BRANCH = re.compile(r"(?!.*\.\.)[\w][^\s\\?*\[\]~^:#]*", re.ASCII)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -48,7 +48,9 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The `revision` of a pin, which must be a full commit; `asked` must have the same value if it is a commit."""
+    """The `revision` of a pin, which must be a full commit; if the requested revision `asked` is a commit, it must be
+    the same.
+    """
     value = text(table, "revision")
     if not pinned(value):
         raise ValueError(f"has the revision `{value[:60]}`, which is not a commit of 40 hexadecimal digits")
@@ -94,7 +96,7 @@ def config(table: Mapping[str, Any]) -> str:
 
 
 def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requested packages, and those that they resolve to: each once, and a requested one at the requested
+    """The requested packages, and the packages that they resolve to: each once, and requested packages at their
     version.
     """
     if REQUIREMENTS.fullmatch(title) is None:

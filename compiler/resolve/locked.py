@@ -1,4 +1,4 @@
-"""What a run uses of its lock file: a copy of the lock, the resolved packages, and commits of kernels."""
+"""The parts of a lock file that a run uses: a copy of the lock, the resolved packages, and commits of kernels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Check settings of methods and adapters beyond the kinds of their values: names of losses, reward functions, one
-adapter.
+"""Check settings of methods and adapters beyond the kinds of their values: names of losses, reward functions, at most
+one adapter.
 
 Loaded only for a spec with a method, a method's setting, or an adapter.
 """
@@ -31,7 +31,7 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
     "method.tools": ("function", "tools.py:search"),
     "method.environment": ("class", "env.py:Maze"),
 }
-"""What each setting names in a file, with an example."""
+"""What each setting's value names in a Python file, with an example."""
 
 
 @mutable
@@ -67,9 +67,7 @@ class MethodCheck:
             self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported already
 
     def _of_another_method(self, method: str) -> None:
-        """Report a written setting that the method does not read. The value `false` is allowed, because it requests
-        nothing.
-        """
+        """Report a written setting that the method does not read. The value `false` is allowed."""
         place = self.values.get("method")
         related = () if place is None or place.origin.label is None else (place.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
@@ -181,7 +179,7 @@ class MethodCheck:
         self.values[path] = Value(tuple(found), value.origin)
 
     def _with_arguments(self, one: Weighted, label: Label) -> Weighted:
-        """A built-in reward function with the arguments that it takes; others are reported and dropped."""
+        """A built-in reward function with the arguments that it takes; other arguments are reported and dropped."""
         known, kept = REWARD_ARGUMENTS.get(one.name, {}), []
         for name, value in one.arguments:
             kind = known.get(name)
@@ -227,7 +225,7 @@ class MethodCheck:
 
 
 def _fits(kind: type, value: object) -> bool:
-    """Whether a value is of the kind of an argument; whole numbers are lengths and counts, and above 0."""
+    """Whether a value is of an argument's kind; whole numbers must be above 0, because they are lengths and counts."""
     if kind is str or isinstance(value, bool):
         return kind is str and isinstance(value, str)
     return (isinstance(value, int) and value > 0) if kind is int else isinstance(value, int | float)
@@ -248,7 +246,7 @@ def _defined(data: bytes) -> list[str] | str:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning about an odd escape in the user's file is not ours to print
+            warnings.simplefilter("ignore")  # do not print warnings about escapes in the user's file
             tree = ast.parse(data)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)

@@ -24,7 +24,7 @@ SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
 )  # fmt: skip
-"""Keys of a config.json for parts that read images or sound, in transformers and in models with code of their own."""
+"""Keys of a config.json for parts that read images or sound, in transformers and in models with custom code."""
 
 
 def find_model(
@@ -162,8 +162,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
-    """Read the tokenizer in a folder: whether it has a chat template (None: not known), the template if there is a
-    single one, and the end token.
+    """Read the tokenizer in a folder: whether it has a chat template (None: not known), the template (if there is only
+    one), and the end token.
     """
     place = folder.rstrip("/") + "/"
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""

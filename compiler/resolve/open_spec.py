@@ -29,7 +29,7 @@ class OpenSpec:
     """A note for each assumed value, by its setting."""
 
     def get(self, path: Path) -> object:
-        """The value of a setting, or None if it has none yet. Raises KeyError if `path` is not a setting."""
+        """The value of a setting, or None if it is not set yet. Raises KeyError if `path` is not a setting."""
         found = of_path(self.values, path)
         return None if found is None else found.value
 
@@ -39,7 +39,7 @@ class OpenSpec:
         return value if isinstance(value, int) else None
 
     def set(self, path: Path, value: object, why: str, kind: str = DERIVED) -> None:
-        """Give a setting a value, and say why it is this one."""
+        """Set the value of a setting, with the reason."""
         self.values[path] = Value(value, Origin(kind, None, why))
 
     def note(self, path: Path, message: str, help: str) -> None:

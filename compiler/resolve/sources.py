@@ -30,7 +30,7 @@ class Reading:
     as written.
 
     A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has other
-    sources; `documents` is what a row of a .txt file is.
+    sources; `documents` is the unit of a .txt file that makes a row.
     """
 
     workspace: Workspace
@@ -46,8 +46,8 @@ class Reading:
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
-    """One source of data with everything known about it. Reinforcement learning reads only the prompt, so for these
-    methods a prompt column decides the shape.
+    """One source of data with everything known about it. Methods of reinforcement learning read only the prompt, so a
+    prompt column decides their shape.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()

@@ -1,7 +1,7 @@
 """Read a `sweep` block into its grid: lists of values and zips of lists, each value with the items that it sets.
 
-The grid is the product of the plain lists and of the zips. A value is read as the setting itself would read it, and its
-place is the list element's place. Loaded only for a spec with a sweep.
+The grid is the product of the plain lists and of the zips. A list element is read like a value of the setting, and its
+place is the element's place. Loaded only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Value
 
 MOST = 10_000
-"""Members that a sweep may have."""
+"""Most members of a sweep."""
 SHOWN = 40
 """The most letters of a value in a member's name."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
-"""Parts of the header that have no setting's name."""
+"""Parts of the header that are not named like a setting."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
 """Kinds whose values have one spelling."""
@@ -167,7 +167,7 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Keep the picks of a zip, without repeated ones and those with an error."""
+        """Keep the picks of a zip, except repeated picks and picks with an error."""
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
             parts = [one for one in row if one is not None]
@@ -232,7 +232,7 @@ class _Reader(Reporter):
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # a file that extends this one states it
+            return None  # a file that extends this file states it
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if beside is not None:

@@ -9,7 +9,7 @@ from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
 
 APART = ("save", "track.name", "save.hub.revision")
-"""Settings that differ in every member, and so do not make two runs different."""
+"""Settings that differ in every member. They do not count when two runs are compared."""
 
 
 @record
@@ -31,14 +31,14 @@ def plain_name(name: str) -> str:
 
 
 def own_folder(save: Value, member: str) -> Value:
-    """The output folder of a member, below that of the sweep."""
+    """The output folder of a member, below the sweep's output folder."""
     origin = Origin(save.origin.kind, save.origin.label, "one folder for each member")
     return Value(f"{str(save.value).rstrip('/')}/{member}", origin)
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
     """Give a member of a sweep its own folder, name and branch, by changing `values` in place. Without a written name,
-    the run is named after its bundle, whose name contains the member's.
+    the run is named after its bundle, whose name contains the member's name.
     """
     name, hub = values.get("track.name"), values.get("save.hub")
     values["save"] = own_folder(values["save"], member)

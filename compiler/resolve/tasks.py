@@ -38,7 +38,7 @@ class Wrong(Exception):
 
 
 GUESSES = 8
-"""Unknown tasks that get a suggestion: each is compared with the 14,000 names of the harness."""
+"""Most unknown tasks that get a suggestion, because each is compared with the harness's 14,000 names."""
 
 
 def resolve_tasks(
@@ -49,7 +49,7 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task, and replace the name of a task file by the name of its copy. `kind` tells whether a base wrote
+    """Check every task, and replace the name of a task file by the name of its copy. `kind` says whether a base wrote
     the item.
     """
     value = values[PATH]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def find_data(
     loaded: Loaded, values: Mapping[Path, Value], workspace: Workspace, problems: Problems
 ) -> tuple[DataSource, ...]:
-    """Every source of the data to train on. A source that is not known is reported."""
+    """Every source of the data to train on. Unknown sources are reported."""
     assert loaded.train is not None
     assert loaded.train_source is not None
     node = loaded.train.data

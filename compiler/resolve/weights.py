@@ -15,7 +15,7 @@ from xpc.grammar.record import evolve
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Endings of the files of a model's folder that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Beginnings of a checkpoint's other files, which a new run does not read."""
+"""Prefixes of a checkpoint's other files, which a new run does not read."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
 """Files that a run of xpc or transformers leaves next to its model."""
 
