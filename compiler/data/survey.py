@@ -193,8 +193,7 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """The ids and labels of a correct row of tokens and whether each token is learned; and the largest id of the row.
-    """
+    """The ids and labels of a correct row of tokens, whether each token is learned, and the row's largest id."""
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
     assert isinstance(ids, list)

@@ -1,4 +1,6 @@
-"""`xpc preview SPEC`: show rows as the trainer gets them, which tokens bear loss, and what is wrong with them."""
+"""`xpc preview SPEC`: show rows as the trainer gets them, which of their tokens bear loss, and what is wrong with the
+rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Previews that are kept in files, so that a change in what the model learns shows up as a changed text."""
+"""Keep previews in files, so that a change in what the model learns shows up as a changed text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LARGEST = 64 * 2**20
 SHOWN = 200
-"""Lines of a difference that are printed at most."""
+"""Most lines of a difference that are printed."""
 
 
 def content(found: Mapping[str, Any]) -> str:

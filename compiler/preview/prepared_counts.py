@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec import Spec
 
 LARGEST = 2**22
-"""Bytes of an index that are read at most."""
+"""Most bytes of an index that are read."""
 
 
 def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:

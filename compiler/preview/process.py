@@ -34,18 +34,19 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 FEW = 4 * 2**20
-"""Bytes of a data file that is copied for a preview of a few rows. Reading every row of a larger file takes seconds."""
+"""Most bytes of a data file that is copied for a preview of a few rows, because reading all rows of a larger file takes
+seconds."""
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "start.py")
 
 
 @record
 class Request:
-    """The rows to prepare: the first `n` of each source, `row` alone, or `n` random ones with a seed.
+    """The rows to prepare: the first `n` of each source, only `row`, or `n` random rows with a seed.
 
-    `choice` is `first`, or what needs many rows: `longest`, `cut` or `order`. `scan` says which rows are prepared
-    together and counted: so many of each source, `all`, `local` (all rows of local sources, and the first ones of the
-    hub's), or None for no counts. `rewards` calls the reward functions, `trust_code` allows the tokenizer's own code.
-    `member` names the run of a sweep, which is otherwise the first one.
+    `choice` is `first`, or a choice that needs many rows: `longest`, `cut` or `order`. `scan` says which rows are
+    prepared together and counted: a number of each source, `all`, `local` (all rows of local sources, and the first
+    rows of sources on the hub), or None for no counts. `rewards` calls the reward functions, `trust_code` allows the
+    tokenizer's own code. `member` names the run of a sweep; by default it is the first.
     """
 
     n: int = 3
@@ -80,7 +81,7 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """The run to preview. Digests of weights are not computed, nor those of data if only a few rows are prepared."""
+    """The run to preview. It has no digests of weights, and none of data if only a few rows are prepared."""
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
     if request.scan is None:
@@ -122,7 +123,7 @@ def _without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
 
 
 def progress(sentence: str) -> None:
-    """Print a line for the person who waits."""
+    """Print a line about the progress."""
     show(f"xpc: {sentence}", sys.stderr)
     sys.stderr.flush()
 

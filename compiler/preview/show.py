@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 LEARN = "learn"
 SPACE = "\u00b7"
-"""A space that would not show."""
+"""A space that would be invisible."""
 SHOWN = 2000
-"""Characters of one stretch of text that are printed; the middle of a longer one is left out."""
+"""Most characters of one stretch of text that are printed; of a longer stretch, the middle is left out."""
 CUT = 300
-"""Characters of what is cut off that are printed."""
+"""Most characters of a cut-off text that are printed."""
 WIDTH = 116
-"""Columns of a line of tokens."""
+"""Width of a line of tokens, in characters."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
 """Titles of a row's sequences."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
-"""Names of quantiles; the others are shares of the rows."""
+"""Names of quantiles; other quantiles are shown as shares of the rows."""
 Token = Sequence["Any"]
-"""Id, text, 1 if it bears loss, and the number of its turn."""
+"""A token: its id, its text, 1 if it bears loss, and the number of its turn."""
 
 
 def as_json(found: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def group(found: Mapping[str, Any]) -> str:
-    """How many completions of a prompt are compared, as the end of a title; empty for other methods."""
+    """The end of a title with the number of completions per prompt; empty for methods without groups."""
     return f", for a group of {found['group']:,} completions" if found.get("group") else ""
 
 
@@ -172,7 +172,7 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """Split a sequence wherever the turn changes, or whether tokens bear loss: (turn, bears loss, tokens)."""
+    """Split a sequence where the turn or the loss flag changes, into (turn, bears loss, tokens)."""
     current: list[Token] = []
     for token in one["tokens"]:
         if current and (token[2], token[3]) != (current[0][2], current[0][3]):

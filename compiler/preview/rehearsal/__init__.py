@@ -1,1 +1,1 @@
-"""`xpc rehearse`: run a small twin of an experiment on the CPU, from its rows to the push."""
+"""`xpc rehearse`: run a small twin of an experiment on the CPU, from reading the rows to pushing the model."""

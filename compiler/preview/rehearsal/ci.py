@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 KIND = "rehearsals"
 """The folder of the results, `~/.cache/xpc/rehearsals`."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
-"""Files of a bundle that decide nothing about its run, and change with a comment of the spec."""
+"""Files of a bundle that do not affect its run, but change with a comment in the spec."""
 PACKAGES = "import importlib.metadata as m; print(sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
 
 
@@ -92,7 +92,7 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
         return Outcome(path, str(error), wrong=True)
     try:
         trains = interpreter(spec, python)
-    except UsageError as error:  # a repository may have specs of several stacks, and a job has one
+    except UsageError as error:  # a repository may have specs for several stacks, but a job has only one stack
         return Outcome(path, f"not rehearsed: {error}")
     folder, key = private_folder(KIND), _key(spec, trains)
     if folder is not None and read(folder, key) is not None:

@@ -1,4 +1,4 @@
-"""A warm interpreter: it imports the training libraries once, and each program is a fork (worker/fork_server.py)."""
+"""A warm interpreter: it imports the training libraries once, and runs programs in forks (worker/fork_server.py)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ HUNG = 1800
 
 
 class Forks:
-    """A warm interpreter of one stack. `run` is a training run; `close` ends the server.
+    """A warm interpreter of one stack. `run` runs a training; `close` ends the server.
 
-    `python` is a program that can be used as the interpreter, such as PYTHON of a launch.sh: what it starts are forks,
-    too (worker/warm_python.py). Errors go to the file `log`, or where this process writes its own.
+    `python` is a program to use as the interpreter, such as PYTHON of a launch.sh: programs that it runs are also forks
+    (worker/warm_python.py). Errors go to the file `log`, by default to this process's standard error.
     """
 
     def __init__(self, python: str, environ: dict[str, str], log: str | None = None) -> None:
@@ -54,10 +54,10 @@ class Forks:
         self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = HUNG,
         program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
-        """Train the bundle from `cwd` in `world` processes; they are killed once `kill_at` exists.
+        """Train the bundle from `cwd` in `world` processes, which are killed once the file `kill_at` exists.
 
-        With `program`, that file is run instead of the bundle's. Returns `status` (of each process), `out` and `err`
-        (of all), `killed` and `late`.
+        With `program`, that file is run instead of the bundle's. Returns `status` (one per process), `out` and `err`
+        (of all processes together), `killed` and `late`.
         """
         assert self.server.stdin is not None
         assert self.server.stdout is not None

@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 WAIT = 1800
 """Seconds after which a launch counts as hung."""
 STOPPED = 75
-"""The exit status of a run that was asked to stop and saved."""
+"""The exit status of a run that saved and stopped on request."""
 ERROR = "error"
 LAST = 5
-"""Lines of an output that are shown if none of them is an error of the run."""
+"""Number of last lines of an output that are shown if no line is an error of the run."""
 
 
 @record
 class Launch:
-    """One launch: its exit status, its output, its seconds, and whether it reached the checkpoint it was to end at."""
+    """One launch: its exit status, its output, its seconds, and whether it reached the checkpoint at which it should
+    end.
+    """
 
     status: int
     output: str
@@ -34,7 +36,7 @@ class Launch:
 
     @property
     def reason(self) -> str:
-        """The error in one sentence: the run's own, or the last lines of the output."""
+        """The error in one sentence: the run's own error, or the last lines of the output."""
         lines = [one.strip() for one in self.output.splitlines() if one.strip()]
         own = [one for one in lines if one.startswith((f"{ERROR}:", f"xpc: {ERROR}"))]
         if own:

@@ -1,8 +1,8 @@
-"""A stand-in for the hub on this machine: enough of its API to push a model to. `with Hub() as hub: hub.url`.
+"""A stand-in for the hub on this machine, with enough of the hub's API to push a model. `with Hub() as hub: hub.url`.
 
-It speaks what huggingface_hub 0.36 and 2.4 ask for `whoami`, `create_repo`, `list_repo_commits`, `create_branch` and
-`upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON). What was pushed stands in
-`hub.repositories`, what was asked in `hub.asked`. `HF_HUB_DISABLE_XET=1` keeps the client to LFS.
+It answers the requests of huggingface_hub 0.36 and 2.4 for `whoami`, `create_repo`, `list_repo_commits`,
+`create_branch` and `upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON).
+`hub.repositories` has what was pushed, `hub.asked` the requests. `HF_HUB_DISABLE_XET=1` makes the client use LFS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attrs import define, field
 from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
-"""Tokens of the account `me`, a member of `team`; the last may write to its own repositories alone."""
+"""Tokens of the account `me`, a member of `team`; the last may write only to the account's own repositories."""
 
 
 @define
@@ -33,13 +33,13 @@ class Commit:
 
 @define
 class Repository:
-    """Its visibility, and the commits of each branch, oldest first."""
+    """A repository: its visibility, and the commits of each branch, oldest first."""
 
     private: bool | None
     branches: dict[str, list[Commit]]
 
     def files(self, branch: str = "main") -> dict[str, bytes]:
-        """What stands on a branch now."""
+        """The files that are on a branch now."""
         return self.branches[branch][-1].files
 
     def titles(self, branch: str = "main") -> list[str]:
@@ -59,15 +59,15 @@ class Hub(LocalServer):
 
     @property
     def handler(self) -> type[_Handler]:
-        """The class that takes the requests."""
+        """The class that handles the requests."""
         return _Handler
 
     def environment(self, token: str = WRITE) -> dict[str, str]:
-        """What sends a client here."""
+        """The environment variables that make a client use this server."""
         return {"HF_ENDPOINT": self.url, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
 
     def make(self, name: str, private: bool | None = None) -> None:
-        """A new repository, with the one commit that the hub makes."""
+        """Make a new repository, with the initial commit of the hub."""
         self.repositories[name] = Repository(private, {"main": [_commit("initial commit", {".gitattributes": b""})]})
 
 
@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {}, ""
 
     def _batch(self, said: dict[str, Any]) -> dict[str, Any]:
-        """Where each object goes; nothing to do for one that is here."""
+        """The upload address of each LFS object; no address for objects that the server has."""
         told = []
         for one in said["objects"]:
             oid, size = one["oid"], one["size"]

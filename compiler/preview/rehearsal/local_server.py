@@ -12,7 +12,7 @@ from attrs import define, field
 
 @define
 class LocalServer(ABC):
-    """Runs while it is entered, at `url`; `asked` is what was asked."""
+    """A server that runs at `url` within `with`; `asked` lists the requests."""
 
     asked: list[str] = field(factory=list, kw_only=True)
     server: Any = field(default=None, kw_only=True)
@@ -20,12 +20,12 @@ class LocalServer(ABC):
     @property
     @abstractmethod
     def handler(self) -> type[BaseHTTPRequestHandler]:
-        """What takes the requests. It has the server as `of`, and prints nothing."""
+        """The class that handles the requests. Its attribute `of` is the server, and it prints nothing."""
 
     def __enter__(self) -> Self:
         handler = type("Handler", (self.handler,), {"of": self, "log_message": lambda *_: None})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it ends
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()  # seconds to shut down
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -34,5 +34,5 @@ class LocalServer(ABC):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.server.server_port}"

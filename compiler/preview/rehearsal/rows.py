@@ -1,4 +1,4 @@
-"""Rows for a rehearsal: the first rows of the user's files, or rows made in the shape of a source that is not here."""
+"""Rows for a rehearsal: the first rows of the user's files, or made-up rows in the shape of an absent source."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource
 
 MADE = 64
-"""Rows that are made for a source."""
+"""Number of rows that are made up for an absent source."""
 TAKEN = 256
-"""The first rows of a local file that are used."""
+"""Number of first rows of a local file that are used."""
 BY_LINE = (".jsonl", ".csv", ".txt")
 """Endings of files that are cut after a number of lines."""
 MOST_BYTES = 64 * 2**20
-"""The largest other file that is copied, and the most bytes of lines."""
+"""Size limit in bytes, for the first lines of a file and for a copied file of another format."""
 THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
 COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 
@@ -61,7 +61,7 @@ def copy_head(source: str, target: str) -> None:
 
 
 def write_made(source: DataSource, target: str, more: Mapping[str, object]) -> list[str]:
-    """Write rows in the shape of a source, with the columns that it names and `more` columns. Returns their texts."""
+    """Write rows in the shape of a source, with its columns and `more` columns. Returns the rows' texts."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     texts: list[str] = []
     with open(target, "w", encoding="utf-8") as out:
@@ -114,8 +114,8 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """The columns that the reward functions and the environment's `reset` read by name, each with a value: `solution`
-    for a registered function.
+    """The columns that the reward functions and the environment's `reset` read by name, each with a value; a registered
+    function reads `solution`.
     """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
@@ -133,7 +133,7 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
     """The names of a function's parameters that are columns, without those that every trainer passes; with
-    `environment`, of a method of this class.
+    `environment`, `function` is a method of this class.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:

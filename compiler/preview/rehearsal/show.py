@@ -1,4 +1,4 @@
-"""The table at the end of a rehearsal: what was exercised, what could not be, and what was found."""
+"""The table at the end of a rehearsal: what was exercised, what could not be exercised, and what was found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEVER = (
     ("memory", "the small model fits everywhere; `xpc plan` predicts the memory of the large one"),
     ("network", "NCCL, the hub and trackers are not reached"),
 )
-"""What no rehearsal exercises."""
+"""Parts of a run that no rehearsal exercises."""
 
 
 def table(found: Rehearsal, problems: Sequence[Diagnostic]) -> dict[str, Any]:

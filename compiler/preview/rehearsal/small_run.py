@@ -32,9 +32,9 @@ SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
 """Control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""The most settings that are left out because a rule refuses them on a CPU."""
+"""Most settings that are left out because a rule refuses them on a CPU."""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
-"""Beginnings of environment variables that a launch of the rehearsal does not get."""
+"""Prefixes of environment variables that a launch of the rehearsal does not get."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 
@@ -69,7 +69,7 @@ def warm_interpreter(python: str) -> Forks:
 
 
 def _environ() -> dict[str, str]:
-    """The environment of a launch without what an outer launch left in it."""
+    """The environment of a launch, without variables of an outer launch."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
     return kept | {
         "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
@@ -99,7 +99,7 @@ def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, fold
 
 
 def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
-    """Write the rows of each source. Returns the texts of those that are made. Raises UsageError."""
+    """Write the rows of each source. Returns the texts of the made-up rows. Raises UsageError."""
     texts: list[str] = []
     more = columns_of_rewards(twin.spec)
     for one in twin.rows:
@@ -119,7 +119,7 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models, and return what the worker says about each."""
+    """Make the small models, and return the worker's answer about each."""
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:
         wanted.append(_wanted(spec, spec.teacher, root, os.path.join(folder, TEACHER)))
@@ -146,7 +146,7 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
 
 
 def _end_of(template: str | None) -> str:
-    """The end token of a model whose own is not known: that of its turns, or a common one."""
+    """An end token for a model whose end token is not known: the token that ends its turns, or a common one."""
     known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
     return next((one for one in known if template and one in template), "</s>")
 
@@ -196,7 +196,7 @@ def _path_at(text: str, offset: int) -> str | None:
 
 
 def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
-    """Whether the folder of the results can be written here, if it is on this machine."""
+    """Record whether the folder of the results can be written, if it is on this machine."""
     place = spec.text("save")
     while place and not os.path.lexists(os.path.join(root, place)):
         place = os.path.dirname(place)

@@ -1,5 +1,5 @@
-"""The steps of a rehearsal, in the order that finds first what costs most: rows, load, train, save, kill, resume, stop,
-go on, load the result, push.
+"""The steps of a rehearsal, ordered so that the costliest errors are found first: rows, load, train, save, kill,
+resume, stop, continue, load the result, push.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
-"""Beginnings of the names of files of weights."""
+"""Prefixes of the names of weight files."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
 """The digests in the name of a bundle's copy of a file."""
 DECIDED = (
@@ -42,7 +42,7 @@ DECIDED = (
     (re.compile(r" cannot be written to "), "save", "name another folder"),
     (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),
 )
-"""Settings that decide an error of a run, by the error's text, with a help."""
+"""Settings that cause an error of a run, by the error's text, with a help."""
 FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
 
 
@@ -120,13 +120,15 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            self.findings = [one for one in self.findings if one.step != "rows and masks"]  # they say the same
+            self.findings = [one for one in self.findings if one.step != "rows and masks"]  # the error says it
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
-        """Kill a run after its first checkpoint, resume it, stop it, and go on; the result must be the same."""
+        """Kill a run after its first checkpoint, resume it, stop it, and continue. The result must be that of an
+        undisturbed run.
+        """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
         if killed is None:
@@ -154,7 +156,7 @@ class Rehearsal:
         return True
 
     def trained(self, bundle: str) -> None:
-        """Look at the metrics of the undisturbed run."""
+        """Check the metrics of the undisturbed run."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         norms, rates = (
@@ -172,7 +174,7 @@ class Rehearsal:
                       "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
 
     def called(self, bundle: str) -> str:
-        """What the made-up tool calls of the undisturbed run did."""
+        """Check the results of the made-up tool calls in the undisturbed run."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         calls, failed = (
@@ -203,7 +205,7 @@ class Rehearsal:
         return f"{answer['loaded']}: {answer['text'].strip()[:40]!r}" if answer["text"] else str(answer["loaded"])
 
     def pushed(self) -> str:
-        """Look at what arrived at the stand-in for the hub."""
+        """Check what arrived at the stand-in for the hub."""
         if not self.hub.repositories:
             raise UsageError("nothing was pushed")
         name, repository = next(iter(self.hub.repositories.items()))
@@ -217,7 +219,7 @@ class Rehearsal:
         return spec.get("save.every") == EVERY and spec.get("save.resume") != "never" and spec.flag("save.full_state")
 
     def written(self, name: str) -> str:
-        """The twin's bundle in a folder of its own, so that each run has its own output."""
+        """Write the twin's bundle to a separate folder, so that each run has its own output."""
         place = os.path.join(self.folder, name)
         os.mkdir(place)
         for shared in ("data", "model", "teacher"):
@@ -249,7 +251,7 @@ class Rehearsal:
         return False
 
     def named(self, text: str) -> str:
-        """A message in which the twin's files have the names of the spec's."""
+        """A message with the names of the spec's files in place of the twin's."""
         text = re.sub(rf"{re.escape(self.folder)}/\w+/(twin\.bundle/)?(files/)?", "", text)
         for one in self.twin.rows:
             text = text.replace(one.path, one.source.name)

@@ -1,8 +1,8 @@
-"""The small twin of an experiment: a spec for this machine's CPU that keeps what the spec states and the CPU can do.
+"""The small twin of an experiment: a spec for this machine's CPU that keeps everything that the CPU can do.
 
 The twin has a small model of the same family, the first rows of the same data or rows made in their shape, and eight
-steps. Everything else that the spec states stays as it is: template, filters, mixture, method, rewards, adapters,
-optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists what could not stay.
+steps. Everything else in the spec stays unchanged: template, filters, mixture, method, rewards, adapters, optimizer,
+schedule, packing, evaluation, saving. `Twin.replaced` lists the exceptions.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Settings that the twin leaves out, with the settings below them, and why."""
+"""Settings that the twin leaves out, together with the settings inside them, and why."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
-"""Values of omitted settings that a CPU has."""
+"""Values of the omitted settings that are kept, because a CPU supports them."""
 LAUNCHED_HERE = ("launcher",)
-"""Settings of `launch` that a local run reads, too."""
+"""Settings of `launch` that a local run also reads."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
-"""Choices of the twin if a rule refuses the spec's own on a CPU."""
+"""Choices of the twin if a rule refuses the spec's choice on a CPU."""
 
 
 @record
 class Replaced:
-    """A setting that is not rehearsed as it is written: its value, the twin's (empty: left out), and why."""
+    """A setting that is not rehearsed as written: its value, the twin's value (empty if left out), and why."""
 
     setting: str
     was: str
@@ -84,7 +84,7 @@ class Replaced:
 
 @record
 class Rows:
-    """The rows of a source of the twin: the source of the spec, the twin's file, and whether they are not here."""
+    """The rows of one source: the source in the spec, the twin's file, and whether the rows are absent here."""
 
     source: DataSource
     path: str
@@ -101,12 +101,12 @@ class Twin:
 
     @property
     def text(self) -> str:
-        """The text of its spec."""
+        """The text of the twin's spec."""
         return specfile(self.spec)
 
 
 class _Draft:
-    """Values of the twin while they are replaced."""
+    """The twin's values while it is made."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
@@ -118,21 +118,21 @@ class _Draft:
         self.replaced: list[Replaced] = []
 
     def put(self, path: str, value: object, why: str = "") -> None:
-        """Set a value; with `why` it is listed if it differs from the spec's."""
+        """Set a value; with `why`, it is listed in `replaced` if it differs from the spec's value."""
         before = self.values.get(path)  # type: ignore[call-overload]
         self.values[path] = Value(value, Origin(SPEC))  # type: ignore[index]
         if why and before is not None and before.value != value:
             self._note(path, before.value, _shown(path, value), why)
 
     def omit(self, path: str, why: str = "") -> None:
-        """Leave a setting and those below it out; a value that is off or the default of a CPU is not listed."""
+        """Leave out a setting and the settings inside it. It is not listed if its value is off or the CPU's default."""
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
             before = self.values.pop(name)
             if why and name == path and before.value not in (False, None, "none"):
                 self._note(path, before.value, "", why)
 
     def clear(self, path: str, *kept: str) -> None:
-        """Leave out what is below a setting, but the names in `kept`."""
+        """Leave out the settings inside a setting, except the names in `kept`."""
         for name in [one for one in self.values if one.startswith(path + ".")]:
             if name.removeprefix(path + ".") not in kept:
                 self.omit(name)
@@ -147,8 +147,8 @@ def _shown(path: str, value: object) -> str:
 
 
 def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
-    """The twin of a checked spec. `here` tells whether the rows of a source are on this machine; `rows_at_hand` says
-    that the user gives rows for the others.
+    """The twin of a checked spec. `here` says whether the rows of a source are on this machine; `rows_at_hand` says
+    that the user gives rows for absent sources.
     """
     draft = _Draft(spec)
     for path, why in OMITTED.items():
@@ -170,13 +170,13 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
 
 
 def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
-    """The spec with other values, and without what was found about the old ones."""
+    """The spec with other values, and without the findings about the old values."""
     own = {name: value for name, value in vars(spec).items() if name not in CheckedSpec.__annotations__}
     return CheckedSpec.of(Spec(**{**own, **changes}))
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """The twin without a setting that a rule refuses on the CPU, or with the CPU's choice; None if there is neither."""
+    """The twin without a setting that a rule refuses on the CPU, or with the CPU's choice; None without both."""
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)
     choice = FALLBACKS.get(path)
@@ -195,7 +195,7 @@ def _stand_in(model: Model, folder: str) -> Model:
 
 
 def _machine(draft: _Draft) -> None:
-    """The hardware, the strategy and the precision: two processes for ZeRO and DDP, FSDP as DDP."""
+    """The hardware, the strategy and the precision: two processes for ZeRO and DDP; FSDP becomes DDP."""
     spec = draft.spec
     strategy = spec.text("strategy")
     several = spec.hardware.world > 1
@@ -299,7 +299,7 @@ def _saving(draft: _Draft) -> None:
 def _data(
     draft: _Draft, here: Callable[[DataSource], bool], at_hand: bool
 ) -> tuple[tuple[DataSource, ...], tuple[EvalSet, ...], list[Rows]]:
-    """The sources of the twin, each with a file of its own below `data/`."""
+    """The sources of the twin, each with a separate file in `data/`."""
     spec = draft.spec
     rows: list[Rows] = []
 

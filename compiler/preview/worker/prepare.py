@@ -1,4 +1,4 @@
-"""Prepare chosen rows one by one, and describe what the trainer gets of each."""
+"""Prepare chosen rows one by one, and describe what the trainer gets from each."""
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from .reading import Capture, TokenSequence, sequences
 from .session import Session
 
 MOST = 200_000
-"""Characters of a stored row that are shown at most."""
+"""Most characters of a stored row that are shown."""
 
 
 def prepared(
@@ -47,7 +47,7 @@ def prepared(
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context in which lost pieces of a row do not raise RunError as they do in a run; they become verdicts."""
+    """A context in which lost parts of a row become verdicts, instead of raising RunError as in a run."""
     comparison = session.core("row_comparison")
     real, comparison.check = comparison.check, lambda *_, **__: []
     try:
@@ -104,7 +104,7 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with its own columns; a mixture of shapes adds columns of other shapes."""
+    """The row with only its own columns, because a mixture of shapes adds columns of other shapes."""
     if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
         return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
     return dict(row)
@@ -152,7 +152,7 @@ def _turns(
     answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))
     if isinstance(prompt, str) and isinstance(answer, str):
         return ["prompt", "completion"], [prompt, answer], [prompt, prompt + answer]
-    if "input_ids" in row:  # a row that is tokens already
+    if "input_ids" in row:  # a tokenized row
         text = "".join(tokens.pieces(session.tokenizer, one.full))
         return ["text"], [text], [text]
     text = next((row[name] for name in (one.name, "prompt", "text", "chosen") if isinstance(row.get(name), str)), "")

@@ -1,4 +1,4 @@
-"""What trl's trainer makes of one row: its sequences of tokens, which of them bear loss, and what is cut off."""
+"""Read how trl's trainer prepares one row: its sequences of tokens, which tokens bear loss, and what is cut off."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,13 +12,15 @@ ANSWERS = (
     ("rejected", ("rejected_ids", "rejected_input_ids", "input_ids_rejected")),
     ("answer", ("completion_ids", "answer_input_ids")),
 )  # fmt: skip
-"""The token columns of trl 0.18 to 1.16 before they are cut, by the name of the sequence."""
+"""The columns with tokens before truncation in trl 0.18 to 1.16, by the name of the sequence."""
 IGNORED = -100
 FULL_LENGTHS = "full_lengths"
 
 
 class TokenSequence:
-    """One sequence of tokens: the ids that the model reads, which of them bear loss, and the ids before truncation."""
+    """One sequence of tokens: the ids that the model reads, which of these tokens bear loss, and the ids before
+    truncation.
+    """
 
     def __init__(self, name: str, ids: Sequence[int], learned: Sequence[bool], full: Sequence[int] | None) -> None:
         self.name, self.ids, self.learned = name, list(ids), list(learned)
@@ -44,11 +46,11 @@ class Capture:
 
     @contextmanager
     def watching(self, session: Session) -> Iterator[None]:
-        """A context in which the first result of `Dataset.map` with tokens is kept."""
+        """A context that keeps the first result of `Dataset.map` that contains tokens."""
         import importlib
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.tokenized is None and "input_ids" in rows.column_names:  # rows that were tokens already
+            if self.tokenized is None and "input_ids" in rows.column_names:  # rows that were tokenized before
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
             if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):
@@ -76,7 +78,7 @@ class Capture:
         """The length of each sequence before it is cut; empty if the trainer does not tokenize."""
         if self.tokenized is None or len(self.tokenized) == 0:
             return []
-        counted = self.tokenized[0].get(FULL_LENGTHS)  # by the runtime: orpo cuts while it tokenizes
+        counted = self.tokenized[0].get(FULL_LENGTHS)  # counted by the runtime: orpo truncates while it tokenizes
         return list(counted or map(len, self.full().values()))
 
 
@@ -153,7 +155,7 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
-    """The sequences for dpo before trl 1.0, which truncates pairs during the forward pass: they are captured there."""
+    """The sequences for dpo before trl 1.0, which truncates pairs during the forward pass, where they are captured."""
     import torch
 
     seen: list[tuple[Any, Any]] = []

@@ -1,4 +1,4 @@
-"""Call the reward functions of a run with a row, as trl does: on an empty answer, a made-up one, and the row's own."""
+"""Call a run's reward functions on a row, as trl does: with an empty answer, a made-up answer, and the row's answer."""
 
 import asyncio
 import importlib
@@ -12,13 +12,13 @@ from .session import Session
 from .verdicts import Verdict, verdict
 
 EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
-"""Names of the answers; the row's own is given as it is, and boxed, as math_verify reads it."""
+"""Names of the answers. The row's answer is given twice: as it is, and boxed, as math_verify reads it."""
 SECONDS = 600.0
 """Time limit of a call."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
-    """The values of each reward by answer, and the findings; ``name`` is the row's in messages. Raises RunError."""
+    """The values of each reward by answer, and the findings; ``name`` is the row's in the messages. Raises RunError."""
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
     for function in loaded:
@@ -35,8 +35,8 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
 
 @contextmanager
 def _reported() -> Iterator[list[str]]:
-    """A context that collects what the runtime would print about a call, such as that it takes too long. A reward that
-    is a model has time to load here.
+    """A context that collects what the runtime would print about a call, such as that it takes too long. It also gives
+    reward models time to load.
     """
     calls, sentences = _calls(), list[str]()
     real = calls.say, calls.SECONDS
@@ -54,7 +54,7 @@ def _calls() -> Any:
 def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
-    """The value of each answer, and what is wrong with the function."""
+    """The function's value for each answer, and what is wrong with the function."""
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]
     given, size = _calls().arguments(session.bundle.stack["reward_given"], row, len(answers), session.tokenizer)
@@ -80,7 +80,9 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 class _Recorded:
-    """A reward function that keeps the values that it returns. Messages find the function's own name and code on it."""
+    """A reward function that keeps the values that it returns. It has the function's name and code, which messages
+    show.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -102,7 +104,7 @@ def _number(one: Any) -> float | None:
 
 
 def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
-    """A reward that does not prefer the row's own answer to an empty one."""
+    """Report a reward that does not prefer the row's own answer to an empty answer."""
     column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
     if column is None:
         return []

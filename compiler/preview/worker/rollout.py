@@ -10,7 +10,7 @@ from .verdicts import Verdict, verdict
 
 def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[str, Any], list[Verdict]]:
     """The calls, their results, the tokens and the reward of a made-up completion, and the findings. The calls and the
-    results are texts; `text` is the conversation in pieces (text, whether it bears loss).
+    results are texts; `text` is the conversation as a list of (text, whether it bears loss).
     """
     tools = importlib.import_module("trainer.features.method.tools")
     problems = tools.Tools().before_rows(session.bundle, session.tokenizer)
@@ -53,8 +53,8 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
 
 
 def _pieces(session: Session, called: list[Callable[..., Any]], parts: list[list[dict[str, Any]]]) -> list[list[Any]]:
-    """The rendered prompt, calls and results, each with whether it bears loss; one piece if they are not rendered one
-    after the other.
+    """The rendered prompt, calls and results, each with whether it bears loss. If the template does not render them one
+    after the other, the prompt and the complete text instead.
     """
     render, given = session.tokenizer.apply_chat_template, {"tools": called, "tokenize": False}
     prompt, calls, answers = parts

@@ -13,10 +13,10 @@ from .reading import IGNORED, PROMPTS, Capture
 from .session import Session
 
 ROW = "xpc_row"
-"""The column with a row's number: its source times `SOURCES`, plus its number in the source."""
+"""The column with a row's number: the source's number times `SOURCES`, plus the row's number in the source."""
 SOURCES = 2**40
 PLACES = 2**32
-"""Tokens of a row are numbered from the row's number times this."""
+"""A row's tokens are numbered from the row's number times `PLACES`."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 
 class Scan:
-    """All training rows, or the first ones of each source, which one trainer prepares together.
+    """All training rows, or the first rows of each source, which one trainer prepares together.
 
     `rows` and `of_hub` limit the rows of a local source and of a source on the hub; None reads all.
     """
@@ -141,7 +141,7 @@ class Scan:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def lengths(self) -> list[int]:
-        """The length of each row before truncation: that of its longest sequence, with the prompt."""
+        """The length of each row before truncation: the length of its longest sequence, with the prompt."""
         names = self.tokenized.column_names
         prompt = next((_lengths(self.tokenized, name) for name in PROMPTS if name in names), None)
         answers = [_lengths(self.tokenized, name) for name in (*_answer_columns(names),)]
@@ -165,7 +165,7 @@ class Scan:
         return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
 
     def counts(self) -> dict[str, Any]:
-        """The counts that are shown and that the memory of previews keeps."""
+        """The counts that are shown and that are remembered for later commands."""
         lengths = sorted(self.lengths())
         most = self.session.core("truncation").limit(self.session.bundle)
         out: dict[str, Any] = {"rows": self.given, "tokens": sum(lengths), "limit": most}
@@ -277,7 +277,7 @@ class Scan:
 
 
 def _times(name: str, many: int) -> str:
-    """The name of a row, and how many completions of it a batch has."""
+    """The name of a row, with the number of its completions in a batch."""
     return name if many == 1 else f"{name} ({many} completions)"
 
 
@@ -316,7 +316,7 @@ def _progress(say: Say) -> Iterator[None]:
                 say(f"{what}: {seen[0]:,} of {total:,}")
             return function(*given, **named)
 
-        # datasets looks at the names of the function's arguments only where neither indices nor ranks are asked for.
+        # datasets reads the names of the function's arguments only if the call requests neither indices nor ranks.
         return real(self, counting, *args, **kwargs)
 
     datasets.Dataset.map = mapped

@@ -27,7 +27,7 @@ class Session:
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
         self.preparing = run_path(os.path.join(folder, "prepare_rows.py"))
-        """What the bundle's own preparation without a GPU replaces: models, arguments, features."""
+        """The bundle's prepare_rows.py, whose stand-ins replace what needs a GPU: models, arguments, features."""
         base = self.core("feature").Feature
         self.chosen = _chosen_rows(base)
         kept = [one for one in enabled.FEATURES if self.preparing["concerns_rows"](one)]
@@ -49,8 +49,7 @@ class Session:
         for name in self.preparing["DROPPED"]:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-        # The only process takes the rows of all processes, so that steps and generation batches are the same as in the
-        # run.
+        # The single process takes the rows of all processes, so that steps and generation batches are as in the run.
         arguments["per_device_train_batch_size"] = run["micro"] * self.world
         for name in ("dataset_num_proc", "dataloader_num_workers"):
             if arguments.get(name):
@@ -84,7 +83,7 @@ class Session:
 
     @property
     def bears_loss(self) -> bool:
-        """Whether single tokens bear loss: not for reward models, nor for prompts whose answers are generated."""
+        """Whether the loss is per token: not for reward models, nor for prompts whose answers are generated."""
         return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
 
     def tiny_model(self) -> Any:
@@ -100,7 +99,7 @@ class Session:
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
-        self.core("made").check = lambda *_: None  # processes, precision and trained weights are those of a run
+        self.core("made").check = lambda *_: None  # the check is about a run's processes, precision and trained weights
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
         with _without_warnings(), self.core("truncation").watching(self.bundle):

@@ -20,7 +20,7 @@ from . import session as sessions
 
 
 def main() -> int:
-    """Handle one request. The exit status is 0 for an answer, and for an error that could be put in a sentence."""
+    """Handle one request. The exit status is 0 for an answer, and for an error that is answered with a sentence."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
     os.dup2(2, 1)  # what the libraries print must not mix with the answer

@@ -7,9 +7,9 @@ from typing import Any
 from .session import Session
 
 BATCH = 2000
-"""Rows of one piece of a stream."""
+"""Most rows of one table of a stream."""
 FIRST_OF_HUB = 1000
-"""Random rows of a source of the hub are chosen among so many first ones, and the longest ones, too."""
+"""The number of first rows of a source on the hub among which random and longest rows are chosen."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:

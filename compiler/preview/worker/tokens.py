@@ -8,13 +8,13 @@ BROKEN = "\ufffd"
 LONGEST_CHARACTER = 8
 """Most tokens of one character."""
 SPACE = "\u2581"
-"""The mark of a space in tokens of SentencePiece, whose decoder drops the first space."""
+"""The character for a space in tokens of SentencePiece, whose decoder drops the first space."""
 OPENING = -1
-"""The turn of tokens before the first one: a begin token, tools, a system prompt that the template adds."""
+"""The turn of tokens before the first turn: a begin token, tools, a system prompt that the template adds."""
 
 
 def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text of each token. Where several tokens form one character, the first has it and the others are empty."""
+    """The text of each token. If several tokens form one character, the first has it and the others are empty."""
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
     at = 0
@@ -44,7 +44,7 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
     """The number of the turn that each token belongs to, or `OPENING`.
 
     `texts` are the texts of the tokens, `contents` the contents of the turns. `starts` has, for each turn, the rendered
-    conversation up to the end of that turn, or None where the template refuses this part; then the turn is found by its
+    conversation up to the end of that turn, or None if the template refuses this part; the turn is then found by its
     content.
     """
     joined, ends, place = "".join(texts), list[int](), 0

@@ -56,7 +56,7 @@ def of_sequence(read: Read) -> list[Verdict]:
 
 
 def _name(read: Read) -> str:
-    """What to call the sequence in a sentence; a row that is plain text is called the row."""
+    """The end of a phrase that names the sequence, such as ` of the chosen answer`; empty for the text of a row."""
     return {"text": "", "answer": " of the answer"}.get(read.one.name, f" of the {read.one.name} answer")
 
 
@@ -106,7 +106,7 @@ def _end(read: Read) -> Iterator[Verdict]:
         yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
     else:
         what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
-        texts = read.roles == ["text"]  # trl ends other texts than tokenized rows itself
+        texts = read.roles == ["text"]  # a tokenized row: trl adds the end token to other texts
         help = "end each row" if texts else "name a chat_template that ends each answer"
         yield verdict("XP592", what, f"{help} with the end token")
 
@@ -147,7 +147,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
         return
-    if not one.cut:  # only the number of lost tokens is known
+    if not one.cut:  # the number of lost tokens is known, but not which
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit
@@ -164,7 +164,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """Report what the row contains and its rendered text lacks; the runtime compares them."""
+    """Report content of the row that its rendered text lacks; the runtime compares the two."""
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []

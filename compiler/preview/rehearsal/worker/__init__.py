@@ -1,1 +1,1 @@
-"""Programs that the interpreter with the training packages runs; they import nothing of the compiler."""
+"""Programs that the interpreter with the training packages runs; they import no module of the compiler."""

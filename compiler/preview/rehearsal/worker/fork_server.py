@@ -1,11 +1,11 @@
-"""Runs bundles one after another from one warm interpreter: the libraries are imported once, each run is a fork.
+"""Run bundles one after another from one warm interpreter, which imports the libraries once and forks for each run.
 
-A run is the bundle's own trainer/main.py in processes of its own, with what torchrun would put into their environment,
-so it trains, saves, dies of a signal and goes on like any other; only the ten seconds of imports are shared. Another
-program (``program``), one that looks at what runs have left, starts as fast. Started as a program itself it reads one
-JSON object a line (see ``forks.Forks.run``) and answers with one; on the socket whose number it is given it serves
-warm_python.py, for programs that start others: launch.sh and the launchers themselves. Standard library, until the
-libraries are asked for.
+A run is the bundle's own trainer/main.py in separate processes, with the environment that torchrun would give them. So
+it trains, saves, is killed and resumes like any other run; only the ten seconds of imports are saved. Another program
+(``program``), such as one that inspects results, starts as fast. The server reads one JSON object per line (see
+``forks.Forks.run``) and answers each with one line. On the socket whose number is its argument, it serves
+warm_python.py, for programs that start other programs: launch.sh and the launchers. Only the standard library is
+imported before ``warm``.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ LATER = (
     "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.utils.serialization",
 )
-"""Modules that runs import, of packages that not every environment has."""
+"""Modules that runs import from packages that an environment may lack."""
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 
 
 def warm() -> None:
-    """Everything that a run imports, once. What is imported is left out of the garbage collections of the forks."""
+    """Import everything that a run imports. Garbage collections of the forks skip the imported objects."""
     import accelerate.commands.launch
     import datasets
     import transformers.models.qwen2.modeling_qwen2
@@ -67,15 +67,15 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    for name in LAUNCHERS:  # run as programs, they are imported anew
+    for name in LAUNCHERS:  # these run as programs, which imports them again
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
 
 
 def _look_up(transformers: Any) -> None:
-    """What each run would find out anew: packages, DeepSpeed's operators (it starts a C compiler) and the NUMA nodes
-    (it looks for numactl at each gradient), all that transformers can rename in weights, or all its configurations.
+    """Cache what each run would look up again: packages, DeepSpeed's operators (which starts a C compiler) and NUMA
+    nodes (it searches for numactl at each gradient), and transformers' renamings of weights, or its configurations.
     """
     importlib.metadata.metadata = cache(importlib.metadata.metadata)
     if "deepspeed" in sys.modules:
@@ -96,7 +96,7 @@ def forked(prepare: Callable[[], str]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # of a run that not even an exception ends
+    status = 70  # if nothing below sets another status
     try:
         os.setsid()
         main = prepare()
@@ -135,14 +135,14 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # as for a program that is started
+        sys.path.insert(0, os.path.dirname(main))  # as Python does for a program
         return main
 
     return forked(prepare)
 
 
 def free_port() -> int:
-    """A port that nobody uses now, below those that the kernel gives to sockets that ask for none."""
+    """A free port, below the kernel's range of automatic ports."""
     while True:
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("", random.SystemRandom().randint(12000, 32767)))
@@ -179,7 +179,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Commands:
-    """What warm_python.py asks for: a fork each, which gets its signals and ends with it."""
+    """Serves warm_python.py: each client gets a fork, which receives the client's signals and ends with the client."""
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
         self.listener, self.selector = listener, selector
@@ -192,14 +192,14 @@ class Commands:
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.start(connection))
 
     def start(self, connection: socket.socket) -> None:
-        """Fork what a client asks for."""
+        """Fork the program that a client requests."""
         self.selector.unregister(connection)
         text, files, _, _ = socket.recv_fds(connection, 1 << 20, 16)
-        if not text:  # killed before it could ask
+        if not text:  # the client was killed before its request
             connection.close()
             return
         asked = json.loads(text)
-        enter(files[3])  # for what is forked next
+        enter(files[3])  # for the next fork
         pid = forked(lambda: as_command(asked, files))
         enter(self.own)
         for file in files:
@@ -209,7 +209,7 @@ class Commands:
         self.selector.register(ended, selectors.EVENT_READ, lambda: self.end(connection, ended, pid))
 
     def signal(self, connection: socket.socket, pid: int) -> None:
-        """Pass a client's signal to its fork; a client that is gone kills it."""
+        """Pass a client's signal to its fork; if the client has ended, kill the fork."""
         asked = connection.recv(16)
         os.kill(pid, int(asked or signal.SIGKILL))
         if not asked:
@@ -223,10 +223,10 @@ class Commands:
         try:
             self.selector.unregister(connection)
             connection.send(b"%d" % status)
-        except (KeyError, OSError):  # it was killed, and nobody asks for the status
+        except (KeyError, OSError):  # the client was killed, so nobody needs the status
             connection.close()
             return
-        # A socket that closes with a signal unread takes back the status: whatever comes is read until the other ends.
+        # Closing a socket with an unread signal would discard the status, so everything is read until the client ends.
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.drain(connection))
 
     def drain(self, connection: socket.socket) -> None:
@@ -241,21 +241,21 @@ class Commands:
 
 
 def enter(space: int) -> None:
-    """Joins a namespace. Without root all are this one's own, and there is nothing to join."""
+    """Join a namespace. Without root, all namespaces are this process's own, so there is nothing to join."""
     ctypes.CDLL(None).setns(space, 0)
 
 
 def as_command(asked: dict[str, Any], files: list[int]) -> str:
-    """Makes of a fork what warm_python.py would have started."""
+    """Set up a fork like the program that warm_python.py would have started, and return the program's path."""
     for space in files[4:]:
         enter(space)
     os.chdir(asked["cwd"])
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
-    os.closerange(3, 1 << 16)  # the server's own, too
+    os.closerange(3, 1 << 16)  # also the server's files
     os.environ.clear()
     os.environ.update(asked["environ"])
-    importlib.reload(sys.modules["huggingface_hub.constants"])  # those that name the hub were read by its import
+    importlib.reload(sys.modules["huggingface_hub.constants"])  # it read the hub's variables when it was imported
     sys.executable, sys.argv = asked["python"], asked["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])
     if asked["unbuffered"]:
@@ -264,14 +264,14 @@ def as_command(asked: dict[str, Any], files: list[int]) -> str:
 
 
 def serve(answers: Any, listener: socket.socket) -> None:
-    """Answers until the standard input ends."""
+    """Answer requests until the standard input ends."""
     with selectors.DefaultSelector() as selector:
         Commands(listener, selector)
         selector.register(sys.stdin, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
-                    if key in selector.get_map().values():  # what came before it may have ended it
+                    if key in selector.get_map().values():  # an earlier event may have unregistered it
                         key.data()
                     continue
                 line = sys.stdin.readline()
@@ -286,4 +286,4 @@ if __name__ == "__main__":
     os.dup2(2, 1)
     warm()
     serve(answers, socket.socket(fileno=int(sys.argv[1])))
-    os._exit(0)  # what native modules tell of objects that live to the end is no news here
+    os._exit(0)  # skip native modules' messages about objects that are still alive

@@ -1,4 +1,5 @@
-"""Load what a run left in plain transformers, compare it with the weights before, and generate. Reads one JSON object:
+"""Load the result of a run in plain transformers, compare it with the initial weights, and generate. Reads one JSON
+object:
 
     {"final": folder, "base": folder, "adapter": bool, "merged": folder or null, "scores": bool}
 
@@ -30,7 +31,7 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training changed any weight. New adapters change something once their second matrix is not 0."""
+    """Whether training changed any weight. New adapters have changed if their second matrix is not 0."""
     import torch
 
     state = model.state_dict()

@@ -4,9 +4,9 @@
                  "template"}],
      "texts": [...]}
 
-A model has the family's layers, at least one period of its pattern of layers, and a small width. The tokenizer is that
-of `source` (a folder or a hub id) if it is on this machine; otherwise one is trained on `texts`. The answer says for
-each model whether the tokenizer is its own.
+A model has the family's layers, at least one period of its pattern of layers, and a small width. It has the tokenizer
+of `source` (a folder or a hub id) if that is on this machine; otherwise a tokenizer is trained on `texts`. The answer
+says for each model whether it has its own tokenizer.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ SIZES: dict[str, Any] = {
     "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
     "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
 }  # fmt: skip
-"""Sizes of a small model; a family takes those that its configuration has. A state is computed in chunks that are
-filled up, so they are short."""
+"""Sizes of a small model; a family uses the sizes that its configuration has. Chunks of states are short, because they
+are padded to full length."""
 BEGIN = "<s>"
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MOST_LAYERS = 8
@@ -58,20 +58,20 @@ OWN: dict[str, dict[str, Any]] = {
                  "v_head_dim": 16, "num_key_value_heads": 4},
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Sizes of families whose names mean something else elsewhere."""
+"""Sizes for single families, because other families use these names with another meaning."""
 KINDS = (bool, str, float)
 """Types of values of a model's own configuration that the small model keeps: switches, names, and scales."""
 NOT_KEPT = ("_name_or_path", "dtype", "model_type", "torch_dtype", "transformers_version")
 
 
 def names_of(maker: Any) -> set[str]:
-    """The names that a class of configurations takes."""
+    """The names that a configuration class takes."""
     known = set(inspect.signature(maker.__init__).parameters) | set(getattr(maker, "attribute_map", {}))
     return known | {name for base in maker.__mro__ for name in getattr(base, "__annotations__", {})}
 
 
 def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """Those of the sizes that a class of configurations takes, each under one name, with the family's own."""
+    """The sizes that a configuration class takes, each under one name, with the family's own sizes."""
     known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
     chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
     return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
@@ -108,7 +108,7 @@ def _layers(maker: Any) -> int:
 
 
 def own_tokenizer(source: str | None, revision: str | None) -> Any:
-    """The model's own tokenizer if it is on this machine, or None. A tokenizer with code of its own is not loaded."""
+    """The model's own tokenizer if it is on this machine, or None. A tokenizer with custom code is not loaded."""
     if not source:
         return None
     from transformers import AutoTokenizer
@@ -147,7 +147,7 @@ def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
     tokenizer = own_tokenizer(wanted["source"], wanted["revision"])
     found = tokenizer is not None
     if not found and wanted["tools"]:
-        from trl.chat_template_utils import qwen2_5_chat_template as template  # whose tool calls trl reads
+        from trl.chat_template_utils import qwen2_5_chat_template as template  # trl can parse its tool calls
 
         wanted = {**wanted, "template": template, "end": "<|im_end|>", "special": ["<|im_start|>", "<|im_end|>"]}
     if not found:

@@ -1,9 +1,9 @@
-"""The client of fork_server.py that stands where an interpreter is asked for, as in PYTHON of a launch.sh.
+"""The client of fork_server.py, which is used in place of an interpreter, such as PYTHON of a launch.sh.
 
-`forks.Forks` writes it beside the server's socket, with the stack's interpreter in its first line. A program that is
-given to it runs as a fork of the warm interpreter, with this process's folder, environment, open streams and
-namespaces; so do the processes that the program starts by sys.executable. Signals are passed on, and the status is this
-process's own. A fork that outlives this process is killed. Standard library only.
+`forks.Forks` writes it next to the server's socket, with the stack's interpreter in the first line. It runs a program
+as a fork of the warm interpreter, with this process's folder, environment, open streams and namespaces; the program's
+own child processes by sys.executable run in the same way. Signals are passed on, and this process ends with the fork's
+status. A fork that outlives this process is killed. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The namespaces that a fork enters: those of a test that gives processes names or a network of their own."""
+"""The namespaces that a fork enters, because a test may run this client in its own namespaces."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs `[-u] PROGRAM WORDS`; anything else is left to the interpreter itself. Gives the exit status."""
+    """Run `[-u] PROGRAM WORDS` in a fork, anything else in the interpreter itself. Returns the exit status."""
     program = [word for word in words[:2] if word != "-u"][:1]
     if not program or not program[0].endswith(".py"):
         os.execv(sys.executable, [sys.executable, *words])
@@ -47,13 +47,15 @@ def main(words: Sequence[str]) -> int:
 
 
 def passed_on(server: socket.socket, number: int) -> None:
-    """A signal for the fork, unless it has ended: then its status is on the way."""
+    """Send a signal to the fork; if the fork has ended, do nothing, because its status is on the way."""
     with contextlib.suppress(OSError):
         server.send(b"%d" % number)
 
 
 def end_with_launcher() -> None:
-    """What a bundle's program asks of the kernel (runtime/core/signals.py): the fork's own parent is the server."""
+    """Let the kernel kill this process with its parent, as a bundle's program does (runtime/core/signals.py). The fork
+    cannot do that, because its parent is the server.
+    """
     import ctypes
 
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
