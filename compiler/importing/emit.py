@@ -15,7 +15,7 @@ from xpc.grammar.parse import parse
 from xpc.grammar.source import Source as Text
 
 BLOCKS = ("method.vllm", "method.sync_reference")
-"""Flags whose settings are written on lines of their own."""
+"""Flags whose settings are written on separate lines."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
 

@@ -31,7 +31,7 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            with suppress(OSError, ValueError):  # skip what is missing, too large, or no name of a file
+            with suppress(OSError, ValueError):  # skip names that are missing, too large, or not file names
                 if _inside(root, path) or not (name.endswith(".py") or Workspace(one).outside_fault(name)):
                     return read_file(path, 4 * MAX_SIZE)
         return None

@@ -33,7 +33,7 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
 
 
 def emitted(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle except `bundle.toml`, which has the digests of the others."""
+    """Every file of the bundle except `bundle.toml`, which has the digests of all other files."""
     plan = payload(spec)
     stated = plan["arguments"]
     started_by = engine(spec)

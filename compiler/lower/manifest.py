@@ -74,8 +74,8 @@ class DataEntry:
 class Manifest:
     """The tables of `bundle.toml`.
 
-    `inputs` has the digest of every file that the compiler read in addition to the spec, `files` that of every other
-    file of the bundle, `weights` that of the files of local models.
+    `inputs` has the digest of every file that the compiler read in addition to the spec, `files` the digest of every
+    other file of the bundle, `weights` the digests of local models' files.
     """
 
     bundle: Identity

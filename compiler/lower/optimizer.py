@@ -95,7 +95,7 @@ def schedule(spec: Spec) -> dict[str, Json]:
 
 
 def warmup_of(spec: Spec) -> Amount:
-    """The warm-up. A schedule-free optimizer reads only steps, so for it a share is converted to steps."""
+    """The warm-up. A share is converted to steps for a schedule-free optimizer, which reads only steps."""
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if has_own_warmup(spec) and warmup.unit == "share" and isinstance(steps, int):
         return Amount("count", -int(-(warmup.value * steps) // 1))

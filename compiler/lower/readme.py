@@ -209,7 +209,7 @@ def _method(spec: Spec) -> str:
 
 
 def _hub(spec: Spec) -> str:
-    """A sentence about where the model is pushed, and what the machine needs for it."""
+    """A sentence about where the model is pushed, and what the machine needs for the push."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):

@@ -95,7 +95,7 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """Settings to omit: those that the header states, and `batch.seq` if it has no effect and may not be written."""
+    """Settings to omit: settings that the header states, and `batch.seq` if it has no effect and may not be written."""
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")

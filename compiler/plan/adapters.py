@@ -101,8 +101,8 @@ def in_forward(load: Load) -> float:
 def in_backward(load: Load) -> float:
     """Temporary bytes of one layer's backward pass that do not depend on its tokens.
 
-    For merged experts, this is their gradient: first that of the down projection, then that of gate and up, which are
-    two thirds of the stack. For a quantized base, one weight at a time exists in the computed dtype (bitsandbytes 0.50
+    For merged experts, this is their gradient: first the down projection's, then that of gate and up, which are two
+    thirds of the stack. For a quantized base, one weight at a time exists in the computed dtype (bitsandbytes 0.50
     `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights).
     """
     tuned = load.adapters

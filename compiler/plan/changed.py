@@ -43,7 +43,7 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
-    """A function that tells whether changed settings are legal: the changed spec has no error that `spec` does not
+    """A function that returns whether changed settings are legal: the changed spec has no error that `spec` does not
     have.
     """
     before = judge(changed(spec, {}))

@@ -150,7 +150,7 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
 
 
 def _decided(one: Change) -> Settings:
-    """All settings of a change, including those that the plan chose for it."""
+    """All settings of a change, including settings that the plan of the changed run chose."""
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 

@@ -43,15 +43,15 @@ class Adapters:
 class Load:
     """One process of a run.
 
-    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` tells what is sharded over `shard` processes
-    (0 nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
+    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` is what is sharded over `shard` processes (0
+    nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
     (weights as well). `element` is the bytes of a computed number, `weight` the bytes of a stored weight (of the base,
     if the base is frozen); `amp` means that float32 weights are computed in half precision. `moments` is the bytes of
     optimizer state per trained parameter, `temporary` the bytes that its step needs temporarily. `tokens` counts the
-    tokens of one micro-batch, `length` those of one of its rows. `trained` counts parameters with a gradient, without
-    adapters. `loss` is a key of `memory.HEADS`. `frozen` is the bytes of frozen models in addition to the trained one.
-    `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the layers that a
-    gradient passes through, None for all. `stack` names the libraries that run them.
+    tokens of one micro-batch, `length` the tokens of one of its rows. `trained` counts parameters with a gradient,
+    without adapters. `loss` is a key of `memory.HEADS`. `frozen` is the bytes of frozen models in addition to the
+    trained one. `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the
+    layers that a gradient passes through, None for all. `stack` names the libraries that run them.
 
     Flags: with `selective`, recomputation keeps the outputs of attention; with `reentrant`, recomputation is of the
     older kind. With `widened`, embeddings, head and norms of a packed base are float32 in half precision; with

@@ -3,8 +3,8 @@
 A token costs 2 operations for each parameter forward, 2 backward in layers that a gradient passes through, 2 more for
 each trained parameter, and the forward pass once more if it is recomputed; attention costs 2 x width x length for each
 layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
-Communication costs its bytes divided by the bandwidth, in a machine and between machines. The weights are those of one
-chip of a generation (A100, H100); `of_another_chip` converts them.
+Communication costs its bytes divided by the bandwidth, in a machine and between machines. The weights are fitted for
+one chip of each generation (A100, H100); `of_another_chip` converts them.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def touched(weights: float, gradients: float, checkpointing: bool) -> float:
 
 
 def parts(work: Work) -> list[float]:
-    """Seconds per token at peak speed, by part: matrix products, those of narrow layers, attention, links inside the
-    machine, the network, and reading the weights, which costs most for a small micro-batch.
+    """Seconds per token at peak speed, by part: matrix products, additional time for narrow layers, attention, links
+    inside the machine, the network, and reading the weights, which costs most for a small micro-batch.
     """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak

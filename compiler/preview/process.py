@@ -81,7 +81,7 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """The run to preview. It has no digests of weights, and none of data if only a few rows are prepared."""
+    """The run to preview. It has no digests of weights, and has digests of data only if many rows are prepared."""
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
     if request.scan is None:

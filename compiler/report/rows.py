@@ -141,7 +141,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """The row with what ran: the planned value if the arguments of the run agree with it."""
+    """The row with what ran: the planned value if the run's arguments agree, otherwise the run's value."""
     known = [name for name in stated if name in seen]
     if not known:
         return row

@@ -94,7 +94,7 @@ class RunRecord:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer's arguments: in effect if the run has finished, else those of its bundle."""
+        """The trainer's arguments: in effect if the run has finished, otherwise its bundle's arguments."""
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
         }

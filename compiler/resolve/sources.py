@@ -246,7 +246,7 @@ def _shaped(
     block: Reading,
     named: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the shape of its columns if none is written, or with the columns that the spec names."""
+    """The source with the shape of its columns if the spec states no shape, or with the columns that the spec names."""
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)

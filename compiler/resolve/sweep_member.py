@@ -16,7 +16,7 @@ APART = ("save", "track.name", "save.hub.revision")
 class Member:
     """One run of a sweep: its stable name, its number from 0, and the text of every swept setting's value.
 
-    `spec` is None after an error; problems and silences are those of this member only.
+    `spec` is None after an error; `problems` and `silences` are of this member only.
     """
 
     name: str

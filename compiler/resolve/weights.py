@@ -1,7 +1,7 @@
 """Compute the digests of a run's local model files: weights, tokenizers, adapters.
 
-Local models are not copied into the bundle, so its manifest has their digests. `xpc check` computes none, because
-hashing takes minutes.
+Local models are not copied into the bundle, so its manifest has their digests. `xpc check` does not compute them,
+because hashing takes minutes.
 """
 
 from __future__ import annotations

@@ -47,12 +47,12 @@ class Difference:
     """The comparison of two runs. `settings` are changed settings that a spec states, `follows` are changed derived
     values and defaults.
 
-    `arguments` are changed keys of the emitted tables; `same_arguments` counts the unchanged keys. If the `stacks`
-    differ, `renamed` arguments have another name and the same value; otherwise, `facts` are changed facts for the
-    trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only the new or only
-    the old run starts next to its trainer. `contents` are lines about rows and texts that differ. `checkpoints` says
-    whether the new run can resume from checkpoints of the old one, and `fixed` are errors of libraries in the old stack
-    that the new stack does not have.
+    `arguments` are changed keys of the emitted tables; `same_arguments` is the number of unchanged keys. If the
+    `stacks` differ, `renamed` arguments have another name and the same value; otherwise, `facts` are changed facts for
+    the trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only the new or
+    only the old run starts next to its trainer. `contents` are lines about rows and texts that differ. `checkpoints`
+    says whether the new run can resume from checkpoints of the old one, and `fixed` are errors of libraries in the old
+    stack that the new stack does not have.
     """
 
     settings: tuple[Change, ...]

@@ -19,7 +19,7 @@ SHOWN = 3
 
 @record
 class RunLength:
-    """The length of one run. `samples` counts all sequences trained on, `rows` those of one epoch; `epochs` is the
+    """The length of one run. `samples` counts all sequences trained on, `rows` the rows of one epoch; `epochs` is the
     budget.
 
     Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `group` is the

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _all(options: argparse.Namespace) -> tuple[str, int]:
-    """The chain of a folder."""
+    """Verify all links of a folder's chain, from the commit to the weights."""
     from xpc.compiler.review.verifying.chain import chain
 
     def verify(folder: str, spec: str | None) -> tuple[str, int]:

@@ -30,7 +30,7 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
 
 
 def setting_of_choice(clause: str, name: str) -> str | None:
-    """The setting for a choice that is alone in a block (`vllm { colocate }`), or None."""
+    """The setting for a choice that is written as the only word of a block (`vllm { colocate }`), or None."""
     inner = [one for one in schema.children(clause) if name in one.choices]
     return f"{inner[0].name} = {name}" if len(inner) == 1 else None
 

@@ -117,7 +117,7 @@ def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
 
 
 def gpu(name: str) -> tuple[Guess, str]:
-    """The GPUs that a name may mean, and the help if there are none."""
+    """The GPUs that a name may mean, and the help if no GPU is near."""
     from xpc.compiler.registry import provider_names as provider_names
 
     found = provider_names.fitting(name) or provider_names.of_model(name)

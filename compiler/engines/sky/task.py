@@ -96,9 +96,7 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell code that every node runs. SkyPilot lists the nodes' addresses one per line, that of the head
-    node first.
-    """
+    """The shell code that every node runs. SkyPilot lists the nodes' addresses one per line, the head node's first."""
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]
     if nodes > 1:

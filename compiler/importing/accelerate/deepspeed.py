@@ -100,7 +100,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """Read `bf16` and `fp16`. The trainer decides the precision, and the file must agree with it."""
+    """Read `bf16` and `fp16`. The trainer decides the precision, and the file must agree with the trainer."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)

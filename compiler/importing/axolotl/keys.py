@@ -15,14 +15,14 @@ KEYS = load("axolotl/keys.toml")
 
 def names(of: str = "") -> frozenset[str]:
     """All keys of axolotl and its plugins, or of a dataset (`of="datasets."`): the fields of axolotl's classes, which
-    `make oracles` writes to names.txt. names-0.19.txt has those that axolotl 0.19 adds; it removes none.
+    `make oracles` writes to names.txt. names-0.19.txt has the fields that axolotl 0.19 adds; 0.19 removes no field.
     """
     every = (read_text(__file__, "names.txt") + read_text(__file__, "names-0.19.txt")).split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """The keys of a file or of a dataset (`of="datasets."`) that axolotl knows; warns of the others, which axolotl
+    """The keys of a file or of a dataset (`of="datasets."`) that axolotl knows; warns of unknown keys, which axolotl
     ignores.
     """
     all_names = names(of)

@@ -309,7 +309,7 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Import test sets, whose rows are read like those of the training data."""
+    """Import test sets, whose rows are read like training rows."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})

@@ -79,7 +79,7 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """The names of columns or tags, without those that are null."""
+    """The names of columns or tags that are not null."""
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 

@@ -140,7 +140,7 @@ def _problems(
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
-            continue  # the collator makes the labels anew, without the padding
+            continue  # the collator makes new labels without the padding
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
         open_ = open_ or (why, help)

@@ -75,7 +75,7 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
 
 
 def _tokens(value: dict[object, object], batched: bool) -> Made:
-    """The text whose tokens a function sets as columns, if the labels are these tokens, too."""
+    """The text whose tokens a function sets as columns, if the labels are the same tokens."""
     tokens, labels = value["input_ids"], value.get("labels")
     if not isinstance(tokens, Object) or not tokens.path.endswith("()[]") or "input_ids" not in _keys(tokens):
         return Made(why="the script makes the tokens itself")

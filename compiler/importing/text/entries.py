@@ -8,7 +8,7 @@ from collections.abc import ItemsView, Iterator, Mapping
 from xpc.grammar.record import field, record
 
 MAX_SIZE = 262_144
-"""Largest configuration that is read, in characters; the limit of a spec, too."""
+"""Largest configuration that is read, in characters; a spec has the same limit."""
 MAX_NODES = 20_000
 """Most values of a configuration; an alias counts at each use."""
 MAX_DEPTH = 32

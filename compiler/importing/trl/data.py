@@ -55,7 +55,7 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def formats(draft: Draft) -> tuple[str, ...]:
-    """The formats of the training rows: those of the single sources, or their common one."""
+    """The formats of the training rows: the sources' own formats, or the common format."""
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
 

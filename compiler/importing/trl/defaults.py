@@ -53,7 +53,7 @@ def stated(draft: Draft, native: Stack) -> dict[str, Json]:
 
 
 def _of_version(out: dict[str, Json], draft: Draft) -> None:
-    """Replace the nearest stack's defaults by those of the source's version of TRL."""
+    """Replace the nearest stack's defaults by the defaults of the source's version of TRL."""
     for name in versions.table()[draft.method]:
         old = "max_seq_length" if name == "max_length" else name
         value = versions.default(draft.method, name, draft.trl)

@@ -279,6 +279,6 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:
-    """The names that a key may be a misspelling of: TRL's names, those that were looked up, and `more`."""
+    """The names that a key may be a misspelling of: TRL's names, the names that readers looked up, and `more`."""
     ours = {argument for row in TABLE for argument in row.args}
     return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

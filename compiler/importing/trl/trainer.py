@@ -1,6 +1,6 @@
 """Import keys of transformers' TrainingArguments and of TRL's classes, for all sources.
 
-The column `args` of the table of settings tells which setting a key decides.
+The column `args` in the table of settings lists the keys that decide each setting.
 """
 
 from __future__ import annotations

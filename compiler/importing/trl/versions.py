@@ -163,8 +163,8 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
     """The names that a file does not state, whose default changes training and differs among versions.
 
-    `names` are the file's names as the table of settings writes them, `on` those that are switched on. Each name has
-    its defaults in words, such as `0.04 (trl 0.14 to 0.18)`.
+    `names` are the file's names as the table of settings writes them, `on` are the names that are switched on. Each
+    name has its defaults in words, such as `0.04 (trl 0.14 to 0.18)`.
     """
     out: dict[str, list[str]] = {}
     order = [one for one in numbers() if one in among]

@@ -56,7 +56,7 @@ def _change(key: str, before: Mapping[str, object], after: Mapping[str, object],
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The changes between two lists of records, key by key; a data source alone has seventeen keys."""
+    """The changes between two lists of records, key by key, because a single data source has seventeen keys."""
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:
         return []

@@ -75,7 +75,7 @@ def _turn(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[str | None, str]:
-    """The text that a template writes, or None and the reason why there is none."""
+    """The text that a template writes and "", or None and the reason why it writes nothing."""
     from importlib.util import find_spec
 
     if find_spec("jinja2") is None:

@@ -1,7 +1,7 @@
 """Follow the statements that decide what runs: conditions, loops, `with`, and handlers of exceptions.
 
-A condition that is known decides the branch. Otherwise both branches are read, one after the other from the same state,
-and what differs afterwards is unknown.
+A known condition decides the branch. Otherwise both branches are read from the same state, and values that differ
+afterwards are unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 
 def _if(machine: Machine, node: ast.If) -> str:
-    """A branch."""
+    """Follow `if`."""
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
@@ -85,7 +85,7 @@ def _either(
 
 
 def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
-    """A loop: every iteration if the items are known, otherwise one iteration that may or may not happen."""
+    """Follow a loop: every iteration if the items are known, otherwise one iteration that may or may not happen."""
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
@@ -121,7 +121,7 @@ def _after_loop(ends: str) -> str:
 
 
 def _while(machine: Machine, node: ast.While) -> str:
-    """A loop with a condition: one iteration that may or may not happen."""
+    """Follow `while`: one iteration that may or may not happen."""
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
         return ""
@@ -131,7 +131,7 @@ def _while(machine: Machine, node: ast.While) -> str:
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
-    """`with`."""
+    """Follow `with`."""
     for one in node.items:
         value = machine.evaluate(one.context_expr)
         if one.optional_vars is not None:
@@ -140,7 +140,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """`try`: imports are taken to succeed; what the handlers of other exceptions change is unknown afterwards."""
+    """Follow `try`: imports are assumed to succeed; what other handlers change is unknown afterwards."""
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -214,7 +214,7 @@ def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
 
 
 def _raise(machine: Machine, node: ast.Raise) -> str:
-    """`raise`: the script stops. `raise SystemExit(main())` calls `main` first."""
+    """Follow `raise`: the script stops. `raise SystemExit(main())` calls `main` first."""
     if isinstance(node.exc, ast.Call) and functions.dotted(node.exc.func) == "SystemExit":
         for one in node.exc.args:
             machine.evaluate(one)

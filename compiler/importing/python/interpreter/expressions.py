@@ -36,7 +36,7 @@ WIDE = re.compile(r"[0-9]{4}")
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
-    """A literal."""
+    """The value of a literal."""
     value = node.value
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         return machine.unknown(node, "a number is larger than any setting takes")
@@ -44,7 +44,7 @@ def _constant(machine: Machine, node: ast.Constant) -> object:
 
 
 def _subscript(machine: Machine, node: ast.Subscript) -> object:
-    """An item of a value."""
+    """The item of a value at an index or a slice."""
     value = machine.evaluate(node.value)
     if isinstance(node.slice, ast.Slice):
         ends: list[Any] = [
@@ -65,7 +65,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
 
 
 def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
-    """The values of expressions, with starred ones in their place."""
+    """The values of expressions, with the items of starred expressions in their place."""
     out: list[object] = []
     for one in nodes:
         if isinstance(one, ast.Starred):
@@ -79,7 +79,7 @@ def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
 
 
 def _dict(machine: Machine, node: ast.Dict) -> object:
-    """A dict."""
+    """The value of a dict display."""
     out = Table()
     for key, value in zip(node.keys, node.values):
         if key is None:
@@ -102,7 +102,7 @@ def _dict(machine: Machine, node: ast.Dict) -> object:
 
 
 def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
-    """A value in an f-string."""
+    """The text of a value in an f-string."""
     value = machine.evaluate(node.value)
     if node.format_spec is None:
         return value
@@ -118,7 +118,7 @@ def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
 
 
 def _conditional(machine: Machine, node: ast.IfExp) -> object:
-    """`a if condition else b`."""
+    """The value of `a if condition else b`."""
     condition_ = machine.evaluate(node.test)
     truth = truth_of(condition_)
     machine.taken_as_empty(condition_)
@@ -132,14 +132,14 @@ def _conditional(machine: Machine, node: ast.IfExp) -> object:
 
 
 def _named(machine: Machine, node: ast.NamedExpr) -> object:
-    """`name := value`."""
+    """Assign `name := value`, and return the value."""
     value = machine.evaluate(node.value)
     assign(machine, node.target, value)
     return value
 
 
 def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
-    """A dict of a loop."""
+    """The value of a dict comprehension."""
     pairs = _comprehended(machine, node, [node.key, node.value])
     if isinstance(pairs, Unknown) or not all(isinstance(key, str | int) for key, _ in pairs):  # type: ignore[attr-defined]
         return pairs if isinstance(pairs, Unknown) else machine.unknown(node, "a key that is not known")
@@ -178,7 +178,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
 
 
 def _call(machine: Machine, node: ast.Call) -> object:
-    """A call."""
+    """The value of a call."""
     function = machine.evaluate(node.func)
     positional: list[Argument] = []
     for one in node.args:

@@ -55,8 +55,8 @@ def _end(text: str, at: int, quote: str, formatted: bool) -> int:
 
 
 def _inner(inside: str, quote: str) -> str:
-    """The contents of an f-string with the other quote in its expressions. An expression with a backslash, which Python
-    3.11 refuses, becomes a name that the script does not define, so that its value is not known.
+    """The contents of an f-string, with the other kind of quote in its expressions. An expression with a backslash,
+    which Python 3.11 refuses, becomes a name that the script does not define, so that its value is not known.
     """
     other = "'" if quote == '"' else '"'
     out: list[str] = []

@@ -48,7 +48,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
 
 
 def import_module(machine: Machine, node: ast.Import) -> None:
-    """`import a.b as c`."""
+    """Follow `import a.b as c`."""
     for one in node.names:
         name = one.asname or one.name.partition(".")[0]
         scope = _module(machine, one.name)
@@ -59,7 +59,7 @@ def import_module(machine: Machine, node: ast.Import) -> None:
 
 
 def import_names(machine: Machine, node: ast.ImportFrom) -> None:
-    """`from a import b`."""
+    """Follow `from a import b`."""
     module = node.module or ""
     scope = _module(machine, module, node.level) if module or node.level else None
     if scope is None and node.level == 0 and module.startswith("src."):

@@ -114,7 +114,7 @@ def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) 
 
 
 def unary(machine: Machine, node: ast.UnaryOp) -> object:
-    """`not`, and signs."""
+    """The value of `not`, or of a sign."""
     value = machine.evaluate(node.operand)
     if isinstance(node.op, ast.Not):
         truth = truth_of(value)
@@ -126,7 +126,7 @@ def unary(machine: Machine, node: ast.UnaryOp) -> object:
 
 
 def boolean(machine: Machine, node: ast.BoolOp) -> object:
-    """`and`, `or`."""
+    """The value of `and` or `or`."""
     stops = isinstance(node.op, ast.Or)
     value: object = None
     unclear: object = None
@@ -159,7 +159,7 @@ def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
 
 
 def comparison(machine: Machine, node: ast.Compare) -> object:
-    """Comparisons."""
+    """The value of a comparison."""
     left = machine.evaluate(node.left)
     for op, right_node in zip(node.ops, node.comparators):
         right = machine.evaluate(right_node)

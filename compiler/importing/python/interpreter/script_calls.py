@@ -214,7 +214,7 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
 
 
 def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:
-    """A field of a pydantic model that is a model, too, is made of a dict."""
+    """The value of a pydantic model's field: a dict becomes a model if the field's class is a model."""
     inner = next((one.kinds[name] for one in kind.lineage() if name in one.kinds), None)
     if inner is None or not isinstance(given.value, dict) or not kind.base().startswith("pydantic"):
         return given.value
@@ -224,7 +224,7 @@ def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object
 
 
 def _option_default(value: object) -> object:
-    """The default of a parameter: that of `typer.Option(3)`, or the value itself."""
+    """The default of a parameter: 3 for `typer.Option(3)`, otherwise the value itself."""
     if isinstance(value, Object) and value.last in ("Option", "Argument") and value.path.startswith("typer"):
         return value.positional[0].value if value.positional else None
     return value

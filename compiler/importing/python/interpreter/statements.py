@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 def _expression(machine: Machine, node: ast.Expr) -> str:
-    """A call for its effect."""
+    """Evaluate a call for its effect."""
     value = machine.evaluate(node.value)
     return STOP if value is functions.EXIT else ""
 
 
 def _assignment(machine: Machine, node: ast.Assign) -> None:
-    """`name = value`."""
+    """Follow `name = value`."""
     value = machine.evaluate(node.value)
     for target in node.targets:
         assign(machine, target, value)
 
 
 def _annotated(machine: Machine, node: ast.AnnAssign) -> None:
-    """`name: type = value`."""
+    """Follow `name: type = value`."""
     if node.value is not None:
         assign(machine, node.target, machine.evaluate(node.value))
 
 
 def _augmented(machine: Machine, node: ast.AugAssign) -> None:
-    """`name += value`."""
+    """Follow `name += value`."""
     load: ast.expr = ast.copy_location(_loaded(node.target), node.target)
     binary = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
     assign(machine, node.target, machine.evaluate(binary))
@@ -54,7 +54,7 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 
 def _delete(machine: Machine, node: ast.Delete) -> None:
-    """`del name`, `del table[key]`."""
+    """Follow `del name` and `del table[key]`."""
     for one in node.targets:
         if isinstance(one, ast.Subscript):
             owner, key = machine.evaluate(one.value), machine.evaluate(one.slice)
@@ -63,7 +63,7 @@ def _delete(machine: Machine, node: ast.Delete) -> None:
 
 
 def _return(machine: Machine, node: ast.Return) -> str:
-    """`return`."""
+    """Follow `return`."""
     value = None if node.value is None else machine.evaluate(node.value)
     if machine.returned:
         machine.returned[-1].append(value)
@@ -71,13 +71,13 @@ def _return(machine: Machine, node: ast.Return) -> str:
 
 
 def _global(machine: Machine, node: ast.Global) -> None:
-    """`global name`."""
+    """Follow `global name`."""
     declared = machine.scopes[0].get("<global>")
     machine.scopes[0]["<global>"] = [*(declared if isinstance(declared, list) else []), *node.names]
 
 
 def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """`def`. A cell of marimo is followed at once."""
+    """Define a function. A cell of marimo is followed at once."""
     decorators = [functions.dotted(one) for one in node.decorator_list]
     if any(one.endswith(".cell") for one in decorators) and len(machine.scopes) == 1:
         machine.block([one for one in node.body if not isinstance(one, ast.Return)])
@@ -88,7 +88,7 @@ def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 
 def _class(machine: Machine, node: ast.ClassDef) -> None:
-    """`class`."""
+    """Define a class."""
     made = Class(node.name, [machine.evaluate(one) for one in node.bases], machine.place(node))
     scopes, before = machine.scopes, len(machine.functions)
     machine.scopes = [made.attributes, *scopes]

@@ -60,7 +60,7 @@ def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST
 
 
 def percent(machine: Machine, left: str, right: object, node: ast.AST) -> object:
-    """`"text %s" % value`."""
+    """The value of `"text %s" % value`."""
     values = right if isinstance(right, tuple) else (right,)
     pieces = left.replace("%d", "%s").split("%s")
     if len(pieces) != len(values) + 1 or any("%" in one.replace("%%", "") for one in pieces):
@@ -74,7 +74,7 @@ def percent(machine: Machine, left: str, right: object, node: ast.AST) -> object
 def formatted(
     machine: Machine, owner: str | Text, values: list[object], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """`text.format(...)`, for fields without a format."""
+    """The value of `text.format(...)`, if no field has a format."""
     parts: list[object] = []
     automatic = 0
     for piece in owner.parts if isinstance(owner, Text) else [owner]:

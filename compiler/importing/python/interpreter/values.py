@@ -303,7 +303,7 @@ class Join:
         return self.unknown(one, other)
 
     def keywords(self, one: dict[str, Argument], other: dict[str, Argument]) -> dict[str, Argument]:
-        """The join of two calls' keywords; a keyword that one of them lacks is unknown."""
+        """The join of two calls' keywords; a keyword that one call lacks is unknown."""
         out: dict[str, Argument] = {}
         for name in [*one, *(key for key in other if key not in one)]:
             a, b = one.get(name), other.get(name)
@@ -316,7 +316,7 @@ class Join:
         return out
 
     def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
-        """The join of two mappings; a key that one of them lacks is unknown."""
+        """The join of two mappings; a key that one mapping lacks is unknown."""
         return {
             key: self.join(one[key], other[key])
             if key in one and key in other
