@@ -27,7 +27,7 @@ EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
 """The zero that Python writes before a one-digit exponent: `1e-05`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""How many unknown keys get a suggestion; a file with more belongs to no known tool."""
+"""Most unknown keys that get a suggestion; a file with more belongs to no known tool."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 

@@ -29,8 +29,8 @@ MOST = 200
 
 @record
 class BundleRecord:
-    """A bundle: its trainer_args.json, its pins, and its spec with the plan. These are None if the spec does not
-    compile here, for the reason in `broken`.
+    """A bundle: its trainer_args.json, its pins, and its spec with the plan. Spec and plan are None if the spec does
+    not compile here; `broken` has the reason.
     """
 
     folder: str

@@ -23,7 +23,7 @@ LONG = ("Settings", "Arguments", "Versions")
 
 
 def page(found: Sequence[Entry]) -> str:
-    """The page of one run, or of several with their curves in one picture."""
+    """The page of one run, or of several runs with their curves in one picture."""
     names = ", ".join(one.label for one in found)
     body = [f"<h1>{text(names)}</h1>"]
     if len(found) == 1:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""The number of rows from which several processes tokenize; rows per second of one process, measured at 620 tokens a
-row."""
+"""The number of rows from which several processes tokenize, and the rows per second that one process tokenizes,
+measured at 620 tokens a row."""
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
 """Sequences in an optimizer step if neither gbs, micro nor accum is written."""

@@ -1,4 +1,4 @@
-"""Tell paths from names of the hub, for models and datasets."""
+"""Distinguish paths from names on the hub, for models and datasets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for a path without quotes, which would be looked up on the hub: it ends like a file, or is a local
-    file.
+    """The finding for a path without quotes (the name of a file, or an existing local file), which would be looked up
+    on the hub; otherwise None.
     """
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):

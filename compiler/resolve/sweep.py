@@ -25,7 +25,7 @@ from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Val
 MOST = 10_000
 """Most members of a sweep."""
 SHOWN = 40
-"""The most letters of a value in a member's name."""
+"""Most characters of a value in a member's name."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
 """Parts of the header that are not named like a setting."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",

@@ -163,7 +163,7 @@ def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
 
 
 def find(folder: str) -> Repository | None:
-    """The repository of a folder, found without git, which would accept a folder that only looks like one.
+    """The repository of a folder, found without git, because git accepts a folder that only looks like a repository.
 
     Raises UsageError if a `.git` file does not name a repository.
     """

@@ -106,7 +106,9 @@ def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """What a file says about runs; the parser reads only files that contain one of the two words."""
+    """Whether a file has a `train` sentence, what it extends, and whether it has errors. It is parsed only if it
+    contains one of these two words.
+    """
     if data is None:
         return _File(False, None, True)
     if b"train" not in data and b"extends" not in data and b"\0" not in data:

@@ -28,7 +28,7 @@ LARGEST = 10**12
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:
-    """The finding, with the number of its line in xpc's notation."""
+    """The finding, with the number in its line rewritten in xpc's notation."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found

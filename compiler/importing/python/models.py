@@ -186,7 +186,7 @@ MODERN = "0.26"
 
 
 def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
-    """Report a model that `from_pretrained` loads without a dtype: the version of transformers decides it."""
+    """Report a model that `from_pretrained` loads without a dtype: the version of transformers decides the dtype."""
     order = versions.numbers()
     modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)
     four, loaded = entries.values.get("load_in_4bit"), model.loaded

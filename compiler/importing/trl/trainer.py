@@ -26,8 +26,8 @@ PADS = "the target's dpo pads anyway: this changes speed and memory, not the los
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that only this argument decides, in the same unit. A method's setting may have several such
-    arguments; None for other arguments.
+    """The setting that only this argument decides, in the same unit. None for other arguments. A method's setting may
+    have several such arguments.
     """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)

@@ -123,7 +123,7 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that read a changed file (themselves, a base, a lock, a template, rows), and those new or gone."""
+    """The specs that read a changed file (themselves, a base, a lock, a template, rows), and new and deleted specs."""
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = [path for path in changed if not path.endswith((".xp", ".lock"))]
     if others:

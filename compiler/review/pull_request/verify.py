@@ -13,7 +13,9 @@ from xpc.compiler.review import verify as command
 
 
 def verify(paths: Sequence[str]) -> int:
-    """Verify them and print the result. Returns the same exit status as `xpc verify`."""
+    """Verify the bundles and sweeps around the files `paths`, and print the result. Returns the same exit status as
+    `xpc verify`.
+    """
     status = 0
     for folder in dict.fromkeys(_folders(paths)):
         try:

@@ -119,7 +119,7 @@ def _blob(path: str, length: int) -> str:
 
 
 def _spec(path: str) -> Iterator[Line]:
-    """Whether a spec compiles, and whether its lock is current."""
+    """Lines on whether a spec compiles, and whether its lock is current."""
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = read_spec(path)
@@ -148,7 +148,7 @@ def _lock(path: str) -> Line:
 
 
 def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]:
-    """Whether a bundle or a sweep is what its spec compiles to, and its local models."""
+    """Whether a bundle or a sweep is what its spec compiles to, and whether its local models are unchanged."""
     spec = _spec_of(folder, specs)
     text, status = verify(folder, spec)
     line = text.partition("\n")[0]

@@ -144,7 +144,7 @@ def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """An object of a parameter's class with the class's defaults, if it is a class of the script that has them all."""
+    """An object of a parameter's class with the class's defaults, if the class is the script's and has all defaults."""
     note = one.annotation
     if isinstance(note, ast.BinOp):  # such as `Config | None`
         note = note.left
