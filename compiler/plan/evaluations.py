@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How many times a run of so many steps does what is done every `eval.every` or `save.every`; with `last` also at
-    the last step. None if it follows from unknown steps or epochs.
+    """How many times a run of `steps` steps evaluates or saves, for the interval `path` (`eval.every` or `save.every`);
+    with `last`, also at the last step. None if it follows from unknown steps or epochs.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):
@@ -35,7 +35,7 @@ def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -
 
 
 def evaluations(spec: Spec, steps: int | None) -> int | None:
-    """The number of evaluations; 0 without any, None if it is not known."""
+    """The number of evaluations; None if it is not known."""
     return times(spec, "eval.every", steps)
 
 
@@ -55,8 +55,8 @@ def evaluated_rows(spec: Spec) -> int | None:
 
 
 def forward_share(load: Load) -> float:
-    """The time of a row that is evaluated, relative to one that is trained on: a forward pass against forward, backward
-    and recomputation, in operations (the counts of `time.py`).
+    """The time to evaluate a row, relative to the time to train on it: a forward pass against forward, backward and
+    recomputation, in operations (the counts of `time.py`).
     """
     through = 1.0 if load.layers is None or not load.facts.layers else load.layers / load.facts.layers
     trained = load.trained / max(1, load.facts.params)

@@ -39,7 +39,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.place)  # Python converts no missing value
+            return Unknown(value.why, value.place)  # Python does not convert a missing value
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number
@@ -92,7 +92,7 @@ def _tuple(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 
 def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute `dict(...)`."""
+    """The value of `dict(...)`."""
     out = Table()
     value = first(positional, keywords) if positional else out
     if isinstance(value, list) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
@@ -135,7 +135,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             and known
             and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
         ):
-            return known[0]  # `min(1000, len(dataset))`: a data set with fewer rows gives all of them
+            return known[0]  # `min(1000, len(dataset))`: a smaller data set gives all its rows
         found = next((one for one in values if isinstance(one, Unknown)), None)
         if found is not None:
             return Unknown(found.why, found.place)
@@ -145,7 +145,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
 
 
 def _whether(stops: bool) -> Callable[..., object]:
-    """`any` (`stops` is true) and `all` of the items of a list."""
+    """The function `any` (if `stops` is true) or `all`, for lists of known items."""
 
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)

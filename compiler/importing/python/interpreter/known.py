@@ -87,7 +87,7 @@ def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
 
 
 def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """A path in which `$NAME` stands for environment variables."""
+    """A path with the values of environment variables in place of `$NAME`."""
     value = first(positional, keywords)
     if not isinstance(value, str):
         return _same(machine, positional, keywords, node)
@@ -137,7 +137,7 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if isinstance(owner, Object) and name == "peft_config":
         return any("peft" in one.path.lower() for one in lineage(owner))
     if isinstance(owner, Name):
-        return True  # names of the newest version, as for signatures
+        return True  # assume the newest version's names, as for signatures
     return machine.unknown(node, "it depends on the library")
 
 
