@@ -31,7 +31,7 @@ OF_ONE_KIND = (
     "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
     "embedding_lr",
 )  # fmt: skip
-"""Settings that differ between low-rank matrices and rotations."""
+"""Settings that a child drops when it replaces a low-rank adapter of its base by a rotation, or the reverse."""
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Maximum number of nodes, and of processes of a node."""
@@ -51,7 +51,7 @@ TABLE: tuple[Setting, ...] = (
             choices=("flash2", "flash3", "sdpa", "eager", "flex")),
     Setting("model.compile", k.FLAG, "compile each layer by `torch.compile` (regional compilation)", default=False),
     Setting("model.chat_template", k.TEMPLATE, "chat template that replaces the tokenizer's own: a built-in one by its "
-            "name, or a Jinja file; arguments in parentheses hold where a row's `chat_template_kwargs` have none",
+            "name, or a Jinja file; arguments in parentheses apply unless a row's `chat_template_kwargs` set them",
             choices=TEMPLATES, bare=False),
     Setting("model.eos", k.TEXT, "end-of-turn token; must be in the vocabulary", args=("eos_token",)),
     Setting("model.pad", k.TEXT, "padding token; must be in the vocabulary", args=("pad_token",)),
@@ -59,11 +59,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.dtype", k.CHOICE, "dtype of the loaded weights", default="fp32",
             choices=("fp32", "bf16", "fp16"), bare=False, args=("dtype",)),
     Setting("model.rope", k.ROPE, "scaling of rotary positions, for a context `factor` times as long; the saved "
-            "config.json has it", choices=tuple(ROPE), bare=False),
+            "config.json states it", choices=tuple(ROPE), bare=False),
     Setting("model.trust_remote_code", k.FLAG, "run code from the model's repository; needs a pinned revision",
             default=False, args=("trust_remote_code",)),
-    Setting("model.pickle", k.FLAG, "read pickled weights if there are no safetensors; on the hub, of a pinned commit",
-            default=False, inner=True),
+    Setting("model.pickle", k.FLAG, "read pickled weights if there are no safetensors; a hub model needs a pinned "
+            "commit", default=False, inner=True),
     Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
     Setting("model.config", k.FILE, "config.json with the architecture of an unregistered model"),
     # adapters
@@ -90,21 +90,21 @@ TABLE: tuple[Setting, ...] = (
             choices=("pissa", "olora", "eva", "gaussian"), bare=False, inner=True),
     Setting("lora.init_iterations", k.INT, "compute PiSSA's decomposition approximately, with this many iterations, "
             "which is faster", low=1, high=1000, inner=True, example="16"),
-    Setting("lora.init_rows", k.INT, "number of first training rows from which EVA computes; default 256", low=1,
+    Setting("lora.init_rows", k.INT, "number of training rows, from the first, that EVA reads; default 256", low=1,
             high=10**6, inner=True, example="256"),
     Setting("lora.parameters", k.NAMES, "stacked weights of experts that get an adapter (lora)", inner=True),
     Setting("lora.modules_to_save", k.NAMES, "modules that are trained in full and saved with the adapter", inner=True),
-    Setting("lora.lr_ratio", k.REAL, "learning rate of the B matrices, as a multiple of the others' (LoRA+)",
+    Setting("lora.lr_ratio", k.REAL, "learning rate of the B matrices, as a multiple of `lr` (LoRA+)",
             low=0, inner=True),
     Setting("lora.from", k.PATH, "folder of an adapter to continue training: the run starts from its weights, with its "
             "rank, alpha and targets", inner=True),
     Setting("lora.embedding_lr", k.REAL, "learning rate of adapters on embeddings (LoRA+)", low=0, inner=True),
     Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),
-    Setting("freeze.except_last", k.INT, "layers at the end that are trained", low=1, high=10**4, inner=True),
-    Setting("freeze.except_first", k.INT, "layers at the beginning that are trained", low=1, high=10**4, inner=True),
-    Setting("freeze.layer_modules", k.NAMES, "modules of these layers that are trained; default is all", inner=True),
-    Setting("freeze.except_parameters", k.NAMES, "patterns of the names of parameters that are trained", inner=True),
-    Setting("freeze.except_modules", k.NAMES, "modules outside the layers that are trained", inner=True),
+    Setting("freeze.except_last", k.INT, "number of last layers to train", low=1, high=10**4, inner=True),
+    Setting("freeze.except_first", k.INT, "number of first layers to train", low=1, high=10**4, inner=True),
+    Setting("freeze.layer_modules", k.NAMES, "modules to train within these layers; default is all", inner=True),
+    Setting("freeze.except_parameters", k.NAMES, "regular expressions for names of parameters to train", inner=True),
+    Setting("freeze.except_modules", k.NAMES, "modules to train outside the layers", inner=True),
     # data
     Setting("data.seed", k.INT, "seed that shuffles the mixture and selects the holdout", low=0, inner=True),
     Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
@@ -127,11 +127,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.system", k.TEXT_OR_FILE, "system prompt for conversations without one", inner=True),
     Setting("data.system_column", k.NAME, "column with the system prompt of each row, instead of `system`", inner=True),
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that builds the prompt of a row from its columns, "
-            "each in two braces", inner=True),
+            "written as `{{ column }}`", inner=True),
     *ROLE_SETTINGS,
-    Setting("data.omit", k.CHOICES, "what the chat template may leave out of the rows; otherwise the run stops",
+    Setting("data.omit", k.CHOICES, "parts of a row that the chat template may drop; the run stops if it drops others",
             choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
-    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the shape, for every source without its own",
+    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the shape; a source may have its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns`", inner=True),
     Setting("data.context", k.NAME, "column whose text is added to the prompt after an empty line",
@@ -161,7 +161,7 @@ TABLE: tuple[Setting, ...] = (
                 args=("num_generations",)),
     _of_methods("method.max_completion", k.TOKENS, "longest completion, in tokens", low=1, high=2**31,
             args=("max_completion_length", "max_new_tokens")),
-    _of_methods("method.temperature", k.REAL, "sampling temperature; for distill also that of the loss", low=0,
+    _of_methods("method.temperature", k.REAL, "temperature of the sampling, and for distill of the loss", low=0,
                 args=("temperature",)),
     _of_methods("method.top_p", k.REAL, "nucleus sampling: sample from the likeliest tokens with this share of the "
             "probability", low=0, high=1,
@@ -175,11 +175,11 @@ TABLE: tuple[Setting, ...] = (
             args=("repetition_penalty",)),
     _of_methods("method.iterations", k.INT, "optimizer passes over each set of completions", low=1,
             args=("num_iterations",), inner=True),
-    _of_methods("method.steps_per_generation", k.INT, "micro-batches per round of generation; default is the "
-            "accumulation", low=1, args=("steps_per_generation",), inner=True),
+    _of_methods("method.steps_per_generation", k.INT, "micro-batches per round of generation; default is "
+            "`accum`", low=1, args=("steps_per_generation",), inner=True),
     _of_methods("method.epsilon", k.REAL, "clipping range of the probability ratio", low=0, args=("epsilon",),
                 inner=True),
-    _of_methods("method.epsilon_high", k.REAL, "upper clipping range, if different", low=0,
+    _of_methods("method.epsilon_high", k.REAL, "upper clipping range, if it is not `epsilon`", low=0,
                 args=("epsilon_high",), inner=True),
     _of_methods("method.mask_truncated", k.FLAG, "no loss on truncated completions",
             args=("mask_truncated_completions",), inner=True),
@@ -232,7 +232,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("precision.nan", k.CHOICE, "if the loss is nan or infinite: stop the run at that step, or go on",
             default="stop", choices=("stop", "allow"), bare=False),
     Setting("precision.idle", k.CHOICE, "if nothing is learned, over 10 logged steps after the warm-up: stop the run, "
-            "warn once, or do not look", default="warn", choices=("stop", "warn", "allow"), bare=False),
+            "warn once, or do not check", default="warn", choices=("stop", "warn", "allow"), bare=False),
     # batch
     Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1, high=10**9),
     Setting("batch.micro", k.INT, "micro-batch: sequences in one forward pass of one process",
@@ -270,8 +270,8 @@ TABLE: tuple[Setting, ...] = (
             "peak learning rate of embeddings, head, norms and biases, which AdamW trains (muon)", low=0, high=1,
             inner=True),
     Setting("optimizer.adjust_lr", k.CHOICE,
-            "how Muon's rate follows the shape of a matrix: 0.2 x sqrt(the longer side), so that AdamW's rates fit, or "
-            "sqrt(rows / columns) where that is above 1", choices=("match_rms_adamw", "original"), inner=True,
+            "factor on Muon's rate for the shape of a matrix: 0.2 x sqrt(the longer side), so that AdamW's rates fit, "
+            "or sqrt(rows / columns), at least 1", choices=("match_rms_adamw", "original"), inner=True,
             bare=False),
     Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
             choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt", "cosine_with_restarts",
@@ -371,8 +371,8 @@ SOURCE_SETTINGS = {
     "columns": Setting("data.columns", k.NAMES, "columns to read"),
     "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
     "format": evolve(BY_PATH["data.format"], inner=False),
-    "limit": Setting("data.limit", k.INT, "most rows to read, from the start", low=1),  # type: ignore[arg-type]
-    "share": Setting("data.share", k.SHARE, "part of the mixture; of every source or none"),  # type: ignore[arg-type]
+    "limit": Setting("data.limit", k.INT, "maximum number of rows to read, from the start", low=1),  # type: ignore[arg-type]
+    "share": Setting("data.share", k.SHARE, "part of the mixture; all sources have one, or no source"),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows to use", low=0),  # type: ignore[arg-type]
 }
 """Settings of a source in a `data` block."""

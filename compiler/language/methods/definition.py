@@ -13,7 +13,7 @@ Get = Callable[["Path"], object]
 
 
 def none(get: Get) -> int:
-    """Count no copies of the model besides the trained one."""
+    """Return 0: the method keeps no frozen copy of the model."""
     return 0
 
 
@@ -22,11 +22,12 @@ class Method:
     """One training method.
 
     - `shapes`: the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns).
-    - `reads`: paths of settings that it shares with other methods; `settings`: its own rows of the table of settings.
+    - `reads`: paths of settings that several methods share; `settings`: the method's own rows of the table of settings.
     - `sequences`: the number of sequences that a step computes for one sample; `counts`: what a batch counts.
     - `generates`: the model writes completions while it trains. `grouped`: completions of one prompt are compared, so
       a batch has complete groups.
-    - `scores`: the model returns a score, not tokens. `scores_twice`: completions are also scored before the step.
+    - `scores`: the model returns a score, not tokens. `scores_twice`: a trainer that generates
+      also computes the log-probabilities of completions before the step.
     - `weighs_losses`: the method adds up several losses, each with a weight.
     - `cuts_rows`: what happens to rows longer than a sequence: "counted" (cut, and the run counts them), "uncounted" or
       "dropped".

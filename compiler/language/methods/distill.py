@@ -20,8 +20,8 @@ DISTILL = Method(
         Setting("method.teacher_dtype", k.CHOICE, "dtype of the loaded teacher; default is the model's",
                 choices=("fp32", "bf16", "fp16"), bare=False, methods=("distill",), inner=True,
                 example="bf16"),
-        Setting("method.lmbda", k.REAL, "share of the batches whose completions the model writes itself; the others "
-                "are the completions of the rows (trl-0.18)", low=0, high=1, default=1.0, args=("lmbda",),
+        Setting("method.lmbda", k.REAL, "share of the batches whose completions the model writes; the other batches "
+                "use the completions of the rows (trl-0.18, trl-0.24)", low=0, high=1, default=1.0, args=("lmbda",),
                 methods=("distill",), inner=True),
     ),
     defaults={

@@ -32,19 +32,19 @@ GRPO = Method(
         Setting("method.environment", k.FUNCTIONS, "class of a file whose methods the model may call; each completion "
                 "has an instance, which `reset` starts and `get_reward` may score", methods=("grpo",), inner=True,
                 example='"env.py:Maze"'),
-        Setting("method.tool_turns", k.INT, "most rounds of tool calls in a completion; default is as many as fit in "
-                "`max_completion`", low=1, high=10**6, args=("max_tool_calling_iterations",), methods=("grpo",),
+        Setting("method.tool_turns", k.INT, "maximum rounds of tool calls in a completion; default is as many as fit "
+                "in `max_completion`", low=1, high=10**6, args=("max_tool_calling_iterations",), methods=("grpo",),
                 inner=True, example="4"),
-        Setting("method.tool_timeout", k.DURATION, "most time of one call of a tool, or of a method of the "
+        Setting("method.tool_timeout", k.DURATION, "maximum time of one call of a tool, or of a method of the "
                 "environment", low=1, high=86400, methods=("grpo",), inner=True, example="30s"),
         Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
                 inner=True, example="1.5"),
-        Setting("method.level", k.CHOICE, "what has one importance ratio: each token, or a sequence (GSPO)",
+        Setting("method.level", k.CHOICE, "one importance ratio for each token, or for each sequence (GSPO)",
                 choices=("token", "sequence"), bare=False, inner=True, args=("importance_sampling_level",),
                 methods=("grpo",), example="sequence"),
-        Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: the deviation of the prompt's "
-                "completions, of the batch's, or nothing", choices=("group", "batch", "none"), bare=False, inner=True,
-                args=("scale_rewards",), methods=("grpo",), example="batch"),
+        Setting("method.scale_rewards", k.CHOICE, "what rewards are divided by: their standard deviation in the "
+                "group of a prompt, or in the batch, or nothing", choices=("group", "batch", "none"), bare=False,
+                inner=True, args=("scale_rewards",), methods=("grpo",), example="batch"),
     ),
     counts="completions",
     generates=True,

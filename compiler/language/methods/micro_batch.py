@@ -13,8 +13,8 @@ OF_GRPO = {"bnpo"}
 def means_over_micro_batch(method: str, losses: Collection[str], likelihood: object, router: object) -> bool:
     """Whether a part of the loss is a mean over each micro-batch instead of over the step.
 
-    Such parts are the likelihood term of orpo, that of dpo and cpo if `likelihood` gives it a weight, the router loss
-    if `router` gives it a weight, and some losses by name.
+    Such parts are the likelihood term (of orpo; of dpo and cpo if its weight `likelihood` is not 0), the router loss if
+    its weight `router` is not 0, and the losses in `OF_DPO` and `OF_GRPO`.
     """
     named = {"dpo": OF_DPO, "grpo": OF_GRPO}.get(method, set())
     return method == "orpo" or bool(likelihood or router) or not named.isdisjoint(losses)
