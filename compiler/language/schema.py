@@ -59,7 +59,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.dtype", k.CHOICE, "dtype of the loaded weights", default="fp32",
             choices=("fp32", "bf16", "fp16"), bare=False, args=("dtype",)),
     Setting("model.rope", k.ROPE, "scaling of rotary positions, for a context `factor` times as long; the saved "
-            "config.json states it", choices=tuple(ROPE), bare=False),
+            "config.json contains the scaling", choices=tuple(ROPE), bare=False),
     Setting("model.trust_remote_code", k.FLAG, "run code from the model's repository; needs a pinned revision",
             default=False, args=("trust_remote_code",)),
     Setting("model.pickle", k.FLAG, "read pickled weights if there are no safetensors; a hub model needs a pinned "
@@ -102,7 +102,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),
     Setting("freeze.except_last", k.INT, "number of last layers to train", low=1, high=10**4, inner=True),
     Setting("freeze.except_first", k.INT, "number of first layers to train", low=1, high=10**4, inner=True),
-    Setting("freeze.layer_modules", k.NAMES, "modules to train within these layers; default is all", inner=True),
+    Setting("freeze.layer_modules", k.NAMES, "modules to train in the layers that `except_first` and `except_last` name; "
+            "default all", inner=True),
     Setting("freeze.except_parameters", k.NAMES, "regular expressions for names of parameters to train", inner=True),
     Setting("freeze.except_modules", k.NAMES, "modules to train outside the layers", inner=True),
     # data

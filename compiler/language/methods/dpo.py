@@ -26,7 +26,8 @@ DPO = Method(
         Setting("method.label_smoothing", k.REAL, "assumed share of flipped preferences", low=0,
                 high=1, args=("label_smoothing",), methods=("dpo",), inner=True),
         Setting("method.rpo", k.REAL, "weight of an additional likelihood loss on the chosen answer (trl-0.18, "
-                "trl-0.24; elsewhere `loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",), inner=True),
+                "trl-0.24; elsewhere `loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",),
+                inner=True),
         Setting("method.reference_free", k.FLAG, "compare with a uniform reference instead of the model "
                 "(trl-0.18, trl-0.24)", args=("reference_free",), methods=("dpo",), inner=True),
     ),
