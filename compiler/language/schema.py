@@ -102,8 +102,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("freeze", k.FLAG, "train some of the weights; the others are frozen", head=True),
     Setting("freeze.except_last", k.INT, "number of last layers to train", low=1, high=10**4, inner=True),
     Setting("freeze.except_first", k.INT, "number of first layers to train", low=1, high=10**4, inner=True),
-    Setting("freeze.layer_modules", k.NAMES, "modules to train in the layers that `except_first` and `except_last` name; "
-            "default all", inner=True),
+    Setting("freeze.layer_modules", k.NAMES, "modules to train in the layers that `except_first` and `except_last` "
+            "name; default all", inner=True),
     Setting("freeze.except_parameters", k.NAMES, "regular expressions for names of parameters to train", inner=True),
     Setting("freeze.except_modules", k.NAMES, "modules to train outside the layers", inner=True),
     # data
