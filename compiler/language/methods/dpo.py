@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 
 def references(get: Get) -> int:
-    """One frozen copy, unless its log-probabilities are precomputed or the reference is uniform."""
+    """Return 1, or 0 if the reference's log-probabilities are precomputed or the reference is uniform."""
     return int(not (get("method.precompute") or get("method.reference_free")))
 
 

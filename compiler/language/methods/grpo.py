@@ -17,7 +17,7 @@ REINFORCEMENT: tuple[Path, ...] = (
 
 
 def references(get: Get) -> int:
-    """One frozen copy if the distance to the reference is penalized, otherwise none."""
+    """Return 1 if the distance to the reference is penalized (`beta` above 0), otherwise 0."""
     return int(bool(get("method.beta")))
 
 

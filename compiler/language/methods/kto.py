@@ -9,7 +9,7 @@ from xpc.compiler.language.setting import Setting
 
 KTO = Method(
     "kto",
-    "learns from single answers that are judged good or bad",
+    "learns from single answers with a label, good or bad",
     ("unpaired", "preference"),
     (
         "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
