@@ -36,7 +36,7 @@ def _with_roles(value: object, roles: Mapping[str, str]) -> object:
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
     """Make a function that returns the reason why a row does not have the shape, or None.
 
-    `names` are the row's columns in the order of the shape; `context` is the column whose text follows the prompt.
+    `names` are the row's columns in the order of the format; `context` is the column whose text follows the prompt.
     """
     check = _checker(shape, names)
     if not context:

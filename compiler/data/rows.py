@@ -61,7 +61,7 @@ def count(source: DataSource) -> int | None:
 
 
 def columns(source: DataSource) -> tuple[str, ...]:
-    """The dataset's own columns in the order of the shape."""
+    """The dataset's own columns in the order of the format."""
     given = source.columns or SHAPES.get(source.shape, ())
     return tuple(name for name in given if name not in KEPT)
 

@@ -43,7 +43,7 @@ def survey(
     roles: Mapping[str, str] | None = None,
     documents: str = "line",
 ) -> Survey:
-    """Survey all rows of a file. `columns` are the dataset's own names in the order of the shape; `context` is the
+    """Survey all rows of a file. `columns` are the dataset's own names in the order of the format; `context` is the
     column that follows the prompt; `roles` maps names of speakers to roles; `documents` is the unit of a text file that
     makes a row.
     """

@@ -132,7 +132,7 @@ TABLE: tuple[Setting, ...] = (
     *ROLE_SETTINGS,
     Setting("data.omit", k.CHOICES, "parts of a row that the chat template may drop; the run stops if it drops others",
             choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
-    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the shape; a source may have its own",
+    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may have its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns`", inner=True),
     Setting("data.context", k.NAME, "column whose text is added to the prompt after an empty line",

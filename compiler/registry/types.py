@@ -78,7 +78,7 @@ class Gpu:
 class DatasetFacts:
     """One dataset of the hub: its default configuration and split, and the columns of its shape.
 
-    `columns` are the dataset's own names in the order of the shape: messages (the list), conversations (the list),
+    `columns` are the dataset's own names in the order of the format: messages (the list), conversations (the list),
     prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt (only the
     prompt, for reinforcement learning). `context` is a second prompt column that may be empty and follows the prompt
     (alpaca's `input`). `rows` counts the default split of the default configuration, None if it is not known for

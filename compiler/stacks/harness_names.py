@@ -3,7 +3,7 @@
     python compiler/stacks/harness_names.py
 
 The harness's own index gives the names of tasks, groups and tags. Those that execute code written by the model are
-unsafe: tasks with `unsafe_code`, files that include one, and every group and tag with one of them.
+unsafe: tasks with `unsafe_code`, tasks whose file includes such a task's file, and groups and tags with an unsafe task.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def cost(span: Span) -> str:
 
 
 def hours(span: Span) -> str:
-    """Hours, or minutes, with their range: `133.1 (102.4 to 190.1)`; more digits for less than one."""
+    """A number of hours or minutes with its range: `133.1 (102.4 to 190.1)`. Values below 1 have more digits."""
     digits = 1 if span.value >= 1 else 2 if span.value >= 0.1 else 3
     low = f"{span.low:.{digits}f} to " if span.low else "up to "
     return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"

@@ -91,7 +91,7 @@ def proof_of(fate: Fate, code: str) -> str:
             stacks += [stack] if (stack := proof.target or DEFAULT) not in stacks else []
     lines = [f"{seen} {any_of(map(moment, sorted(by_stage.items(), key=order)))}" for seen, by_stage in moments.items()]
     lines += dict.fromkeys(f"not proven here: a proof needs {proof.needs}" for proof in own if proof.needs)
-    return "; ".join(lines) or f"not proven: {fate.unproven}"
+    return "; ".join(lines) or f"no proof. {fate.unproven[:1].upper()}{fate.unproven[1:]}"
 
 
 def any_of(texts: Iterable[str]) -> str:

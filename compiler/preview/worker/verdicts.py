@@ -18,7 +18,7 @@ def verdict(code: str, message: str, help: str = "") -> Verdict:
 
 
 class Read:
-    """A sequence with the texts and turns of its tokens, for the checks of this module."""
+    """A sequence of tokens, each with its text and the chat turn that it belongs to, for the checks of this module."""
 
     def __init__(
         self, session: Session, one: TokenSequence, texts: Sequence[str], turns: Sequence[int], roles: Sequence[str],

@@ -163,7 +163,7 @@ def _keeps_order(stack: Stack) -> bool:
 
 @rule("XP545", "columns-swapped", "warning")
 def columns_swapped(spec: Spec) -> Iterator[Finding]:
-    """`columns` lists the dataset's names in the order of the shape: the prompt, then the answer; the chosen answer,
+    """`columns` lists the dataset's names in the order of the format: the prompt, then the answer; the chosen answer,
     then the rejected one. Names that say the opposite are probably swapped.
 
     Why it is bad: the model would learn the question from the answer, or to prefer the worse answer.
@@ -183,9 +183,9 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
             swapped[first], swapped[last] = swapped[last], swapped[first]
             yield Finding(
                 source.label,
-                f"`columns` of `{source.name[:80]}` takes `{given[first]}` for the "
+                f"`columns` of `{source.name[:80]}` uses `{given[first]}` as the "
                 f"{'prompt' if earlier is PROMPTS else 'chosen answer'}",
-                f"write `columns = [{', '.join(swapped)}]`, in the order of the shape",
+                f"write `columns = [{', '.join(swapped)}]`, in the order of the format",
             )
             break
 

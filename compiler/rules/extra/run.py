@@ -23,8 +23,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without it: AttributeError at the first evaluation, after the steps before it. Flash attention over flattened rows
-    has no mask: RuntimeError "forward() expected at most 4 argument(s)".
+    Without it: AttributeError at the first evaluation; the training until then is lost. Flash attention over flattened
+    rows has no mask: RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
     `compute_loss`; confirmed by running it.
@@ -48,7 +48,7 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without it: ValueError "could not broadcast input array" at the first evaluation, after the steps before it.
+    Without it: ValueError "could not broadcast input array" at the first evaluation; the training until then is lost.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`, `trainer_pt_utils.py`
     `DistributedTensorGatherer`; confirmed by running it on both.
@@ -133,7 +133,7 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 @rule("XP690", "reward-without-its-columns")
 def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
     """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: for grpo and rloo it
-    drops every column except the prompt. For a function in a file, which may not read columns, it is a warning.
+    drops every column except the prompt. For a function in a file, which perhaps reads no columns, this is a warning.
 
     Why it is bad: a reward that compares with the solution of a row has nothing to compare with.
 
