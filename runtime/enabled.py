@@ -71,6 +71,7 @@ from .library_internals.deepspeed_shards import DeepSpeedShards
 from .library_internals.epoch_order import EpochOrder
 from .library_internals.hub_kernels import HubKernels
 from .library_internals.random_states import RandomStatesTrainer
+from .library_internals.repeated_prompts import RepeatedPromptsTrainer
 from .library_internals.template_time import TemplateTime
 from .library_internals.torch_exit_barrier import TorchExitBarrier
 from .library_internals.trl_tool_calls import ToolCallingTrainer
@@ -170,6 +171,7 @@ def trainer_class() -> type[FaultTolerant]:
         FaultTolerant,
         OnPolicyTrainer,
         ToolCallingTrainer,
+        RepeatedPromptsTrainer,
         SFTTrainer,  # type: ignore[misc]  # trl has no types
         NamedLog,
     ):

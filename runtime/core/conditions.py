@@ -195,6 +195,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "prompts": prompts,
         "random_states": divided,
         "reference": method["second_model"],
+        "repeated_prompts": method["generates"] and not on_policy,
         "reward_head": method["scores"],
         "reward_progress": method["name"] != "sft",
         "rewards": method["rewarded"],

@@ -147,14 +147,16 @@ def test_no_other_private_method_is_overridden() -> None:
     from xpc.runtime.features.model.adapters import AdapterTrainer
     from xpc.runtime.features.saving.hub import PublishingTrainer
     from xpc.runtime.library_internals.random_states import RandomStatesTrainer
+    from xpc.runtime.library_internals.repeated_prompts import RepeatedPromptsTrainer
 
     meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
-    meant |= {"_load_rng_state"}
+    meant |= {"_load_rng_state", "_get_train_sampler"}
     public = {"save_model", "create_optimizer", "training_step", "get_batch_samples", "evaluate", "prediction_step"}
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
+    mixins = (FaultTolerant, RandomStatesTrainer, RepeatedPromptsTrainer, EvaluatingTrainer, AdapterTrainer)
     ours = {
         name
-        for kind in (FaultTolerant, RandomStatesTrainer, EvaluatingTrainer, AdapterTrainer, PublishingTrainer)
+        for kind in (*mixins, PublishingTrainer)
         for base in kind.__mro__[:-1]
         for name, value in vars(base).items()
         if callable(value) and not name.startswith("__")

@@ -1,0 +1,39 @@
+"""Order and number of prompts in an epoch, for methods whose sampler repeats prompts (trl 0.18 to 1.16)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class PromptSampler:
+    """trl's sampler, which first skips the orders of the epochs that earlier starts have trained.
+
+    trl's ``RepeatSampler`` shuffles each epoch with the next numbers of a generator that is seeded once. The sampler of
+    a resumed run is new, so it would shuffle a later epoch as the first.
+    """
+
+    def __init__(self, sampler: Any, trainer: Any) -> None:
+        self.sampler, self.trainer, self.started = sampler, trainer, False
+
+    def __len__(self) -> int:
+        """The indices of an epoch. trl 0.18 also counts prompts that do not fill a round of generation and are dropped,
+        so its epochs would have fewer steps than transformers expects, and a run would resume at another step.
+        """
+        prompts = self.sampler
+        size = prompts.batch_size * prompts.mini_repeat_count * prompts.repeat_count
+        return int(len(prompts) // size * size)
+
+    def __iter__(self) -> Iterator[int]:
+        """The indices of an epoch. At the first call the trainer's state is that of the checkpoint, if there is one."""
+        if not self.started:
+            self.started = True
+            for _ in range(int(self.trainer.state.epoch or 0)):
+                next(iter(self.sampler), None)  # shuffles all indices of an epoch
+        yield from self.sampler
+
+
+class RepeatedPromptsTrainer:
+    """Trainer methods of a run whose sampler repeats prompts."""
+
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> PromptSampler:
+        """trl's sampler with the order of an uninterrupted run."""
+        return PromptSampler(super()._get_train_sampler(*args, **kwargs), self)  # type: ignore[misc]
