@@ -17,11 +17,11 @@ KNOWN = {
 }  # fmt: skip
 """Arguments of ``Dataset.map`` that are understood here; calls with others are made as they are."""
 FEWEST = 1000
-"""Rows of a fork at least."""
+"""The least number of rows for a fork."""
 
 
 class NotBatched(Exception):
-    """The function cannot be called in batches: it returns other columns for other rows, or none."""
+    """The function cannot be called in batches: for example, its columns differ between rows."""
 
 
 class Row(MutableMapping[str, Any]):
@@ -82,7 +82,7 @@ class Recorded:
         self.replaced = Replaced
 
     def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """A call of the tokenizer: recorded, or answered."""
+        """Record the text of a call, or return its encoding if the texts are encoded already."""
         if not isinstance(text, str) or args or options.get("text_pair") or options.get("return_tensors"):
             return self.kind.__call__(self.tokenizer, text, *args, **options)
         if self.encoded is not None:
@@ -175,7 +175,7 @@ def _columns(batch: Mapping[str, Any], rows: list[Any]) -> dict[str, list[Any]]:
 
 
 def _compact(values: list[Any]) -> list[Any]:
-    """Lists of whole numbers as arrays, which datasets writes without a look at every number; other values as they
+    """Lists of whole numbers as arrays, which datasets writes without reading every number; other values as they
     are.
     """
     import numpy

@@ -147,7 +147,7 @@ def _forward_signal(number: int, _: object) -> None:
 
 
 def _exit_if_stopped() -> None:
-    """Exit after a stop request, also one that came while a library had started a program of its own."""
+    """Exit if there was a stop request, even if it came while a library was running a program of its own."""
     if _stop_requested:
         _report(_stopped())
         os._exit(75)

@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 400, 230
 """Size of a panel; the text of 11 units is readable on a phone, where a panel is as wide as the screen."""
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 40, 26
 POINTS = 300
-"""Most parts into which the steps are divided; of each, the lowest and the highest value are drawn."""
+"""The steps are divided into at most this many parts; the lowest and the highest value of each part are drawn."""
 STYLE = (
     ".curves text{font:11px system-ui,sans-serif;fill:#3a4452}.curves .title{font-weight:600;font-size:12px}"
     ".curves .grid{stroke:#d7dce3;stroke-width:1}.curves .restart{stroke-dasharray:2 3;stroke-width:1}"

@@ -84,7 +84,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
 
 
 def unpinned(bundle: Any) -> list[str]:
-    """The tokenizer and the sources of the hub that are not at a commit: their rows may be others tomorrow."""
+    """The tokenizer and the sources of the hub that are not pinned to a commit, so that rows may change later."""
     found = [one for one in (bundle.model, *bundle.sources()) if one["id"]]
     return [one["id"] for one in found if len(one["revision"] or "") != COMMIT]
 
@@ -98,7 +98,7 @@ def concerns_rows(feature: Any) -> bool:
 def tiny_model(bundle: Any, tokenizer: Any) -> Any:
     """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 
-    Preparation reads the tokenizer and the arguments; of a model, only its class and configuration are looked at.
+    Preparation reads the tokenizer and the arguments, and only the class and configuration of the model.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
@@ -279,7 +279,7 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
 
 @contextmanager
 def reading(bundle: Any) -> Iterator[None]:
-    """A context in which a run's calls of ``Dataset.map`` read what was prepared for it in $XPC_PREPARED, if it was."""
+    """A context in which ``Dataset.map`` returns the rows that $XPC_PREPARED has for this run, if it has any."""
     import datasets
 
     from .core.errors import say
@@ -323,7 +323,7 @@ def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
 
 
 def _outermost(mapped: Mapped) -> Mapped:
-    """The replacement for calls of ``Dataset.map`` that are not within another one, which stay as they are."""
+    """Replace only the outermost calls of ``Dataset.map``; a call within another call stays as it is."""
     within = False
 
     def called(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:

@@ -30,7 +30,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 REQUEUE = 75
 """The status of a run that stopped on request after saving."""
 SECONDS = 0.2
-"""Time between two looks at the log."""
+"""Seconds between two reads of the log."""
 
 
 class Launch:

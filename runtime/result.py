@@ -122,8 +122,8 @@ def overview(members: str, statuses: Sequence[str]) -> str:
 
 
 def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The measurements of all starts, from the lines of measured.jsonl: times and counts are added, of memory the
-    largest value counts. ``peaks`` are those of each process.
+    """The measurements of all starts, from the lines of measured.jsonl: times and counts are added, and the
+    largest value of memory is kept. ``peaks`` has the peak of each process.
     """
     out: dict[str, Any] = {"starts": sum("started" in one for one in measured)}
     out |= {"seconds": {}, "memory": {}, "peaks": {}}
@@ -157,8 +157,8 @@ def utilisation(
 ) -> dict[str, float | None] | None:
     """Model FLOPs per second of a process, and their share of its GPU's peak; None if something is not known.
 
-    ``flops`` is ``run.flops`` of trainer_args.json: operations of a token, of a token for each token of its sequence,
-    and the peak. Tokens x (``token`` + ``length`` x mean tokens of a sequence) / (seconds of training x processes);
+    ``flops`` is ``run.flops`` of trainer_args.json: operations per token, per token and token of its sequence, and
+    the peak. Tokens x (``token`` + ``length`` x mean tokens of a sequence) / (seconds of training x processes);
     what is recomputed does not count (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
     """
     if not flops or not tokens or not sequences or seconds <= 0:
@@ -187,7 +187,7 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
 
 
 def usage(folder: str, scores: bool, chat: bool) -> list[str]:
-    """Three lines of Python that load the weights in ``folder`` and ask them; adapters load their base, too."""
+    """Three lines of Python that load the weights in ``folder`` and use them; adapters load their base, too."""
     task, answer = ("text-classification", '["score"]') if scores else ("text-generation", '["generated_text"]')
     question = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
     more, answer = ("", answer) if scores else (", max_new_tokens=64", answer + '[-1]["content"]' * chat)

@@ -16,7 +16,7 @@ UNTRUE = (
     ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
 )
-"""Loggers, and warnings that do not hold here: a kernel for inference that bitsandbytes looks for on CPUs with
+"""Loggers, and their warnings that do not apply here: a kernel for inference that bitsandbytes looks for on CPUs with
 AVX512-BF16, and rows longer than the tokenizer's limit, which the run cuts or counts."""
 
 

@@ -14,7 +14,7 @@ DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest identifies the run."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
-"""Bytes of a manifest that are read at most."""
+"""The most bytes of a manifest that are read."""
 
 
 def manifest_digests(folder: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ _renewable = False
 
 
 def put(text: str, renew: bool = False) -> None:
-    """Print a line; on a terminal, one with ``renew`` replaces the last one with ``renew``.
+    """Print a line. On a terminal, a line with ``renew`` replaces the last line that had ``renew``.
 
     A closed terminal, or a `tee` that Ctrl-C ended, must not keep the run from saving.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MEASURED = "measured.jsonl"
 SAVING = ("writing checkpoint", "writing the final model")
-"""How the names of phases begin in which weights are written."""
+"""Beginnings of the names of phases that write weights."""
 TRAINING = ("", "writing metrics.jsonl")
 
 
@@ -48,7 +48,7 @@ def ended(phase: str) -> None:
 
 
 def peak(phase: str) -> None:
-    """Record the peak memory since the last call for ``phase``, in bytes, and begin a new peak.
+    """Record the peak memory since the last call, in bytes, as that of ``phase``, and begin a new peak.
 
     On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set.
     Linux begins a new peak of it when 5 is written to clear_refs (proc_pid_clear_refs(5)); elsewhere it only grows.

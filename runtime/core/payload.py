@@ -4,7 +4,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 
 class Reward(TypedDict):
-    """A reward function: a built-in one, named, or a function in a file of the bundle; `options` are its arguments."""
+    """A reward function: a built-in one by name, or a function in a file of the bundle; `options` are its arguments."""
 
     name: str
     file: str | None
@@ -27,7 +27,7 @@ class Tools(TypedDict):
     functions: list[OfFile]
     environment: OfFile | None
     seconds: int
-    """The most time of one call."""
+    """The time limit of one call."""
 
 
 class Teacher(TypedDict):
@@ -50,7 +50,7 @@ class Method(TypedDict):
     scores: bool
     """The model outputs a score, not tokens."""
     unpaired: bool
-    """It learns from answers that are judged one by one."""
+    """It learns from single answers, each labelled good or bad."""
     second_model: bool
     """A reference or a teacher is loaded next to the model."""
     rewards: list[Reward]
@@ -174,7 +174,7 @@ class Evaluation(TypedDict):
 
 class Words(TypedDict):
     """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
-    roles of named speakers, for a mixture with shares, whether it ends when a source has no more rows ("stop"),
+    roles of named speakers, whether a mixture with shares ends when a source has no more rows ("stop"),
     what the chat template may leave out of the rows, and whether long texts are split ("chunk")."""
 
     prompt_template: NotRequired[str]
@@ -208,7 +208,7 @@ class Continued(TypedDict):
     path: str
     sha256: str
     reference: NotRequired[bool]
-    """Whether the method's reference is this adapter over the base, and not the base alone."""
+    """Whether the method's reference is the base with this adapter, and not the base alone."""
 
 
 class AdapterShape(TypedDict):
@@ -283,8 +283,8 @@ class Disk(TypedDict):
 
 
 class Flops(TypedDict):
-    """Operations of training, for the run's utilisation: of a token, of a token for each token of its sequence
-    (attention), and at most in a second of one process's GPU."""
+    """Operations of training, for the run's utilisation: per token, per token and token of its sequence (attention),
+    and the most that the GPU of one process can do in a second."""
 
     token: float
     length: float

@@ -10,7 +10,7 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""Seconds without a line until the first one of a phase, and the longest between two; the time between them doubles."""
+"""Seconds of silence before the first line of a phase; this wait doubles with each line, up to the second number."""
 
 
 class Phase:

@@ -17,12 +17,12 @@ Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Keys of a message with the thoughts before its content."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of `FIELDS` that make a row one to compare."""
+"""A row is compared if its `FIELDS` have one of these keys."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
 """By kind: the end of the text before a piece that was written as Python writes a dictionary."""
 FIRST, SPREAD = 4, 200
-"""Rows of each source that are compared: the first, and as many in equal distances; and the first of each structure."""
+"""Compared rows of each source: the first 4, 200 at equal distances, and the first row of each structure."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {
     "content": "content",
@@ -31,7 +31,7 @@ NAMES = {
     "argument": "tool_calls",
     "reasoning": "reasoning",
 }
-"""What a spec's `omit` calls each kind of loss; a tool is one of its `tools`."""
+"""The name in a spec's `omit` for each kind of loss; that of a tool is `tools`."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
@@ -43,7 +43,7 @@ class Loss(NamedTuple):
     turn: int | None
     """The number of its turn, from 0; None for a tool."""
     piece: str
-    """What it is: the beginning of a text, the name of a function, an argument."""
+    """What is lost: the beginning of a text, the name of a function, or an argument."""
     how: str = "missing"
     """missing, "encoded twice" (JSON text in a JSON string), or "as Python text"."""
     role: str = ""

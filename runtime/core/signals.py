@@ -36,7 +36,7 @@ class StopRequest:
     name: str | None = None
     training = False
     main_forks = False
-    """Whether the main thread has started the last process."""
+    """Whether the newest child process was started by the main thread."""
 
 
 def listen() -> None:

@@ -16,7 +16,7 @@ class TemplateTime(Feature):
     """The feature of a run whose rows go through a chat template, here and in the processes that tokenize."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Let a template that does not end stop the run, for whichever row that happens."""
+        """Stop the run if the template does not end, at whichever row."""
         from transformers import tokenization_utils_base as base
 
         base.render_jinja_template = _limited(base.render_jinja_template)
@@ -24,7 +24,7 @@ class TemplateTime(Feature):
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        main = threading.main_thread()  # no other can set a signal's handler; `time_limit` is shorter
+        main = threading.main_thread()  # only it can set handlers; `time_limit` is shorter
         if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             return render(*args, **options)
         signal.signal(signal.SIGVTALRM, _stop)

@@ -7,12 +7,12 @@ from ...core.feature import Bundle, Feature
 
 
 class KtoRows(Feature):
-    """The feature of a run on answers that are judged one by one."""
+    """The feature of a run on single answers, each labelled good or bad."""
 
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Both sets with one row per answer; this includes each of several evaluation sets."""
+        """The training set and every evaluation set, with one row per answer."""
         (train, evaluation), data = sets, bundle.data
         if isinstance(evaluation, dict):
             evaluation = type(evaluation)({name: split_pairs(rows, data) for name, rows in evaluation.items()})

@@ -149,7 +149,7 @@ class OnPolicyTrainer:
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
     def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The batch with the student's completions; a share of the batches keeps the completions of its rows."""
+        """The batch with the student's completions; a fraction of the batches keeps the completions of its rows."""
         import torch
 
         batch = self._prepare_inputs(batch)  # type: ignore[attr-defined]

@@ -1,7 +1,8 @@
 """Rows that are tokens already: ids, with labels or masks.
 
 trl takes a row with `input_ids` as it is: it renders nothing and adds no end token. Of the other columns it reads
-`labels` or `completion_mask`, depending on its version, and it attends to padding; so every row gets one of the two.
+`labels` or `completion_mask`, depending on its version, so every row gets this column. Padding is removed, because trl
+would attend to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -151,7 +152,7 @@ class TokenRows(Feature):
 
 
 def _vocabulary(bundle: Bundle) -> int:
-    """The number of tokens that the model embeds, those included that the bundle adds."""
+    """The number of tokens that the model embeds, including those that the bundle adds."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())

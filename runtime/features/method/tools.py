@@ -1,9 +1,9 @@
 """Tools and environments of GRPO: functions, and a class, in files of the bundle that the model calls while it writes.
 
 trl renders their signatures into the prompt, reads the calls in a completion, makes them, and appends the results,
-which bear no loss (trl 1.16, ``GRPOTrainer._tool_call_loop``). It gives what a tool raises to the model as the tool's
-result. Here each call has a time limit, and everything that trl would refuse after the model is loaded is one sentence
-before it.
+which bear no loss (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it as the
+tool's result. Here each call has a time limit, and whatever trl would refuse after the model is loaded is reported
+before, in one sentence.
 """
 
 import asyncio
@@ -158,8 +158,8 @@ def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
 def limited(function: Function, seconds: float, checked: Callable[[Any], str | None] | None = None) -> Function:
     """The function with a time limit for each call; a coroutine function is run to its end.
 
-    What a tool raises is reported once; trl gives it to the model. With ``checked``, which says what is wrong with a
-    result, the function is one that trl calls for itself, so that any error stops the run.
+    An exception of a tool is reported once, and trl passes it to the model. ``checked`` finds what is wrong with a
+    result. It is given for functions that trl calls for itself, so then any error stops the run.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 

@@ -13,7 +13,7 @@ from ...library_internals.adapter_loading import LoadingHook
 ADAPTER = "default"
 """peft's name of the adapter that is trained."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""transformers 4.52, in every run with adapters: it does find the labels, in peft's forward."""
+"""A wrong warning of transformers 4.52 in runs with adapters: it does find the labels, in peft's forward."""
 
 
 class Adapters(Feature):

@@ -1,4 +1,4 @@
-"""The chat template of the bundle, which must be unchanged since the compilation, or of a local model. It must end."""
+"""Set the chat template of the bundle, unchanged since the compilation, or of a local model. Rendering must end."""
 
 from collections.abc import Mapping
 from typing import Any

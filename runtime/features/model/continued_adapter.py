@@ -14,7 +14,7 @@ from ..launch import local_files
 from ..launch.verified_files import changed
 
 REFERENCE = "ref"
-"""trl's name of the adapter that the reference has."""
+"""trl's name of the adapter in the reference model."""
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
@@ -46,9 +46,9 @@ class ContinuedAdapter(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Have the trainer's model begin with the weights and with a frozen copy of them, which is the reference.
+        """Give the trainer's model the adapter's weights, and a frozen copy of them as the reference.
 
-        Only on stacks whose trainer compares with such a copy; it may do so in its constructor.
+        This is only for stacks whose trainer compares with such a copy, which some do in their constructor.
         """
         if not is_reference(bundle):
             return nullcontext()
@@ -63,7 +63,7 @@ class ContinuedAdapter(Feature):
             load_weights(bundle, trainer.model)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """The adapter that the reference has."""
+        """Compare whether the reference has the adapter."""
         names = {True: "the adapter", False: "the base"}
         yield "the reference", names[is_reference(bundle)], names[REFERENCE in trainer.model.peft_config]
 

@@ -10,7 +10,7 @@ from ...core.token_counts import TokenCounts
 SCORES = {"score.weight", "lm_head.weight"}
 """The score head replaces the language model head; transformers warns about both."""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
-"""transformers 4.52, about the collator of trl's RewardTrainer, which pads tokenized rows."""
+"""A warning of transformers 4.52 about the collator of trl's RewardTrainer, which pads tokenized rows."""
 
 
 class RewardHead(Feature):

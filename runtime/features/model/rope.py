@@ -31,8 +31,8 @@ class Rope(Feature):
 
 
 def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
-    """Write a scaling into a configuration. The context becomes `factor` times as long; only the dynamic scaling keeps
-    it, because it computes each length from the original one.
+    """Write a scaling into a configuration. The context becomes `factor` times as long. With dynamic scaling it
+    stays, because that scaling computes each length from the original one.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
     names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]  # of transformers 5 and 4

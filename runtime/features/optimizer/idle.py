@@ -7,7 +7,7 @@ from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
 
 WINDOW, FEWEST = 10, 3
-"""Logged steps after the warm-up that are judged together; a shorter run is judged at its end by at least three."""
+"""Logged steps after the warm-up that are checked together; a run with fewer is checked at its end if it has 3."""
 NO_RATE = 1e-15
 """A learning rate that changes no float32 weight."""
 
@@ -26,7 +26,7 @@ class Idle(Feature):
         self.warmup = trainer.args.get_warmup_steps(self.last)
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """Judge the last steps; no words. Raises RunError with `idle = stop`."""
+        """Check the last steps; adds no words to the line. Raises RunError with `idle = stop`."""
         self.rate = max(self.rate, event.get("lr") or 0.0)
         if self.reported or event["step"] <= self.warmup:
             return []

@@ -31,7 +31,7 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Step both; a checkpoint that was loaded has replaced the groups and the state."""
+        """Step both. They get the groups and the state again, because loading a checkpoint replaces these."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -1,8 +1,8 @@
 """Long texts are split into rows of `seq` tokens, instead of being cut there.
 
-A document is its tokens and one end token, as trl makes it. Rows are what a stream of tokens gives that is cut every
-`seq` tokens, but each document begins a row, and no row after the first has only one token, from which nothing is
-learned: the row before it is one token shorter.
+A document is its tokens and one end token, as trl makes it. Each document begins a new row and is cut every `seq`
+tokens. If only one token is left for the last row, from which nothing could be learned, the row before it is one token
+shorter.
 """
 
 from collections.abc import Callable, Mapping

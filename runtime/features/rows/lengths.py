@@ -23,7 +23,7 @@ class LengthLimits(Feature):
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
-        """In a mixture with shares, drop the rows of each source before its share is drawn, so that the shares hold."""
+        """In a mixture with shares, drop rows of a source before its share is drawn, so that the shares are exact."""
         if source.get("share") is None or self.tokenizer is None or len(part) == 0:
             return part
         return fitting(bundle, part, self.tokenizer, f"draw from {name(source)}")
@@ -31,7 +31,7 @@ class LengthLimits(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Both sets without the dropped rows; this includes each of several evaluation sets."""
+        """The training set and every evaluation set, without the dropped rows."""
         train, evaluation = sets
         if len(train) == 0:
             return sets

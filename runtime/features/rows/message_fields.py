@@ -85,7 +85,7 @@ def _read(
 
 
 def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) -> None:
-    """Raises RunError for a turn that is not to be learned where the run learns it, and for a row of such turns."""
+    """Raises RunError if the run would learn a turn that is marked as not learned, or if no answer is to be learned."""
     for column in ("messages", "prompt", "completion", "chosen", "rejected"):
         turns = unpacked(made[column])[0] if isinstance(made.get(column), list) else []
         excluded = [number for number, turn in enumerate(turns) if untrained(turn)]

@@ -1,4 +1,4 @@
-"""Rows with a prompt: prompts with completions, preferences, judged answers, and prompts only."""
+"""Rows with a prompt: prompts with completions, preferences, labelled answers, and prompts only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
     """The dataset's column for each part of the shape; ``present`` are the dataset's columns.
 
     A preference may have a separate prompt: the first of three names, or the column ``prompt`` when no columns are
-    named. A judged answer may be the last turn of a conversation: the first of two names, before the label. For
+    named. A labelled answer may be the last turn of a conversation: the first of two names, before the label. For
     ``prompt`` the first name is the prompt, and the others are columns for the reward functions (all, when none is
     named). Raises RunError when the names do not fit the shape.
     """
@@ -180,7 +180,7 @@ def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: A
 def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
     """The common prefix of two answers, and the rest of each, in turns of conversations or characters of texts.
 
-    Both rests are never empty, and a space between prompt and answers counts to the answers, if they are texts (trl,
+    Neither rest is ever empty. In texts, a space between prompt and answers belongs to the answers (trl,
     extract_prompt).
     """
     most = min(len(chosen), len(rejected)) - 1

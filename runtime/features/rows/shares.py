@@ -60,8 +60,8 @@ class Shares(Mixture):
 
 
 def _drops_long_prompts(bundle: Bundle) -> bool:
-    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. Where prompts have a
-    limit of their own, answers begin before.
+    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. It drops none
+    if prompts have their own limit, because answers then begin earlier.
     """
     plan = bundle.arguments
     if plan.get("max_length") is None or plan.get("truncation_mode") == "keep_end" or plan.get("packing"):
@@ -131,7 +131,7 @@ def counts(
 ) -> tuple[list[int], list[int]]:
     """The rows of each source to train on, and those held out before, from the ``rows`` that each named source has.
 
-    The held-out rows have the shares of the mixture; a fraction is one of the mixture without repeated rows. Raises
+    The held-out rows have the shares of the mixture; a fraction is that of the mixture without repeats. Raises
     RunError for a source that has too few rows.
     """
     parts = [Fraction(share).limit_denominator(10**6) for share in shares]
