@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xpc.grammar.silenced import Silenced
 
 TEXTS = ("full", "concise")
-"""Formats for people. With the others, which programs read, nothing else is printed to standard output."""
+"""Formats for people. Programs read the other formats, so nothing else is printed to standard output then."""
 EXACT = ("completion", "fmt", "lsp", "schema")
 """Commands whose output is read by programs; a module's `is_exact` says for which options."""
 DENIED = "warnings are denied (--deny warnings)"

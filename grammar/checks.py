@@ -14,7 +14,7 @@ from xpc.grammar.tree import Block, Budget, Call, Clause, Count, File, Name, Num
 
 WORDS = frozenset({"train", "on", "for", "with", "extends", "x", "xpc"})
 VERBS = ("train", "finetune", "tune", "fit", "learn", "run")
-"""Words that begin a sentence in other words; `train` is the language's."""
+"""Verbs that people write at the beginning of the sentence; the language has only `train`."""
 _BELONGS = {
     "on": "`on` belongs to the sentence: train MODEL on DATA",
     "for": "`for` belongs to the sentence: train MODEL on DATA for 3 epochs",

@@ -33,11 +33,11 @@ FILES = (
 )  # fmt: skip
 """Endings of files of one kind. Other names are folders."""
 SPECS = 0
-"""The number of the kind of specs: a short name with another letter is another experiment."""
+"""The index of specs in FILES. A short spec name with another letter is another experiment, not a typo."""
 
 
 def misspelt_file(name: str, names: Iterable[str]) -> str | None:
-    """The one file of the same kind of which a name is a typo, or None. Digits and words of one or two letters are
+    """The one file of the same kind that a name misspells, or None. Digits and words of one or two letters are
     never typos, because they tell files apart: `rows-1.jsonl`, `rows-2.jsonl`.
     """
     stem, kind = _stem_and_kind(name)
@@ -64,8 +64,8 @@ def _stem_and_kind(name: str) -> tuple[str, int]:
 
 
 def _is_typo(one: str, other: str, least: int) -> bool:
-    """Whether two stems are the same but for separators, the order of letters, one letter more, or another letter in a
-    name of `least` letters.
+    """Whether two stems differ only in separators, in the order of letters, by one more letter, or by another letter in
+    a name of at least `least` letters.
     """
     first, second = letters(one), letters(other)
     if first == second:

@@ -208,4 +208,4 @@ KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
     "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
     "advisories": (_advisories, "known wrong results of the libraries"),
 }
-"""The lists: their rows, and what is in them."""
+"""The lists: a function that returns the rows, and what the rows are."""

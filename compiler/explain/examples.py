@@ -10,7 +10,7 @@ from xpc.compiler.suggest.typed_form import typed
 from xpc.grammar.record import evolve
 
 NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2.5-1.5b-instruct"}
-"""Settings that the methods which read them cannot do without."""
+"""Settings that are required by every method that reads them."""
 
 
 def example(row: Setting) -> str:

@@ -130,7 +130,7 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """What becomes of a library's argument on each target: the setting that decides it, `extra`, or why it is
+    """How each target treats a library's argument: the setting that decides it, `extra`, or why it is
     omitted.
     """
     lines: list[str] = []

@@ -97,8 +97,8 @@ def _free(target: str) -> str:
 
 
 def replace_files(files: Mapping[str, bytes]) -> None:
-    """Write each file completely or not at all, and none before all fit on the disk. A symbolic link is followed, not
-    replaced.
+    """Write each file completely or not at all. No file is written before all of them fit on the disk. A symbolic link
+    is followed, not replaced.
 
     Raises OSError, whose `filename` is the path as it was given.
     """

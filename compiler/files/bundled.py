@@ -49,7 +49,7 @@ class BundleWorkspace(Workspace):
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """The same as for any workspace; a copied file is judged by the name that the spec gives it."""
+        """The same as for any workspace; a copied file is checked by the name that the spec gives it."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)

@@ -57,7 +57,7 @@ def _read(path: str) -> str | None:
                 if done - shown >= SHOWN:
                     shown = done
                     size = max(done, status.st_size)
-                    # Without the file's name, which may be text of others: this room cannot neutralise it.
+                    # The file's name is not printed: it may have escape sequences, which this room cannot remove.
                     print(f"hashing: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
     except OSError:
         return None

@@ -13,7 +13,7 @@ import stat
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
-"""Seconds since a file's last change after which another one shows in its times, on any file system."""
+"""Seconds after a file's last change from which another change shows in its times, on any file system."""
 FACTS = 16
 """Most facts that are kept of one file."""
 Stamp = tuple[str, float]

@@ -177,11 +177,11 @@ class Workspace:
         return "is a link to a missing file" if stat.S_ISLNK(there) else "is not a regular file"
 
     def nearest_name(self, written: str, base: str = "") -> str | None:
-        """The file or folder of which a missing one's name is a typo. Names outside the spec's folder are never
-        revealed, because a spec may come from anybody and others may read its diagnostics.
+        """The file or folder that a missing file's name misspells. Names outside the spec's folder are never revealed,
+        because a spec may come from anybody and others may read its diagnostics.
 
-        Neither a file of another kind is named (a spec for `rows.jsonl.gz`) nor one with another number or word:
-        `run-a.xp` is another experiment than `run-b.xp`.
+        A file of another kind is never suggested (a spec for `rows.jsonl.gz`), nor a name with another number or
+        word: `run-a.xp` is another experiment than `run-b.xp`.
         """
         from xpc.grammar.nearest import misspelt_file  # imported only for a wrong spec
 

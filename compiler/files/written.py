@@ -10,7 +10,7 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""Beginnings of the comment after a setting that the author did not write. A comment that names a base is not one."""
+"""Beginnings of the comment after a setting that nobody wrote. A setting of a base has another comment."""
 LENGTH = "length: "
 """The prefix of the comment on the header's `for N epochs`."""
 

@@ -35,8 +35,8 @@ LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
 """Optimizers that DeepSpeed runs on the CPU, by the names that accelerate maps to them."""
 MADE_BY_RUNTIME = ("muon",)
-"""Optimizers that no argument of transformers names. The runtime makes them, and `optim` names the stack's AdamW, which
-trains the weights that are no hidden matrices."""
+"""Optimizers that transformers does not have. The runtime makes them, and `optim` names the stack's AdamW, which trains
+the weights that are not hidden matrices."""
 FUSED = ("adalomo", "lomo")
 """Optimizers that step inside the backward pass, so that no complete gradient exists."""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
@@ -57,8 +57,8 @@ MOMENTS = {
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""States of the size of the weights; 8-bit, 4-bit and paged variants have as many, momentum adds one. Muon's are those
-of hidden matrices; its AdamW has two."""
+"""Number of states as large as the weights; 8-bit, 4-bit and paged variants have as many, momentum adds one. Muon
+has one for hidden matrices; its AdamW has two."""
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {

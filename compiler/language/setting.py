@@ -28,8 +28,8 @@ class Setting:
     """One row of the table of settings.
 
     `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. `inner`
-    names cannot be used outside of their clause, `alone` is the choice of the bare name, and `pending` says why the
-    setting does not compile yet. `example` is a value for helps and pages, if the kind's own would say little.
+    names cannot be used outside of their clause, `alone` is the choice that the bare name means, and `pending` says why
+    the setting does not compile yet. `example` is a value for helps and pages, if the kind's own would say little.
     """
 
     path: Path

@@ -128,7 +128,7 @@ def _by_hand(written: str) -> tuple[str, str]:
 
 
 def _ids(name: str) -> list[str]:
-    """The ids of the repositories that a name of the registry stands for."""
+    """The ids of the repositories that a name of the registry refers to."""
     found = registry.find_model(name), registry.find_dataset(name)
     return [one.id for one in found if one is not None]
 

@@ -1,7 +1,7 @@
 """Drop findings that only follow from a misspelt name or a wrong value. Loaded only for such a spec.
 
 A spec with `hadrware 1 x a100-80gb` gets the default hardware, and `gbs=1` does not divide by its 8 GPUs. The suggested
-edits are applied and the text is checked again: what is then no longer reported was no mistake of its own.
+edits are applied and the text is checked again: a finding that then disappears was only a consequence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from xpc.compiler.rules import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 
 MORE = "XP006"
-"""The finding that says how many are not shown."""
+"""The finding with the number of findings that are not shown."""
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:

@@ -25,9 +25,9 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 
 LONGEST = 120
-"""Letters of a member's name; a longer name is cut and ends in a digest."""
+"""The most letters of a member's name; a longer name is cut and ends in a digest."""
 KINDS = 3
-"""Reported findings of one code at one place where they differ by member."""
+"""The most reported findings of one code at one place, if they differ between members."""
 
 
 def members(

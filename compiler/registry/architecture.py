@@ -114,7 +114,7 @@ def _plain(c: Config) -> _Shape:
 
 
 def _qwen2(c: Config) -> _Shape:
-    """Qwen2: biases on q, k and v, none on the output."""
+    """Qwen2: biases on q, k and v, but not on the output."""
     s = _dimensions(c)
     return evolve(
         s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden

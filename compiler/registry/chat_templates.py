@@ -33,7 +33,7 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Beginnings of the aliases of registered models that have none of these tokens."""
+"""Beginnings of the aliases of registered models whose vocabulary has none of these control tokens."""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
@@ -52,7 +52,7 @@ BASE_ENDS = (
 )  # fmt: skip
 """The end tokens of registered base models, by the beginnings of their alias (`eos_token` in tokenizer_config.json)."""
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
-"""What is in the alias of a model that has learned to end its turns."""
+"""Matches the alias of a model that has learned to end its turns."""
 NO_SYSTEM = ("gemma", "mistral")
 """Templates that raise an exception for a system prompt, as the published ones do."""
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
-"""Most lines times pairs of equal lines that are aligned. difflib takes a second for ordinary texts of that size, and
-hours for a few megabytes of lines that repeat."""
+"""Texts are aligned if their lines times their pairs of equal lines are at most this. difflib takes a second for
+ordinary texts of that size, and hours for a few megabytes of lines that repeat."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -27,5 +27,5 @@ def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
 
 
 def text(words: str) -> str:
-    """Words of anybody as text of a page: neutralised, and no markup."""
+    """Any words as safe text of a page: neutralised, and without markup."""
     return escape(visible(words))

@@ -11,10 +11,10 @@ def adapter_dtype(spec: Spec) -> str | None:
 
     None if TRL before 1 decides at the launch, from the device of the packed weights (sharded 4-bit weights). TRL 1.16
     trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16. ZeRO-3
-    gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base, which
-    DeepSpeed makes the precision's whatever `model.dtype` is (zero.Init). TRL 1.16
-    leaves DoRA's magnitudes float32, and FSDP2 shards trained weights of only one dtype, so under FSDP2 the runtime
-    leaves all adapter weights float32.
+    gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base.
+    DeepSpeed loads that base in the dtype of the precision, whatever `model.dtype` is (zero.Init). TRL 1.16 leaves
+    DoRA's magnitudes float32, and FSDP2 shards trained weights of only one dtype, so under FSDP2 the runtime leaves
+    all adapter weights float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:

@@ -57,13 +57,13 @@ class Facts:
     no_checkpointing: Names
     """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
     scaled_families: Names
-    """Families whose code reads each scaling of rotary positions (`rope`), by effect on tiny models."""
+    """Families whose code reads each scaling of rotary positions (`rope`), as tested on tiny models."""
     experts_required: Names
     """Families whose layers cannot be computed if config.json states no experts (`num_local_experts` of 0)."""
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
     router_loss_fails_if_stated: Names
-    """The same, in families that have the loss only if its coefficient is stated."""
+    """Families with a balancing loss only if its coefficient is stated; the fused head cannot compute that loss."""
     expert_blocks: Mapping[str, str]
     """The class of the expert layer, in families that call only the experts that get tokens. Because processes then
     call different experts, ZeRO-3 must gather the layer as one module.
@@ -141,7 +141,7 @@ class Facts:
     assistant_only_loss: bool
     eos_token: bool
     reads_labels: bool
-    """Whether the trainer reads the labels of tokenized rows in every run, packed ones and those of Liger included."""
+    """Whether the trainer reads the labels of tokenized rows in every run, also with packing and with Liger."""
     completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
     """The settings with which the trainer silently drops the mask of prompts."""
     end_token_of_any_column: bool
@@ -221,7 +221,7 @@ class Facts:
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""
     fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full"], ...]
-    """Where a checkpoint of FSDP does not restore all of an adapter: any of FSDP1's, or the full ones of FSDP2."""
+    """The FSDP checkpoints that do not restore a complete adapter: all of FSDP1, or the full ones of FSDP2."""
     quantized_adapters_bf16: Names
     """Methods whose trainer casts trained weights of a quantized base to bfloat16."""
     quantized_widened: Names

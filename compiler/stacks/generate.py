@@ -31,7 +31,7 @@ def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """The written policy of a stack, over what all stacks share; raises FileNotFoundError if there is no such stack."""
+    """A stack's written policy, with the entries that all stacks share. Raises FileNotFoundError if it is missing."""
     with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
         own = tomllib.load(file)
     with open(os.path.join(HERE, "common.toml"), "rb") as file:

@@ -25,8 +25,7 @@ BASE = "transformers.TrainingArguments"
 READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages that the table is read from
 
 # Fields whose effective value comes from the machine: the clock and the host name, the logging level of the process,
-# the
-# launcher's environment; and `report_to` where unset means every integration that is installed (transformers 4).
+# the launcher's environment; and `report_to` where unset means every installed integration (transformers 4).
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 

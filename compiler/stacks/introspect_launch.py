@@ -164,14 +164,14 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""Blocks of plain keys: the class that reads one, if the version has it, and the key that makes it read them all."""
+"""Blocks of plain keys: the class that reads the block, if any, and settings with which it reads all keys."""
 
 
 def deepspeed() -> dict[str, Any]:
     """Accepted keys of the JSON configuration.
 
-    The top level, its plain keys and its blocks with their values, `zero_optimization` with its offload blocks, and
-    the removed keys.
+    The result has the top level, its plain keys and its blocks with their values, `zero_optimization` with its
+    offload blocks, and the removed keys.
     """
     config = importlib.import_module("deepspeed.runtime.config")
     offload = importlib.import_module("deepspeed.runtime.zero.offload_config")
@@ -194,7 +194,7 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """The values that a plain key takes, judged by the default of DeepSpeed's look-up; None for a block."""
+    """The values that a plain key takes, according to the default of DeepSpeed's look-up; None for a block."""
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)

@@ -15,7 +15,7 @@ from functools import cache
 from xpc.compiler.stacks import HERE
 
 LORA, OFT, PARAMETER = "l", "o", "p"
-"""Letters of a path: it can have a LoRA adapter, an OFT adapter, or is a parameter of stacked experts."""
+"""Letters for a path that can have a LoRA adapter or an OFT adapter, or is a parameter of stacked experts."""
 EXPERTS, SHARED = "the experts", "the shared expert"
 """Parts of a mixture of experts, as `part` names them."""
 DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
@@ -91,7 +91,7 @@ def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.P
 
 
 def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
-    """Whether some layers of a mixture of experts have none; None if it is not known."""
+    """Whether some layers of a mixture of experts have no experts; None if it is not known."""
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return "dense" in kinds

@@ -23,7 +23,7 @@ from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
 SHOWN = 4
-"""The most plans that are shown in full; of more plans, only the one with the largest share of its card."""
+"""The most plans shown in full. If there are more, only the one that fills its GPU most is shown in full."""
 MICROS = 5
 """The most micro-batches in the table, those nearest to the planned one."""
 Cell = str | tuple[float | None, str]
@@ -188,7 +188,7 @@ def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
         elif found.verdict == NO:
             continue
         gpu, tokens = spec.hardware.gpu, None if found.speed is None else found.speed.tokens
-        assert gpu is not None  # a variant has one
+        assert gpu is not None  # every variant of the plan has a GPU
         recomputes = "yes" if spec.flag("memory.checkpointing") else "no"
         micro = spec.integer("batch.micro")
         said = _number(micro, 0)
@@ -227,7 +227,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 def _gpus(spec: Spec) -> Iterator[Gpu]:
     """The GPU of the spec, and the registry's other GPUs that can compute in its precision."""
     own = spec.hardware.gpu
-    assert own is not None  # only GPUs have a plan of memory
+    assert own is not None  # a run on the CPU has no plan of memory
     yield own
     for name in registry.gpu_names():
         other = registry.find_gpu(name)

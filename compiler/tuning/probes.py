@@ -58,7 +58,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Changes of other settings than the micro-batch, beginning with no change."""
+    """Changes to settings other than the micro-batch; the first is no change."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}

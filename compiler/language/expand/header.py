@@ -69,7 +69,7 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
 
 
 def _is_unmarked(clauses: Clauses, clause: str, pair: tuple[Operand, ...]) -> bool:
-    """Whether two items after a clause are a setting of it and the value, without `=`: `optimizer lr 1e-5`."""
+    """Whether two items after a clause are a setting of that clause and its value, without `=`: `optimizer lr 1e-5`."""
     if len(pair) < 2 or not isinstance(pair[0], Ref) or isinstance(pair[1], Setting):
         return False
     row = schema.BY_PATH.get(f"{clause}.{pair[0].name}")

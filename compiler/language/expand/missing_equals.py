@@ -53,7 +53,7 @@ def _can_be_value(row: schema.Setting, value: Operand | None) -> bool:
 
 @record
 class ExtraWord:
-    """A name that wrongly follows a number or a switch: the finding for it."""
+    """The finding for a name that wrongly follows a number or a switch."""
 
     span: Span
     message: str
@@ -89,7 +89,7 @@ def _is_switch(name: str, word: str) -> bool:
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
 NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "batch": "gbs"}
-"""The setting that a single word or number stands for: `eval epoch`, `lora 16`; or an empty text."""
+"""The setting that a number means when it is alone in a clause, as in `lora 16`."""
 
 
 def implied_setting(clause: str, typed: str) -> str:
