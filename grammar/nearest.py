@@ -84,7 +84,7 @@ def _is_typo(one: str, other: str, least: int) -> bool:
 
 
 def _in_a_word(one: str, other: str, least: int) -> bool:
-    """Whether the words that differ have enough letters: `base-a` and `base-b` differ in a word of one."""
+    """Whether the words that differ have enough letters: `base-a` and `base-b` differ in a word of one letter."""
     first, second = ("".join(c if c.isalnum() else " " for c in name).split() for name in (one, other))
     return len(first) != len(second) or all(a == b or min(len(a), len(b)) >= least for a, b in zip(first, second))
 

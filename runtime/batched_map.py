@@ -1,8 +1,8 @@
 """``Dataset.map`` for ``launch.sh --prepare``: rows in batches and on every core, with the same results.
 
-A function of one row is called for each row of a batch, twice if it tokenizes. The first time its texts are collected,
-then all are encoded in one call of the tokenizer's library, and the second time the function gets the encodings. So the
-function itself, which is trl's or the bundle's, decides the ids and the masks. Cores share the rows in forks.
+A function of one row is called for each row of a batch, twice if it tokenizes. The first call only collects its texts.
+Then one call of the tokenizer's library encodes all texts of the batch, and the second call gets the encodings. So the
+function itself, which is trl's or the bundle's, decides the ids and the masks. Each core prepares a part of the rows.
 """
 
 import os
@@ -15,7 +15,7 @@ KNOWN = {
     "batched", "desc", "features", "fn_kwargs", "function", "load_from_cache_file", "num_proc", "remove_columns",
     "with_indices",
 }  # fmt: skip
-"""Arguments of ``Dataset.map`` that are understood here; calls with others are made as they are."""
+"""Arguments of ``Dataset.map`` that are handled here; a call with any other argument is unchanged."""
 FEWEST = 1000
 """The least number of rows for a fork."""
 
@@ -92,7 +92,7 @@ class Recorded:
         return self.last
 
     def render(self, real: Callable[..., Any], options: dict[str, Any]) -> Any:
-        """A rendering of the chat template, which is made once for both calls of a function."""
+        """Render the chat template in the first call of a function, and return the same text in the second."""
         if self.encoded is not None:
             return next(self.again)
         self.rendered.append(real(**options))

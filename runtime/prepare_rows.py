@@ -41,7 +41,7 @@ COMPUTING = (
     "output_dir", "parallelism", "per_device_eval", "push_", "report_", "restore_", "resume_", "run_name", "save_",
     "tf32", "torch_", "use_cpu", "use_liger", "vllm_", "warmup", "weight_decay",
 )  # fmt: skip
-"""Beginnings of names of arguments that decide how a run computes, logs or saves, and not its rows."""
+"""Beginnings of names of arguments that decide how a run computes, logs or saves, but not its rows."""
 OFF: Mapping[str, Any] = {
     "activation_checkpointing": False, "activation_offloading": False, "bf16": False, "bf16_full_eval": False,
     "ddp_backend": None, "eval_on_start": False, "eval_strategy": "no", "fp16": False, "fp16_full_eval": False,
@@ -207,8 +207,8 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
     from .library_internals.datasets_rows import map_replaced
 
     datasets.disable_progress_bars()
-    datasets.disable_caching()  # orders of rows are made again by the run
-    made.check = lambda *_: None  # precision, processes and trained weights are those of a run
+    datasets.disable_caching()  # the run orders the rows again
+    made.check = lambda *_: None  # only a run has its precision, processes and weights
     args = arguments.build_arguments(bundle)
     tokenizer = load_tokenizer(bundle)
     calls: list[dict[str, Any]] = []
@@ -306,7 +306,7 @@ def reading(bundle: Any) -> Iterator[None]:
 
 
 def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
-    """A replacement of ``Dataset.map`` that returns the result of the same call of the preparation."""
+    """A replacement of ``Dataset.map`` that returns what the same call returned in the preparation."""
     left = iter(calls)
 
     def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:

@@ -125,7 +125,7 @@ def _newest(out: str) -> int:
 
 
 def _copied(folder: str, place: str, plan: dict[str, Any]) -> str:
-    """A copy of the bundle that writes elsewhere: links, but for launch.sh, which finds the bundle next to itself."""
+    """A copy of the bundle that writes elsewhere: links, and a copy of launch.sh, which runs the bundle next to it."""
     bundle = os.path.join(place, "rehearsal.bundle")
     os.mkdir(bundle)
     for name in sorted(os.listdir(folder)):
@@ -148,7 +148,7 @@ def _copied(folder: str, place: str, plan: dict[str, Any]) -> str:
 
 
 def _root(folder: str) -> str:
-    """The folder in which a bundle looks for local files: the one that it is in, or its sweep is in."""
+    """The folder in which a bundle looks for local files: the folder around the bundle or around its sweep."""
     above = os.path.dirname(folder)
     return os.path.dirname(os.path.dirname(above)) if os.path.basename(above) == "members" else above
 

@@ -19,7 +19,7 @@ from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
 
 MOST = 8
-"""The most emitted keys of a setting when all settings are explained."""
+"""The most emitted keys that are shown for a setting when all settings are explained."""
 WRITTEN = ("model", "data", "extra")
 """Parts of a spec that are not settings of the table."""
 

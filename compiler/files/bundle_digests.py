@@ -22,7 +22,7 @@ MOST = 20_000
 """Most files of a bundle; a data folder has at most 10,000."""
 ENTRY = re.compile(rb'"([A-Za-z0-9_][A-Za-z0-9._/=,@-]*)" = "(sha256:[0-9a-f]{64})"')
 TEXTS = re.compile(rb"\"\"\"|\'\'\'")
-"""Marks of texts over several lines, in which a line may look like a table."""
+"""The quotes of texts over several lines, in which a line may look like an entry."""
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
 """Ends the digest of a script that lacks its executable bit."""

@@ -10,7 +10,7 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""Beginnings of the comment after a setting that nobody wrote. A setting of a base has another comment."""
+"""Beginnings of the comment after a setting that the author did not write; the name of a base does not count."""
 LENGTH = "length: "
 """The prefix of the comment on the header's `for N epochs`."""
 
@@ -25,7 +25,7 @@ class Line:
 
     @property
     def filled(self) -> bool:
-        """Whether the compiler filled it in."""
+        """Whether the compiler filled in the setting on this line."""
         return self.note.removeprefix(LENGTH).startswith(FILLED) and not self.note.endswith(".xp")
 
 

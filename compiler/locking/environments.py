@@ -31,7 +31,7 @@ runpy.run_module("pip", run_name="__main__")
 """Runs pip until it ends, or until standard input does because `xpc lock` was killed."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""Built against the installed torch, which pip needs to know the dependencies: only its own pin is recorded."""
+"""Its package is built against the installed torch, without which pip cannot resolve it: only its pin is recorded."""
 
 
 class ResolveError(Exception):

@@ -56,7 +56,7 @@ def _unusable(path: str, step: int, world: int, states: States, digests: bool) -
     """The reason why training cannot resume from a checkpoint, or None. Damaged files never raise an exception."""
     for where, _, names in os.walk(path):
         for name in names:
-            if not os.path.isfile(os.path.join(where, name)):  # opening a pipe would wait
+            if not os.path.isfile(os.path.join(where, name)):  # opening a pipe would block
                 return f"{name} is not a regular file"
     try:
         return missing(path, step, world, states) or broken(path, digests)

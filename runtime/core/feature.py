@@ -39,7 +39,7 @@ class Feature:
         return False
 
     def check_files(self, bundle: "Bundle", digests: Mapping[str, str]) -> dict[str, str]:
-        """In the preflight: files of the bundle that are executed or rendered, so that they must be as compiled.
+        """In the preflight: check files of the bundle that are executed or rendered, which must be as compiled.
 
         ``digests`` are those of bundle.toml by file name. Returns a finding by file name, empty for an unchanged file.
         """

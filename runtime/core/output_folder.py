@@ -32,9 +32,7 @@ def check_unfinished(bundle: Bundle) -> None:
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Finish what the launch that finished this run did not get to before it was killed, and report. Returns the exit
-    status.
-    """
+    """Do what is left of a finished run whose launch was killed before its end, and report. Returns the exit status."""
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)
@@ -53,7 +51,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     for name in present:
         path = os.path.join(folder, name)
-        if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):  # opening a pipe would wait
+        if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):  # opening a pipe would block
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
         return None, []  # second case: killed while it wrote the marker, which is the first file of a run

@@ -17,7 +17,7 @@ from ...core.errors import RunError, first_line
 from ...core.feature import Bundle, Feature
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
-"""A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and gives accelerate 1.
+"""A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and passes 1 to it.
 transformers compares the number in deepspeed.json with the arguments (HfTrainerDeepSpeedConfig)."""
 
 
@@ -39,7 +39,7 @@ class DeepSpeed(Feature):
         except ValueError:  # invalid UTF-8, or an impossible folder name
             return "latest is damaged"
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-        if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):  # which lists all files
+        if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):  # the record lists all files
             return f"it has {len(optimizer)} optimizer shards, and {world} processes will read it"
         if not any(name.endswith("_model_states.pt") for name in names):
             return "the model states are missing"

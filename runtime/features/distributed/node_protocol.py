@@ -268,7 +268,7 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
 
 
 def _reached(seat: Seat, mine: Node, until: float) -> Line:
-    """A connection to node 0. Raises RunError if there is none until then."""
+    """A connection to node 0. Raises RunError if it cannot be made before ``until``."""
     try:
         return Line(node_network.reach(seat.address, seat.port, until))
     except RunError as error:

@@ -95,7 +95,7 @@ class EvaluatingTrainer(FaultTolerant):
         self.evaluate_first = False
         try:
             evaluate_now(self)
-        except Interrupted:  # again
+        except Interrupted:  # by another stop request
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:

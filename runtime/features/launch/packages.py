@@ -11,7 +11,7 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""Values of ``report_to``, and the modules, one of which each needs (transformers, integration_utils.py)."""
+"""Values of ``report_to``, each with modules of which it needs one (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),

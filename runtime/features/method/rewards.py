@@ -174,7 +174,7 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Functi
 
 
 def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
-    """0, and over the last ``soft_punish_cache`` tokens falling to -1 at ``max_completion_len`` (DAPO, eq. 13)."""
+    """0 at first; falls to -1 over the last ``soft_punish_cache`` tokens of ``max_completion_len`` (DAPO, eq. 13)."""
 
     def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
         out = []

@@ -47,7 +47,7 @@ def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dic
 
 
 def _parts(source: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row's value for each part: its named columns, or all that have a part's usual name."""
+    """The row's value for each part, from the named columns or from all columns with a part's usual name."""
     first, *others = source["columns"]
     if not source.get("only"):
         others = [one for one in ("labels", *MASKS) if one in row]

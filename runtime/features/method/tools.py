@@ -226,7 +226,7 @@ def _local(why: str) -> RunError:
 
 
 _loops: list[asyncio.AbstractEventLoop] = []
-"""The event loop of coroutine functions, in a thread of its own, so that sessions that they keep stay usable."""
+"""The event loop of coroutine functions. It runs in its own thread, so that their open sessions stay usable."""
 
 
 def _awaited(coroutine: Any) -> Any:

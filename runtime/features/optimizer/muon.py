@@ -30,7 +30,7 @@ class Muon(Feature):
         trainer.muon_shards = bundle.run["zero_stage"] > 0
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Print what each of the two trains."""
+        """Print which weights Muon trains and which AdamW trains."""
         say(trainer.muon_line)
 
 
@@ -44,8 +44,8 @@ class MuonTrainer(FaultTolerant):
     optimizer: Any
 
     def create_optimizer(self, *args: Any) -> Any:
-        """Muon and AdamW as one optimizer, in three groups: matrices, other weights with weight decay, and those
-        without: norms and biases. The logged rate is that of the first. Raises RunError.
+        """Muon and AdamW as one optimizer, in three groups: matrices, other weights with weight decay, and weights
+        without it (norms and biases). The logged rate is that of the matrices. Raises RunError.
         """
         if self.optimizer is not None:
             return self.optimizer

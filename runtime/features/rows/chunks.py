@@ -48,7 +48,7 @@ class ChunkedTrainer(Prepared):
 
 
 def split(rows: Mapping[str, list[Any]], most: int) -> dict[str, list[Any]]:
-    """The pieces of tokenized rows; every column of lists has the lengths of ``input_ids``, others are repeated."""
+    """Split tokenized rows. Lists are as long as ``input_ids`` and cut like it; other values are in each piece."""
     starts = [beginnings(len(ids), most) for ids in rows["input_ids"]]
     return {
         name: [
@@ -61,7 +61,7 @@ def split(rows: Mapping[str, list[Any]], most: int) -> dict[str, list[Any]]:
 
 
 def beginnings(length: int, most: int) -> list[int]:
-    """Where the pieces of so many tokens begin."""
+    """The positions at which the pieces of a text of ``length`` tokens begin."""
     starts = list(range(0, length, most)) or [0]
     if len(starts) > 1 and length % most == 1 and most > 2:
         starts[-1] -= 1
@@ -69,7 +69,7 @@ def beginnings(length: int, most: int) -> list[int]:
 
 
 class Chunks(Feature):
-    """Texts that are longer than a row."""
+    """The feature of a run that splits long texts."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
         """No limit if all rows are texts: no token is lost. In a mixture of shapes, other rows are still cut."""
