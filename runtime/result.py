@@ -21,7 +21,7 @@ HIGHER = ("reward", "rewards/margins", "rewards/accuracies")
 """Metrics whose highest value is the best one. For a loss it is the lowest."""
 PICTURE = "picture.svg"
 LARGEST_CARD = 2**16
-"""Characters of a card that are read."""
+"""The most characters of a card that are read."""
 CARD_SECONDS = 5
 """Seconds that the hub may take to answer for a card."""
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
@@ -31,8 +31,8 @@ Result = dict[str, float]
 def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Result]:
     """First, last, lowest, highest and best value of each metric that matters, also of evaluations (``eval_loss``).
 
-    The loss of a method that logs rewards is omitted, because it is around zero at every step. Several reward functions
-    also have a result each, after the reward that they add up to.
+    The loss of a method that logs rewards is omitted, because it is around zero at every step. If there are several
+    reward functions, each also has a result, after the result of their sum.
     """
     values: dict[str, list[tuple[float, int]]] = {}
     functions: dict[str, list[tuple[float, int]]] = {}

@@ -76,7 +76,7 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """A sentence about other meanings of a name that is also a choice or the name of these settings."""
+    """The meanings of a name besides these settings: a word, a choice, a reward, or a library's argument."""
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
     own = owner_of(name)  # `max_length` is both a setting of vLLM and TRL's name for `batch.seq`

@@ -59,7 +59,7 @@ def find(text: str) -> list[tuple[int, int, str]]:
 NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
 """The value of a variable or option whose name is that of a secret (XP911)."""
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
-"""A name or a project with the older form of a key of Weights & Biases (XP791)."""
+"""A name or project whose value looks like an older key of Weights & Biases (XP791)."""
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:

@@ -33,7 +33,7 @@ BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
 """Endings of files that are only written for training runs."""
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
-"""Endings of files outside its folder that a spec may name: keys and passwords have none of them."""
+"""Endings of files outside its folder that a spec may name; files with keys or passwords have other endings."""
 
 HIDDEN = "`{}` lies in a hidden folder outside the spec's"
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")

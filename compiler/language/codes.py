@@ -1,5 +1,5 @@
-"""Codes of `resolve` and `xpc preview` with slug and severity. `codes.toml` explains these; rules explain theirs in
-their docstrings.
+"""Codes of `resolve` and `xpc preview` with slug and severity. `codes.toml` explains them. The codes of rules are
+explained in the docstrings of the rules.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""Optimizers by the extra of a stack that installs their package; those of torch and transformers need none."""
+"""Optimizers by the extra of a stack that installs their package; those of torch and transformers need no extra."""
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 

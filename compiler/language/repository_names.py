@@ -37,5 +37,5 @@ def nearest_name(name: str) -> str:
 
 
 def of_folder(path: str) -> str:
-    """The repository of a run that names none: the last part of its output folder, as in transformers."""
+    """The repository of a run whose spec names none: the last part of its output folder, as in transformers."""
     return path.rstrip("/").rpartition("/")[2]

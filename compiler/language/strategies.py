@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xpc.compiler.language.setting import Path
 
 SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
-"""The strategies, by what they shard: 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
+"""What each strategy shards: 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
 FSDP = ("fsdp", "fsdp1", "hsdp")
 """Strategies of PyTorch's FSDP."""
 OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {

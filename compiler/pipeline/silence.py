@@ -240,8 +240,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """Of two equally near codes, the one that was found. Codes of syntax are never suggested, because all of them are
-    errors.
+    """The known code nearest to an unknown one; if two are equally near, the one that was found. Codes of syntax are
+    never suggested, because all of them are errors.
     """
     from xpc.grammar.nearest import nearest
 

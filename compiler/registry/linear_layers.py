@@ -12,7 +12,7 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
 TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
-"""Embeddings: a row for each token."""
+"""Modules of embeddings, which have a row for each token."""
 HEADS = ("lm_head", "embed_out")
 """The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
 TABLES = (*TOKEN_EMBEDDINGS, *HEADS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 ALTERNATING = ("cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "olmo3")
-"""Families that make some of their layers sliding unless `layer_types` says otherwise."""
+"""Families in which some layers have a sliding window unless `layer_types` says otherwise."""
 SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
 """Families that read `sliding_window` only where `use_sliding_window` is on."""
 DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096, "gemma3_text": 4096,

@@ -27,7 +27,7 @@ SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 TOLD = 3
 """The most files of a folder that one rule reports."""
 KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-"""The formats, by their reader."""
+"""The reader of each file ending."""
 
 
 @lru_cache(maxsize=64)  # every rule about rows calls it
@@ -63,7 +63,7 @@ def kinds(names: Sequence[str]) -> set[str]:
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The problems, without those of a rule about the fourth and later files of a folder."""
+    """The problems, but only those that a rule reports about the first three files of a folder."""
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:
         alike.setdefault((one.code, one.severity, one.primary), []).append(one)

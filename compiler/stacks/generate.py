@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write a stack's table, from the classes that its versions really have and from its written policy.
 
-Run it with the interpreter of an environment that holds the stack's versions:
+Run it with the interpreter of an environment that has the stack's versions:
 
     python compiler/stacks/generate.py NAME           # introspect, fold the policy in, write NAME/stack.json
     python compiler/stacks/generate.py NAME --fold    # fold the policy in again; needs no library

@@ -28,7 +28,7 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""The values that `uses` reads from the two largest sections."""
+"""The values that `uses` reads from the two largest sections of trainer_args.json."""
 
 
 def sources(plan: "Payload") -> "list[Source]":

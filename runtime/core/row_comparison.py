@@ -13,14 +13,14 @@ from .errors import RunError
 from .rows import FIELDS
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""From a mapped row: its conversations (see ``rows.RowFormat``)."""
+"""Takes a mapped row and returns its conversations (see ``rows.RowFormat``)."""
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Keys of a message with the thoughts before its content."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
 """A row is compared if its `FIELDS` have one of these keys."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""By kind: the end of the text before a piece that was written as Python writes a dictionary."""
+"""Match the text before a piece, by kind, if the dictionary around the piece was written as Python text."""
 FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first row of each structure."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")

@@ -22,13 +22,13 @@ class RowFormat(NamedTuple):
     """Four functions for the row shapes of a run."""
 
     columns: Callable[[Mapping[str, Any], Sequence[str]], dict[str, str]]
-    """From a source and the dataset's columns: the dataset's column for each part of the shape."""
+    """Takes a source and the dataset's columns; returns the dataset's column for each part of the shape."""
     dropped: Callable[[Mapping[str, Any], Sequence[str], str], list[str]]
-    """From a source, its columns and the method: the stored columns that the trainer does not get."""
+    """Takes a source, its columns and the method; returns the stored columns that the trainer does not get."""
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-    """From a converted row: the conversations that the chat template renders."""
+    """Takes a converted row; returns the conversations that the chat template renders."""
     to_row: Callable[..., dict[str, Any]]
-    """From a source, a stored row and its number: the row for trl. Raises RunError for another shape."""
+    """Takes a source, a stored row and its number; returns the row for trl. Raises RunError for another shape."""
 
 
 def name(source: Mapping[str, Any]) -> str:

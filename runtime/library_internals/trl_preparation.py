@@ -6,7 +6,7 @@ from typing import Any
 TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
 """The token and mask columns of the trainers of trl 0.18 to 1.16."""
 PART = "part"
-"""The kind column of rows of one kind in a mixture of kinds, whose other columns have their original names."""
+"""The column with the kind, in rows of a mixture that are separated by kind and have their original columns."""
 
 
 class Prepared:

@@ -38,7 +38,7 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
 
     trl would load it by the model's name, without the pinned revision, and in trl 0.18 (GRPO under ZeRO-3 and FSDP) in
     float32 for any policy. With a loaded model, ``model_init_kwargs`` is refused or causes a warning. trl 0.24 finds
-    the class in transformers by a configuration that it loads in the same way. KTO of both versions joins columns to
+    the class in transformers by a configuration, which it also loads by the name. KTO of both versions joins columns to
     its evaluation rows, which may be several sets.
     """
     stand_ins: dict[str, Any] = {

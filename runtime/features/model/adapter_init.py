@@ -216,7 +216,7 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
 
 
 def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[Any]:
-    """Batches of at least ``micro`` rows with at least ``rank`` trained tokens each, fewer of which peft skips."""
+    """Batches of at least ``micro`` rows with at least ``rank`` trained tokens each; peft skips smaller ones."""
     batches: list[Any] = []
     kept: list[Any] = []
     for row in rows:

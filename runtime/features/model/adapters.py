@@ -69,7 +69,7 @@ def adapter(bundle: Bundle) -> Any:
 
     common = {
         "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
-        "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],  # peft adds to this list
+        "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],  # a copy: peft adds to it
         "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
     }
@@ -217,8 +217,8 @@ def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
 def quantization(bundle: Bundle) -> Any:
     """transformers' BitsAndBytesConfig for a base of 4 or 8 bits, or None.
 
-    ``storage_dtype`` is the dtype of packed 4-bit weights: FSDP and ZeRO-3 shard them only if it is that of the other
-    weights (accelerate 1.15, fsdp_utils.py).
+    ``storage_dtype`` is the dtype of packed 4-bit weights: FSDP and ZeRO-3 shard them only if the other weights
+    have it, too (accelerate 1.15, fsdp_utils.py).
     """
     plan = bundle.lora
     if plan is None or plan["bits"] is None:

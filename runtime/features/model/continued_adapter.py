@@ -1,4 +1,4 @@
-"""Continue training the adapter of another run, of which only the weights are loaded."""
+"""Continue training the adapter of another run. Only its weights are loaded."""
 
 import os
 from collections.abc import Callable, Iterator

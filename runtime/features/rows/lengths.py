@@ -10,7 +10,7 @@ from ...core.rows import name
 from . import kinds
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
-"""From a row of a mixture of shapes: the row with its original columns."""
+"""Takes a row of a mixture of shapes; returns it with its original columns."""
 
 
 class LengthLimits(Feature):
