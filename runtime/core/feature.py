@@ -46,19 +46,19 @@ class Feature:
         return {}
 
     def missing_packages(self, bundle: "Bundle") -> list[str]:
-        """In the preflight: findings about packages that the run uses and that are not installed."""
+        """In the preflight: return findings about packages that the run uses and that are not installed."""
         return []
 
     def check_access(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, on process 0: findings about accounts and folders, such as a token that may only read."""
+        """In the preflight, on process 0: return findings about accounts and folders, such as a read-only token."""
         return []
 
     def check_build_tools(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, once a node: findings about compilers that an extension of the run needs."""
+        """In the preflight, once per node: return findings about compilers that an extension of the run needs."""
         return []
 
     def check_gpu_links(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, by one process a node: findings about the connection between its GPUs."""
+        """In the preflight, by one process per node: return findings about the connection between its GPUs."""
         return []
 
     def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
@@ -68,7 +68,7 @@ class Feature:
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
-        """In the preflight, once per source: findings about the columns that the trainer will get."""
+        """In the preflight, once per source: return findings about the columns that the trainer will get."""
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
@@ -78,7 +78,7 @@ class Feature:
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """In the preflight, once a source: a note for the line about its first rows, such as "; ..."."""
+        """In the preflight, once per source: return a note for the line about its first rows, such as "; ..."."""
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
@@ -87,19 +87,19 @@ class Feature:
     # The launcher
 
     def before_launch(self, bundle: "Bundle", environ: Mapping[str, str]) -> None:
-        """In the launcher, before it starts the processes of this node."""
+        """Called in the launcher, before it starts the processes of this node."""
 
     def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
-        """In the launcher: a function that runs ``program`` to its end without accelerate or torchrun, or None.
+        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun, or None.
 
         It raises CalledProcessError.
         """
         return None
 
     def launch_failed(self, bundle: "Bundle", error: Exception) -> list[tuple[str, int]]:
-        """In the launcher, after a failure: the name and exit status of the failed process; empty for another error.
+        """In the launcher, after a failure: return names and exit statuses of failed processes, if known.
 
-        The name is empty when that process has already reported the reason.
+        A name is empty when that process has already reported the reason.
         """
         return []
 
@@ -120,7 +120,7 @@ class Feature:
         """
 
     def output_folder_locked(self, bundle: "Bundle") -> None:
-        """On process 0, once the output folder belongs to this run. Raises RunError."""
+        """Called on process 0, once the output folder belongs to this run. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
         """After transformers and trl are imported, which set warning filters of their own: filter harmless warnings."""
@@ -156,13 +156,13 @@ class Feature:
         return None
 
     def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
-        """After the rows of a source are converted: the rows, changed or not."""
+        """After the rows of a source are converted: return the rows, changed or not."""
         return rows
 
     def rows_mapped(
         self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """After all sources are converted: the training and the evaluation set; ``sets`` are these two so far.
+        """After all sources are converted: return the training and evaluation sets; ``sets`` are both so far.
 
         ``parts`` are the converted rows of each source; ``load(source, split)`` loads another source or split. Raises
         RunError.
@@ -185,7 +185,7 @@ class Feature:
         return place
 
     def before_model(self, bundle: "Bundle") -> None:
-        """Before the model is loaded."""
+        """Called before the model is loaded."""
 
     def model_options(self, bundle: "Bundle", options: dict[str, Any]) -> None:
         """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
@@ -222,18 +222,18 @@ class Feature:
         return ()
 
     def before_training(self, bundle: "Bundle", trainer: Any) -> None:
-        """After the rows of the trainer are counted, before it trains or loads a checkpoint. Raises RunError."""
+        """Called after the rows of the trainer are counted, before it trains or loads a checkpoint. Raises RunError."""
 
     # Training
 
     def evaluation_missed(self, bundle: "Bundle", args: Any, state: Any, metrics_path: str) -> bool:
-        """On process 0, at the start: whether an evaluation was due at the step that training resumes from but is not
-        in metrics.jsonl.
+        """On process 0, at the start: return whether an evaluation was due at the step that training resumes from, but
+        is not in metrics.jsonl.
         """
         return False
 
     def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
-        """Before the first step of this start, once the model is wrapped for its strategy. Raises RunError."""
+        """Called before the first step of this start, once the model is wrapped for its strategy. Raises RunError."""
 
     def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
         """The progress line of an event other than a training step, or ""."""
@@ -246,22 +246,22 @@ class Feature:
     # The end
 
     def before_final_save(self, bundle: "Bundle", trainer: Any) -> None:
-        """Before the final model is saved."""
+        """Called before the final model is saved."""
 
     def final_saved(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
-        """After the final model is saved."""
+        """Called after the final model is saved."""
 
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: Any
     ) -> tuple[dict[str, Any] | None, str] | None:
-        """For the summary: the last evaluation, and its lines for the terminal; None if the run never evaluates."""
+        """For the summary: return the last evaluation and its lines for the terminal; None for a run without one."""
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
         """Called in one process when a launch finds that an earlier launch has finished this run. Raises RunError."""
 
     def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
-        """At the very end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
+        """Called at the end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
 
 
 class Bundle:
