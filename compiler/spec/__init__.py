@@ -208,8 +208,8 @@ class Spec:
     def mixes_shapes(self) -> bool:
         """Whether each row is prepared as its own kind requires.
 
-        This is so if rows of several kinds are joined, for training or in one evaluation set, and if the loss is masked
-        and an evaluation set has another kind than the rows to train on.
+        There are two cases: rows of several kinds are joined, for training or in one evaluation set; or the loss is
+        masked and an evaluation set has another kind than the rows to train on.
         """
         masked = self.flag("method.assistant_only") or self.flag("method.completion_only")
         sets = (self.sources,) if masked else (self.data, *(one.sources for one in self.evaluated))

@@ -28,8 +28,8 @@ def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
 def own_address(toward: str, port: int) -> str | None:
     """The address at which other nodes reach this machine: the local address of a connection to ``toward``.
 
-    That may be the loopback (on node 0 if its host name is 127.0.1.1, as on Debian). Then it is the local address
-    toward other networks, otherwise the first address of a real interface, or None.
+    If that is the loopback (on node 0 if its host name is 127.0.1.1, as on Debian), return the local address toward
+    other networks, else the first address of a real interface, else None.
     """
     try:
         places = [resolve(toward, port)]

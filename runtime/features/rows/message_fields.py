@@ -27,16 +27,16 @@ class MessageFields(Feature):
         tokenizer.apply_chat_template = Renderer(tokenizer)
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert`` with the messages packed; the first carries the columns that the chat template reads."""
+        """``convert`` with packed messages; the first message carries the columns that the chat template reads."""
         learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
-        if bundle.arguments.get("assistant_only_loss"):  # `Renderer` takes such a turn out of the mask
+        if bundle.arguments.get("assistant_only_loss"):  # `Renderer` masks turns that are not learned
             learned = ()
         elif bundle.arguments.get("completion_only_loss") is False:
             learned += ("prompt",)
         return partial(_read, convert, learned)
 
     def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
-        """Three texts for every message, whatever the stored messages are."""
+        """The types of the columns: three texts for every message, whatever the stored messages are."""
         from datasets import Features, List, Value
 
         if not len(stored) or not _has_fields(stored):
@@ -182,7 +182,7 @@ class Forms(NamedTuple):
 
 
 FOUND: dict[str, Forms] = {}
-"""By the text of a template. It is no attribute of `Renderer`, whose digest names the cache of tokenized rows."""
+"""Forms by a template's text; no attribute of `Renderer`, because its digest names the cache of tokenized rows."""
 
 
 class Renderer:

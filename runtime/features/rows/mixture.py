@@ -95,7 +95,7 @@ def joined(parts: list[Any]) -> Any:
 
 
 def _one_type(parts: list[Any]) -> list[Any]:
-    """Parts whose messages have one type: if only some parts have `FIELDS`, the messages of the others get the key."""
+    """Give all messages one type: if only some parts have `FIELDS`, the messages of the other parts get the key."""
     wide: dict[str, Any] = {}
     for part in parts:
         turns = {name: getattr(kind, "feature", None) for name, kind in part.features.items()}
@@ -125,8 +125,8 @@ def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -
 
 
 def _shuffles(bundle: Bundle) -> bool:
-    """Whether rows are shuffled before training. They are with a mixture, a share or a holdout, as in the published
-    recipes.
+    """Whether rows are shuffled before training. They are if there is a mixture, a share or a holdout, as in the
+    published recipes.
 
     A complete dataset is passed to the trainer unchanged, as in the recipes, because the trainer's sampler shuffles
     every epoch. KTO's trainer keeps the order, so KTO's rows are shuffled before.
