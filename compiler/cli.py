@@ -195,7 +195,7 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """A note with what `xpc preview --rows` counted in these rows, which no bundle contains."""
+    """A note with the counts of `xpc preview --rows` for these rows, because bundles do not contain the counts."""
     from xpc.compiler.files.private_folder import private_folder
 
     folder = private_folder("previews")
@@ -244,7 +244,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
         _print_line(f"moved the old one to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
     spec = checked.members[0].spec if many else checked.spec
-    assert spec is not None  # there are files
+    assert spec is not None  # files exist only for a spec without errors
     from xpc.compiler.resolve.weights import local_models
 
     away = [one for one in local_models(spec) if not os.path.isabs(one)]

@@ -62,7 +62,7 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """A code's text with its example before the source, and then the targets and rows with their proofs."""
+    """A code's text with its example before the source. The targets, and the proof of each row, are at the end."""
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"

@@ -14,7 +14,7 @@ MATH_HARD = "leaderboard_math_hard"
 LEADERBOARD = (
     "leaderboard_bbh", "leaderboard_gpqa", "leaderboard_ifeval", "leaderboard_mmlu_pro", "leaderboard_musr",
 )  # fmt: skip
-"""The groups of the Open LLM Leaderboard, without the one whose data was withdrawn."""
+"""The groups of the Open LLM Leaderboard, without the group whose data was withdrawn."""
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
 """Extras of the harness's package, by a part of the names of the tasks that import them."""
 
