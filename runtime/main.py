@@ -3,7 +3,6 @@
 When started as a file it makes its folder a package, so that imports work as in tests.
 """
 
-import gc
 import os
 import sys
 
@@ -21,6 +20,4 @@ if __name__ == "__main__":
 from .core.run import main
 
 if __name__ == "__main__":
-    status = main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:])
-    gc.freeze()  # otherwise the interpreter searches all objects of the libraries for garbage once more, for seconds
-    sys.exit(status)
+    sys.exit(main(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.argv[1:]))
