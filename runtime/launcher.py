@@ -203,7 +203,8 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     """
     from .core import signals
 
-    if any(code == signals.REQUEUE or -code in signals.STOP_SIGNALS for code in codes):
+    stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS  # before it listens
+    if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())
         return signals.REQUEUE
     message = f"{who} ended with status {status}; its message is above"

@@ -28,8 +28,8 @@ NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(
         (
             "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "olmo", "olmo2",
-            "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5", "apertus", "arcee",
-            "cwm", "hunyuan_v1_dense",
+            "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5", "cwm",
+            "hunyuan_v1_dense",
         ),
         _LLAMA,
     ),
@@ -41,7 +41,7 @@ NAMES: dict[str, dict[str, str]] = {
     "gpt_bigcode": _GPT2,
     "gpt_neox": _NEOX,
     "gptj": {**_SEPARATE, "o": "out_proj", "up": "fc_in", "down": "fc_out"},
-    "nemotron": {**_SEPARATE, "up": "up_proj", "down": "down_proj"},
+    **dict.fromkeys(("apertus", "arcee", "nemotron"), {**_SEPARATE, "up": "up_proj", "down": "down_proj"}),
     "opt": {**_SEPARATE, "o": "out_proj", "up": "fc1", "down": "fc2"},
     "phi": {**_SEPARATE, "o": "dense", "up": "fc1", "down": "fc2"},
     "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
