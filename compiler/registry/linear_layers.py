@@ -23,6 +23,7 @@ _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 _NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
 _GPT2 = {"qkv": "c_attn", "o": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
+_UNGATED = {**_SEPARATE, "up": "up_proj", "down": "down_proj"}
 _GLM = {**_SEPARATE, "gate_up": "gate_up_proj", "down": "down_proj"}
 NAMES: dict[str, dict[str, str]] = {
     **dict.fromkeys(
@@ -41,7 +42,7 @@ NAMES: dict[str, dict[str, str]] = {
     "gpt_bigcode": _GPT2,
     "gpt_neox": _NEOX,
     "gptj": {**_SEPARATE, "o": "out_proj", "up": "fc_in", "down": "fc_out"},
-    **dict.fromkeys(("apertus", "arcee", "nemotron"), {**_SEPARATE, "up": "up_proj", "down": "down_proj"}),
+    **dict.fromkeys(("apertus", "arcee", "nemotron"), _UNGATED),
     "opt": {**_SEPARATE, "o": "out_proj", "up": "fc1", "down": "fc2"},
     "phi": {**_SEPARATE, "o": "dense", "up": "fc1", "down": "fc2"},
     "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
