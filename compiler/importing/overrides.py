@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -11,7 +12,7 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.stacks import Stack
 from xpc.grammar.package_data import read_json
-from xpc.grammar.record import field, mutable, record
+from xpc.grammar.record import evolve, field, mutable, record
 
 DEFAULT_GPU = "h100-80gb"
 DEFAULT_GPUS = 8
@@ -52,6 +53,17 @@ class Overrides:
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
+
+    def below(self, folder: str) -> Overrides:
+        """The options for a script in another folder: files are searched for next to that script first."""
+        if not folder:
+            return self
+
+        def read(name: str) -> bytes | None:
+            found = self.read(posixpath.join(folder, name))
+            return self.read(name) if found is None else found
+
+        return evolve(self, read=read)
 
 
 def named_table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.setting import FlagPath, Path
+from xpc.compiler.language.setting import Path
 from xpc.compiler.lower.accelerate import ATTENTION, distributed_type
 from xpc.compiler.lower.arguments import arguments
 from xpc.compiler.lower.deepspeed import deepspeed_extension, deepspeed_optimizer
@@ -157,10 +157,7 @@ def _tokens(spec: Spec) -> str:
     """
     if spec.stack.facts.reads_labels:
         return "labels"
-    paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
-    conflicts = spec.stack.facts.completion_only_conflicts
-    dropped = any(spec.flag(path) and path.rpartition(".")[2] in conflicts for path in paths)
-    return "" if dropped else "completion_mask"
+    return "" if spec.drops_masks else "completion_mask"
 
 
 def _data(spec: Spec) -> Data:

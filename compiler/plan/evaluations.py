@@ -58,6 +58,5 @@ def forward_share(load: Load) -> float:
     """The time to evaluate a row, relative to the time to train on it: a forward pass against forward, backward and
     recomputation, in operations (the counts of `time.py`).
     """
-    through = 1.0 if load.layers is None or not load.facts.layers else load.layers / load.facts.layers
-    trained = load.trained / max(1, load.facts.params)
-    return 1.0 / (1.0 + through + trained + (through if load.checkpointing else 0.0))
+    again = load.through if load.checkpointing else 0.0
+    return 1.0 / (1.0 + load.through + load.trained_share + again)

@@ -127,9 +127,9 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # Shorter rows take less time, but the lengths are not known here.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
-    aside = 0.0
+    number, aside = evaluations(spec, steps), 0.0
     if hours is not None and steps and not isinstance(load, str):
-        rows: float = (evaluations(spec, steps) or 0) * (evaluated_rows(spec) or 0)
+        rows: float = (number or 0) * (evaluated_rows(spec) or 0)
         if spec.flag("batch.packing"):
             rows *= (given.tokens or 0) / row_tokens(spec)
         aside = rows * forward_share(load) / (steps * spec.integer("batch.gbs"))
@@ -138,7 +138,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
-        evaluations(spec, steps), aside / (1.0 + aside),
+        number, aside / (1.0 + aside),
     )  # fmt: skip
     if out.peak is None or not capacity:
         return out

@@ -186,9 +186,9 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     done = Work(
         params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
-        checkpointing=load.checkpointing, trained=load.trained / max(1, facts.params), peak=peak(gpu, precision),
+        checkpointing=load.checkpointing, trained=load.trained_share, peak=peak(gpu, precision),
         shared=spec.context_parallel > 1,
-        through=1.0 if load.layers is None or not facts.layers else load.layers / facts.layers,
+        through=load.through,
         link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
         bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),
     )  # fmt: skip

@@ -101,6 +101,16 @@ class Load:
         return self.micro * self.length
 
     @property
+    def through(self) -> float:
+        """The share of the layers that a gradient passes through."""
+        return 1.0 if self.layers is None or not self.facts.layers else self.layers / self.facts.layers
+
+    @property
+    def trained_share(self) -> float:
+        """The share of the parameters with a gradient, without adapters."""
+        return self.trained / max(1, self.facts.params)
+
+    @property
     def mode(self) -> str:
         """The row of the coefficients for this load: what is trained, and in which precision.
 

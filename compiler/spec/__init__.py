@@ -310,6 +310,13 @@ class Spec:
         return any(self.get(path) for path in CALLED)
 
     @property
+    def drops_masks(self) -> tuple[FlagPath, ...]:
+        """The settings of the spec with which the stack's trainer drops the mask of the answers (trl 0.18)."""
+        paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
+        conflicts = self.stack.facts.completion_only_conflicts
+        return tuple(path for path in paths if path.rpartition(".")[2] in conflicts and self.flag(path))
+
+    @property
     def losses(self) -> tuple[str, ...]:
         """The names of the losses that the method adds up."""
         return tuple(one.name for one in self.weighted("method.loss"))

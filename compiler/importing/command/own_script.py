@@ -48,19 +48,14 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
 
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
     given |= {str(n + 1): one.text for n, one in enumerate(line.rest)}
-    folder = posixpath.dirname(program)
-
-    def read(name: str) -> bytes | None:
-        found = overrides.read(posixpath.join(folder, name)) if folder else None
-        return overrides.read(name) if found is None else found
-
     count = next((plain(line.options[key]) for key in PROCESSES if key in line.options), None)
     hardware = overrides.hardware
     if hardware is None and isinstance(count, int | str) and str(count).isdecimal() and int(count) > 1:
         hardware = f"{int(count)} x {DEFAULT_GPU}"
     sets = Given({**given, **overrides.sets})
     try:
-        found = python(text, program, evolve(overrides, sets=sets, read=read, hardware=hardware))
+        near = evolve(overrides.below(posixpath.dirname(program)), sets=sets, hardware=hardware)
+        found = python(text, program, near)
     except Unreadable:
         return None
     if program != line.program:

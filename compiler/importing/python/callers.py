@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.importing.overrides import Overrides
-from xpc.grammar.record import evolve
 
 MOST = 4
 """Most scripts that are tried."""
@@ -28,17 +27,7 @@ def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
     for name, text in overrides.scripts():
         if posixpath.basename(name) == posixpath.basename(file) or not MAIN.search(text) or not imports.search(text):
             continue
-        yield name, text, _relative(overrides, posixpath.dirname(name))
+        yield name, text, overrides.below(posixpath.dirname(name))
         count += 1
         if count == MOST:
             return
-
-
-def _relative(overrides: Overrides, folder: str) -> Overrides:
-    """The options for a script in another folder: files are searched for next to that script first."""
-
-    def read(name: str) -> bytes | None:
-        found = overrides.read(posixpath.join(folder, name)) if folder else None
-        return overrides.read(name) if found is None else found
-
-    return evolve(overrides, read=read)

@@ -238,8 +238,6 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
     strategy = entries.values.get("eval_strategy") or entries.values.get("evaluation_strategy")
     evaluates = strategy is not None and str(strategy.value) not in ("no", "None", "False")
     if given is None or given.value is None:
-        if evaluates and not draft.has("data.holdout"):
-            assert strategy is not None
         return
     found = Entry("eval_dataset", None, given.place.file, given.place.line)
     if not evaluates:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.rules.core.conditions import token_rows
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -93,11 +92,9 @@ def mask_dropped(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 0.18 `sft_trainer.py` (`_prepare_dataset`, `DataCollatorWithFlattening`); confirmed by running it.
     """
-    paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
-    conflicts = spec.stack.facts.completion_only_conflicts
-    path = next((one for one in paths if one.rpartition(".")[2] in conflicts and spec.flag(one)), None)
-    if path is None:
+    if not spec.drops_masks:
         return
+    path = spec.drops_masks[0]
     name = path.rpartition(".")[2]
     for source, found in _tokens(spec):
         one = found.tallies.get("unlearned")

@@ -117,18 +117,15 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
             f"write `target {able(lambda one: one.facts.assistant_only_loss)}`",
             related,
         )
-    conflicts = spec.stack.facts.completion_only_conflicts
-    if spec.flag("method.completion_only"):
-        for path in ("batch.packing", "batch.padding_free", "memory.liger"):
-            name = path.rpartition(".")[2]
-            if name in conflicts and spec.flag(path):
-                other = able(lambda one: not one.facts.completion_only_conflicts)
-                yield Finding(
-                    spec.place(path),
-                    f"{spec.stack.name} drops the completion mask with `{name}`",
-                    f"leave `{name}` out, or write `target {other}`",
-                    (spec.label("method.completion_only", "set here"), *related),
-                )
+    for path in spec.drops_masks if spec.flag("method.completion_only") else ():
+        name = path.rpartition(".")[2]
+        other = able(lambda one: not one.facts.completion_only_conflicts)
+        yield Finding(
+            spec.place(path),
+            f"{spec.stack.name} drops the completion mask with `{name}`",
+            f"leave `{name}` out, or write `target {other}`",
+            (spec.label("method.completion_only", "set here"), *related),
+        )
 
 
 @rule("XP602", "turn-without-an-assistant")
