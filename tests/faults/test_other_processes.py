@@ -18,6 +18,7 @@ from fault_runs import Runs, result, text
 from interpreters import OTHERS
 from process_groups import together
 from stacks import interpreter, payload
+from tiers import EACH_STACK
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -112,10 +113,7 @@ def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> 
     return made
 
 
-TARGETS = [DEFAULT, *(pytest.param(one, marks=pytest.mark.nightly) for one in OTHERS)]
-
-
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_goes_on_with_more_and_fewer_processes(runs: Callable[[str], Runs], tmp_path: object, target: str) -> None:
     chained(runs(target), partial(source, target, "ddp"), [2, 4, 1], str(tmp_path), f"others-{target}")
 

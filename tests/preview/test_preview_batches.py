@@ -13,7 +13,7 @@ from interpreters import OTHERS, methods_of
 from method_runs import SETTINGS, Warm
 from preview_samples import ROWS
 from stacks import payload
-from tiers import nightly_but
+from tiers import EACH_STACK, nightly_but
 from tiny_runs import spec
 
 from xpc.compiler.language.methods import METHODS
@@ -171,7 +171,7 @@ def test_order_is_that_of_the_trainer(warm: Warm, target: str) -> None:
     assert [ids for ids, _ in collated(batches, "sft")] == expected
 
 
-@pytest.mark.parametrize("target", [DEFAULT, *(pytest.param(one, marks=pytest.mark.nightly) for one in OTHERS)])
+@pytest.mark.parametrize("target", EACH_STACK)
 @pytest.mark.parametrize("template", sorted(TEMPLATES))
 def test_every_built_in_template(warm: Warm, template: str, target: str) -> None:
     more = (f"model(chat_template={template})", "method sft")

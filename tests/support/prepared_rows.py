@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 
-def prepared(folder: str) -> dict[str, Any]:
-    """The rows of one bundle, and its counts."""
+def trainer_of(folder: str) -> tuple[Any, Any]:
+    """A bundle as its own code reads it, and the trainer that this code builds."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
         del sys.modules[name]  # each bundle has its own
     sys.path.insert(0, folder)
@@ -23,7 +23,12 @@ def prepared(folder: str) -> dict[str, Any]:
     sys.path.pop(0)
     bundle = bundles.read(folder, features)
     arguments.prepare_environment(bundle)
-    trainer, _ = run._trainer(bundle, arguments.build_arguments(bundle))
+    return bundle, run._trainer(bundle, arguments.build_arguments(bundle))[0]
+
+
+def prepared(folder: str) -> dict[str, Any]:
+    """The rows of one bundle, and its counts."""
+    _, trainer = trainer_of(folder)
     rows = []
     for row in trainer.train_dataset:
         if "input_ids" not in row:  # pairs and judged answers: only their number is compared

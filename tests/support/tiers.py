@@ -27,5 +27,10 @@ def nightly_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]
     ]
 
 
+def named(runs: Iterable[Any]) -> list[Any]:
+    """Runs as parameters, by their names; `make slow` tries those that are `nightly`."""
+    return [pytest.param(one, id=one.name, marks=pytest.mark.nightly if one.nightly else ()) for one in runs]
+
+
 EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
 """Names of stacks, where the older ones are nightly."""

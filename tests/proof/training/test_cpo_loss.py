@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+import method_runs
 import pytest
 from method_runs import Warm
 from tiny_runs import spec
@@ -12,22 +15,12 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = '''
 import json, os, sys
-from importlib import import_module
 
 import torch
 from torch.nn.functional import logsigmoid, relu
 
-
-def trainer_of(folder):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
-        del sys.modules[name]
-    sys.path.insert(0, folder)
-    run, arguments, bundles = (import_module(f"trainer.core.{name}") for name in ("run", "arguments", "bundle"))
-    features = import_module("trainer.enabled").FEATURES
-    sys.path.pop(0)
-    bundle = bundles.read(folder, features)
-    arguments.prepare_environment(bundle)
-    return bundle, run._trainer(bundle, arguments.build_arguments(bundle))[0]
+sys.path.insert(0, sys.argv[1])
+from prepared_rows import trainer_of
 
 
 def of_answer(model, row, name):
@@ -40,7 +33,7 @@ def of_answer(model, row, name):
     return each.sum(), each.mean(), int(learned.sum())
 
 
-for folder in sys.argv[1:]:
+for folder in sys.argv[2:]:
     bundle, trainer = trainer_of(os.path.abspath(folder))
     stated, model = bundle.arguments, trainer.model.eval()
     rows = [trainer.train_dataset[at] for at in range(3)]
@@ -73,7 +66,7 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
                            sizes="gbs=4 micro=4 seq=128"), f"cpo-{target}-{at}")
         for at, loss in enumerate(LOSSES)
     ]  # fmt: skip
-    found = warm.program(target, PROGRAM, *bundles)
+    found = warm.program(target, PROGRAM, os.path.dirname(method_runs.__file__), *bundles)
     assert len(found) == len(LOSSES)
     for one in found:
         assert one["made"] == pytest.approx(one["expected"], rel=2e-5)

@@ -17,6 +17,7 @@ import pytest
 from attrs import frozen
 from interpreters import OTHERS, sharded
 from method_runs import STEPS, Trained, Warm, finite, small, tensors
+from tiers import named
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -101,8 +102,7 @@ print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 
 def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
     """Runs as parameters."""
-    daily = {one: pytest.mark.nightly if one.nightly else () for one in runs}
-    return pytest.mark.parametrize("kind", [pytest.param(one, id=one.name, marks=mark) for one, mark in daily.items()])
+    return pytest.mark.parametrize("kind", named(runs))
 
 
 every = of(RUNS)

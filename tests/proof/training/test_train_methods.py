@@ -16,6 +16,7 @@ from emitted import put
 from interpreters import OTHERS, methods_of
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
+from tiers import named
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS as REGISTERED
@@ -31,7 +32,7 @@ every, resumed, sharing = (
     pytest.mark.parametrize(
         "small",
         # tests/faults/test_other_stacks.py trains on two processes of the other stacks each time.
-        [pytest.param(run, id=run.name, marks=pytest.mark.nightly if run.nightly else ()) for run in chosen],
+        named(chosen),
     )
     for chosen in (
         RUNS,

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 from emitted import compiled, put
 from hub_files import HubFiles
-from interpreters import OTHERS
 from method_runs import tensors
 from patience import HUNG
 from stacks import environment, interpreter, payload
+from tiers import EACH_STACK
 from tiny_runs import lines, spec
-
-from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +47,7 @@ def started(*words: str, cwd: Path, target: str, **variables: str) -> subprocess
     return subprocess.run(words, cwd=cwd, text=True, capture_output=True, timeout=HUNG, env=set_to, check=False)
 
 
-@pytest.mark.parametrize("target", [DEFAULT, *(pytest.param(one, marks=pytest.mark.nightly) for one in OTHERS)])
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, target: str) -> None:
     turns = [json.loads(line) for line in Path(ground, "messages.jsonl").read_text().splitlines()]
     rows = {"README.md": CARD, "train.jsonl": lines(turns[:48]).encode(), "test.jsonl": lines(turns[48:]).encode()}
