@@ -87,8 +87,10 @@ def read(path: str, limit: int = LARGEST) -> bytes:
         status = os.fstat(handle.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
-        data: bytes = handle.read(limit + 1) if status.st_size <= limit else b""
-        if len(data) > limit or status.st_size > limit:
+        data: bytes = handle.read(min(status.st_size, limit) + 1)  # a buffer of the limit would cost more than reading
+        if len(data) > status.st_size:  # the file has grown since
+            data += handle.read(limit + 1 - len(data))
+        if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
         return data
 
