@@ -51,8 +51,9 @@ def advice(method: str, source: DataSource, ref: str) -> str:
     if found:
         return f"write `{found}`"
     holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in METHODS[method].shapes[:2])
-    such = f"such as `{_registered_example(method)}`"
-    return f"name rows that have {holds}, {such}, or write a `format` and the `columns` that it reads"
+    other = next(name for name, one in METHODS.items() if source.shape in one.shapes)
+    needed = f"for {method}, name rows that have {holds}, or write a `format` and the `columns` that it reads"
+    return f"`method {other}` trains on such rows; {needed}"
 
 
 def _registered_example(method: str) -> str:
