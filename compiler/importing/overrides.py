@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing.draft import Draft, Written
-from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.stacks import Stack
 from xpc.grammar.package_data import read_json
@@ -29,12 +29,25 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 
 
 @record
+class Launch:
+    """A command that starts a Python script: its arguments, the names of those that the script declares (`used`), and
+    a function that reads the launcher's options and returns the keys of accelerate's file.
+    """
+
+    arguments: Entries
+    used: set[str]
+    options: Callable[[Draft, Machines], Entries | None] = field(repr=False)
+    zero: Entries | None = field(default=None, repr=False)
+
+
+@record
 class Overrides:
     """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
     relative to the source. `rewards` is the file of the reward functions, and `prompt` the column of the prompts. `trl`
     is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
     `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
     `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
+    `launch` is the command that starts a Python script.
     """
 
     stem: str = "import"
@@ -53,6 +66,7 @@ class Overrides:
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
+    launch: Launch | None = field(default=None, repr=False)
 
     def below(self, folder: str) -> Overrides:
         """The options for a script in another folder: files are searched for next to that script first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.command.search import WRAPPERS, is_training
@@ -14,6 +15,8 @@ from xpc.compiler.stacks import names
 from xpc.grammar.record import record
 
 KEYS = keys.load("command/keys.toml")
+PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
+"""Options of python that change nothing that is trained, such as `-u`."""
 
 
 @record
@@ -63,6 +66,8 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
     flags = KEYS.column("flag")
     while words:
         word = words.pop(0)
+        if word.text == "--" or PYTHON_SWITCH.fullmatch(word.text):
+            continue
         if not word.text.startswith("-"):
             return out, word.text, words
         name, equals, value = word.text.lstrip("-").partition("=")

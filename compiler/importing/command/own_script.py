@@ -5,45 +5,49 @@ from __future__ import annotations
 import posixpath
 import re
 
+from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.overrides import DEFAULT_GPU, Overrides
+from xpc.compiler.importing.overrides import DEFAULT_GPU, Launch, Machines, Overrides
 from xpc.compiler.importing.python.interpreter.machine import PRESENT
-from xpc.compiler.importing.text.entries import Entry, Unreadable, plain
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, plain
 from xpc.grammar.record import evolve
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """The launchers' options that name the processes, on one node."""
-UNDERSTOOD = {*PROCESSES, "master_port", "main_process_port", "include", "rdzv_backend", "standalone"}
-"""The launchers' options that change only the number of processes of a script's training."""
+MOST = 6
+"""Most warnings about what a script does beyond its arguments."""
+CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
+"""Parsers that fill classes of settings, whose arguments have TRL's names."""
 
 
-class Given(dict[str, str]):
-    """The command's arguments. `used` records the names that the script's parser looks up."""
-
-    def __init__(self, values: dict[str, str]) -> None:
-        super().__init__(values)
-        self.used: set[str] = set()
-
-    def get(self, key: str, default: object = None) -> str | None:  # type: ignore[override]
-        """The value of an argument."""
-        self.used.add(key)
-        return super().get(key)
+OTHER = re.compile(
+    r"it trains (?:PPO|embeddings|a vision model|a model with an encoder|Megatron)|it constructs no|it has a tr"
+)
+"""Reasons of the Python reader for a script that no name of an argument makes a training of the language."""
+NO_TRAINER = re.compile(r"it constructs no|it has a tr")
 
 
-def draft(line: Line, overrides: Overrides) -> Draft | None:
-    """The draft of a script that the command launches, if the script defines its own arguments (argparse and others)
-    and its own trainer. None for other programs, whose arguments have TRL's names, and for launches with a
-    configuration of accelerate or DeepSpeed.
+def found(program: str, overrides: Overrides) -> tuple[str, str]:
+    """The path and the text of a command's script in the repository; both empty if it is not there."""
+    for one in _places(program):
+        data = overrides.read(one)
+        if data is not None:
+            return one, data.decode("utf-8", "replace")
+    return "", ""
+
+
+def draft(
+    line: Line, entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
+) -> tuple[Draft | None, bool]:
+    """The draft of the script that the command launches; None if it cannot be read. The second value is whether the
+    names of the arguments may be TRL's, because the script fills TRL's classes with them. `entries` are the command's
+    arguments, with those of its configuration.
     """
-    program = next((one for one in _places(line.program) if overrides.read(one) is not None), "")
-    data = overrides.read(program) if program else None
-    options = set(line.options) | {"deepspeed", "deepspeed_config"} & set(line.arguments)
-    if data is None or not options <= UNDERSTOOD or any(one.text.startswith("-") for one in line.rest):
-        return None
-    text = data.decode("utf-8", "replace")
-    if "Trainer(" not in text or "add_argument(" not in text or re.search(r"(?:Hf|H4)ArgumentParser|TrlParser", text):
-        return None
+    program, text = found(line.program, overrides)
+    if not program or any(one.text.startswith("-") for one in line.rest):
+        return None, True
+    classes = bool(CLASSES.search(text)) or not re.search(r"add_argument\(|Trainer\(", text)
     from xpc.compiler.importing.python.reader import python
 
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
@@ -52,33 +56,83 @@ def draft(line: Line, overrides: Overrides) -> Draft | None:
     hardware = overrides.hardware
     if hardware is None and isinstance(count, int | str) and str(count).isdecimal() and int(count) > 1:
         hardware = f"{int(count)} x {DEFAULT_GPU}"
-    sets = Given({**given, **overrides.sets})
+    used: set[str] = set()
+
+    def options(made: Draft, machines: Machines) -> Entries | None:
+        if line.launcher == "python":
+            machines.each = 1
+        return launcher(made, line, machines, launch)
+
+    started = Launch(entries, used, options, zero)
     try:
-        near = evolve(overrides.below(posixpath.dirname(program)), sets=sets, hardware=hardware)
-        found = python(text, program, near)
-    except Unreadable:
-        return None
-    if program != line.program:
-        found.warn(None, f"`{line.program}` is a path of another machine: `{program}` is read")
-    found.messages = [one for one in found.messages if not one.text.startswith("`command line`")]
-    for key, one in line.arguments.items():
+        near = evolve(
+            overrides.below(posixpath.dirname(program)),
+            sets={**given, **overrides.sets},
+            hardware=hardware,
+            launch=started,
+        )
+        out = python(text, program, near)
+    except Unreadable as error:
+        if OTHER.match(str(error)) and not (NO_TRAINER.match(str(error)) and "Trainer" in text):
+            place = f"{program}:{error.line}" if error.line else program
+            raise Unreadable(f"`{place}`: {error}") from error
+        return None, classes
+    if program != line.program and line.program.endswith(".py"):
+        whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
+        out.warn(None, f"`{line.program}` is a path {whose}: `{program}` is read")
+    out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
+    for key, one in entries.items():
+        if (one.file, one.key) in out.fates:
+            continue
         if one.unset:
-            found.error(one, f"the script does not set {one.unset}", "`--set NAME=VALUE` sets it")
-        elif key in sets.used:
-            found.mark(one, "mapped", f"an argument of `{line.program}`")
+            out.error(one, f"the script does not set {one.unset}", "`--set NAME=VALUE` sets it")
+        elif key in used:
+            out.mark(one, "mapped", f"an argument of `{line.program}`")
         else:
-            found.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
-    return found
+            out.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
+    return out, classes
+
+
+def better(named: Draft, script: Draft | None) -> Draft:
+    """Of the draft by TRL's names and the draft of the script, the one that says more. The names decide if TRL has all
+    of them, and they name the model and the data.
+    """
+    if script is None:
+        return named
+    own = any(one.own for one in named.messages if one.severity == "error") or bool(named.decisions)
+    complete = bool(named.model and named.sources) and not own
+    if _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
+        return script
+    for one in [one for one in script.messages if one.severity == "error"][:MOST]:
+        if one.entry is not None and one.entry.file.endswith(".py"):
+            named.warn(one.entry, f"the script does more than its arguments state: {one.why}")
+    return named
+
+
+def _contradicts(named: Draft, script: Draft) -> bool:
+    """Whether the script trains on other data, or another model, than the arguments name."""
+    other = named.model and script.model and named.model != script.model
+    rows = [one.ref.partition("[")[0].partition(":")[0] for one in script.sources]
+    stated = [one.ref.partition("[")[0].partition(":")[0] for one in named.sources]
+    return bool(other or (rows and stated and not set(rows) & set(stated)))
+
+
+def _rank(one: Draft) -> tuple[bool, int]:
+    errors = sum(each.severity == "error" for each in one.messages)
+    return not (one.model and one.sources), errors + len(one.decisions)
 
 
 def _places(program: str) -> list[str]:
-    """A script's path as in the command; for an absolute path, also its ends, because the first folders may be another
-    machine's.
+    """The paths of a program in the repository: as in the command, of a module (`-m pkg.train`), and, for a path of
+    another folder or machine, its ends.
     """
     if not program.endswith(".py"):
-        return []
+        if not re.fullmatch(r"[A-Za-z_][\w.]*", program):
+            return []
+        path = program.replace(".", "/")
+        return [f"{path}.py", f"src/{path}.py", f"{path}/__main__.py"]
     parts = program.split("/")
-    return [program, *("/".join(parts[n:]) for n in range(1, len(parts)))] if program.startswith("/") else [program]
+    return [program, *("/".join(parts[n:]) for n in range(1, len(parts)))]
 
 
 def _text(one: Entry) -> str:

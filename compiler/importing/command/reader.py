@@ -71,11 +71,6 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
            zero: Entries | None) -> Draft:  # fmt: skip
     found, options = Machines(), line.options
     entries = dict(line.arguments)
-    script = own_script.draft(line, overrides) if overrides.data is None else None
-    if script is not None:
-        for word in environment:
-            _environment(script, word, file)
-        return script
     config = entries.pop("config", None)
     if llamafactory_command.is_llamafactory(line.program, entries):
         return _factory(line, environment, file, overrides, launch, zero)
@@ -91,6 +86,12 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         inside = _file(config, overrides)
         overridden += [one for key, one in inside.items() if key in entries]
         entries = {**inside, **entries}
+    named_launch = options.get("config_file")
+    if named_launch is not None and launch is None and overrides.read(text(named_launch) or "") is not None:
+        launch = _file(named_launch, overrides, "--accelerate")
+    script, by_names = own_script.draft(line, entries, file, overrides, launch, zero)
+    if script is not None and not by_names:
+        return _with_environment(script, environment, file)
     unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
     entries = {key: one for key, one in entries.items() if key not in unset}
     method = overrides.method or _method(line.program)
@@ -112,12 +113,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
         # scripts with `evaluation_strategy` were written for that stack
         source, _ = native({"evaluation_strategy"}, draft.method, None)
-    named = options.get("config_file")
-    lost = named is not None and launch is None and overrides.read(text(named) or "") is None
-    if named is not None and launch is None and not (lost and sharding.missing_launch(draft, named, text(named) or "")):
-        launch = _file(named, overrides, "--accelerate")
-        draft.mark(named, "mapped", "the file was read")
-        draft.read.append(launch)
+    _launch_file(draft, named_launch, launch)
     launch = launcher(draft, line, found, launch)
     for path in ("deepspeed", "deepspeed_config"):
         chosen = entries.get(path)
@@ -126,11 +122,29 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
                 chosen, "the script does not set the variable that names the file", "`--deepspeed FILE` names it"
             )
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
-    for word in environment:
-        _environment(draft, word, file)
     for word in rest:
         draft.error(Entry(word.text, None, file, word.line), "an argument without a key")
+    return _with_environment(own_script.better(draft, script), environment, file)
+
+
+def _with_environment(draft: Draft, environment: list[Word], file: str) -> Draft:
+    """The draft, with the fates of the variables that the command's environment sets."""
+    for word in environment:
+        _environment(draft, word, file)
     return draft
+
+
+def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
+    """Give the file of `--config_file` its fate: read, completed from its name, or missing."""
+    if named is None:
+        return
+    if launch is not None:
+        draft.mark(named, "mapped", "the file was read")
+        draft.read.append(launch)
+    elif named.unset:
+        draft.error(named, f"the script does not set {named.unset}", "`--accelerate FILE` names the file")
+    elif not sharding.missing_launch(draft, named, text(named) or ""):
+        draft.error(named, "the file does not exist, and shards the states", "`--accelerate FILE` names it")
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:

@@ -24,7 +24,7 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     """The training command that `--pick` names, or the only training command, with its index."""
     training = training_commands(text_, overrides.sets, loops)
     if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
-        kept = [one for one in training if not OTHER.search(_named(one).lower())]
+        kept = [one for one in training if not OTHER.search(_named(one).lower()) and _trains(one, overrides)]
         if len(kept) == 1:
             return training.index(kept[0]), kept[0]
     if not training:
@@ -38,6 +38,13 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     if place >= len(training):
         raise Unreadable(f"it has {len(training)} training commands, so there is no `--pick {overrides.pick}`")
     return place, training[place]
+
+
+def _trains(call: Call, overrides: Overrides) -> bool:
+    """Whether the program of a command can train: False for a file that names no trainer."""
+    program = next((one.text for one in call.words if one.text.endswith(".py")), "")
+    data = overrides.read(program) if program else None
+    return data is None or re.search(rb"Trainer|train", data) is not None
 
 
 def training_commands(

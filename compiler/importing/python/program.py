@@ -110,7 +110,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
         if name in names:
             raise Unreadable(f"it trains {what} ({name})", names[name].place.line)
     parsers = [one for one in machine.calls if one.last in ("parse_args_into_dataclasses", "parse_args_and_config")]
-    if parsers:
+    if parsers and machine.command is None:
         raise Unreadable(FROM_COMMAND_LINE, parsers[0].place.line)
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
     own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"

@@ -24,7 +24,7 @@ from xpc.compiler.importing.python import (
 )
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter import functions, script
-from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.machine import Command, Machine
 from xpc.compiler.importing.python.interpreter.source import parts
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -187,7 +187,9 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     bf16 = gpu is None or gpu.bf16_tflops is not None
     count, several, _ = (overrides.hardware or "").partition(" x ")
     gpus = int(count) if several else 1
-    machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus)
+    launch = overrides.launch
+    started = None if launch is None else Command(launch.arguments, launch.used)
+    machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, started)
     trainers = program.trainers_of(machine)
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
     entries = Entries()
@@ -213,10 +215,11 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
         draft.stack = load(stacks.DEFAULT)  # it can compute the loss on the assistant's turns only
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
-    names = Machines(each=1, entries=[]) if overrides.hardware is None else Machines()
+    names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
+    options = None if launch is None else launch.options(draft, names)
     _settle(draft, entries)
     computes = entries.values.pop("bnb_4bit_compute_dtype", None)
-    trlyaml.arguments(draft, entries.values, overrides, source, None, None, names)
+    trlyaml.arguments(draft, entries.values, overrides, source, options, None if launch is None else launch.zero, names)
     models.compute_dtype(draft, entries, computes)
     models.loaded_dtype(draft, entries, model)
     _command_line(draft, machine, entries)

@@ -6,6 +6,7 @@ import ast
 
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.parsed_classes import defaults
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -100,6 +101,8 @@ def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
         return value.attributes[name]
     if name in value.keywords and functions.is_settings(value):
         return value.keywords[name].value
+    if "<command>" in value.attributes and name in (usual := defaults(value.path)):
+        return usual[name]
     found = Object(f"{value.path}.{name}", [], {}, machine.place(node), value)
     value.attributes[name] = found
     return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from xpc.compiler.importing.python.interpreter.command_line import dataclasses, parsed
+from xpc.compiler.importing.python.interpreter.command_line import parsed
 from xpc.compiler.importing.python.interpreter.functions import is_trainer
 from xpc.compiler.importing.python.interpreter.known import KNOWN
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.parsed_classes import PARSERS, filled
 from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object
 
 
@@ -38,8 +39,8 @@ def library(
         if made.last in ("parse_args", "parse_known_args") and receiver.last == "ArgumentParser":
             space = parsed(machine, receiver, node)
             return space if made.last == "parse_args" else (space, [])
-        if receiver.last in ("HfArgumentParser", "TrlParser") and made.last.startswith("parse_"):
-            return dataclasses(machine, receiver, node)
+        if receiver.last in PARSERS and (made.last.startswith("parse_") or made.last == "parse"):
+            return filled(machine, receiver, node)
     return made
 
 

@@ -1,10 +1,10 @@
-"""The values that argparse and the parsers of transformers and TRL give a script without a command line."""
+"""The values that argparse gives a script: those of its command, otherwise the defaults."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
-from xpc.compiler.importing.python.interpreter.functions import first
 from xpc.compiler.importing.python.interpreter.machine import PRESENT, TRUE, Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Name, Object, Unknown
 
@@ -12,6 +12,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Class, In
 def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     """The arguments of an argparse parser, with their defaults."""
     space = Instance(Class("Namespace", [], machine.place(node)))
+    _complete(machine, parser)
     machine.command_line.append(machine.place(node))
     place = 0
     for call in _calls_below(parser):
@@ -34,16 +35,36 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     return space
 
 
+def _complete(machine: Machine, parser: Object) -> None:
+    """Complete abbreviated names: argparse takes `--eval_step` for `--eval_steps` if no other name begins like this."""
+    names = {str(one.value).lstrip("-").replace("-", "_") for call in _calls_below(parser)
+             if call.last == "add_argument" for one in call.positional if str(one.value).startswith("--")}  # fmt: skip
+    short = {key: [one for one in names if one.startswith(key)] for key in machine.given if key not in names}
+    long = {key: found[0] for key, found in short.items() if len(found) == 1 and found[0] not in machine.given}
+    _use(machine, long)
+    if long:
+        machine.given = {**machine.given, **{name: machine.given[key] for key, name in long.items()}}
+
+
+def _use(machine: Machine, names: Iterable[str]) -> None:
+    """Note the names of the command's arguments that the script declares."""
+    if machine.command is not None:
+        machine.command.used.update(names)
+
+
 def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
     """The value that `--set` or a command gives an argument: by one of the argument's names, or by its position, from
     1.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
+        _use(machine, (name, str(place)))
         return machine.given.get(str(place)) if by_name is None else by_name
     words = [name, *(one.lstrip("-").replace("-", "_") for one in names if one.startswith("--"))]
+    _use(machine, words)
     action = call.keywords.get("action")
     if action is not None and getattr(action.value, "last", "") == "BooleanOptionalAction":
+        _use(machine, (f"no_{name}",))
         off = machine.given.get(f"no_{name}")
         if off is not None:
             return "false"
@@ -106,25 +127,3 @@ def _argument_default(call: Object, long: str) -> object:
         except ValueError:
             return Unknown("its default is not a number", call.place)
     return value
-
-
-def dataclasses(machine: Machine, parser: Object, node: ast.AST) -> object:
-    """The objects that transformers' and TRL's parsers make from the command line: the classes with their defaults."""
-    machine.command_line.append(machine.place(node))
-    given = first(parser.positional, parser.keywords, "dataclass_types")
-    kinds = given if isinstance(given, list | tuple) else [given]
-    out: list[object] = []
-    for one in kinds:
-        if isinstance(one, Class):
-            found = machine.call(one, [], {}, node)
-            if isinstance(found, Object):
-                found.attributes["<command line>"] = True
-            out.append(found)
-        elif isinstance(one, Name):
-            made = Object(one.path, [], {}, machine.place(node))
-            made.attributes["<command line>"] = True
-            machine.calls.append(made)
-            out.append(made)
-        else:
-            out.append(machine.unknown(node, "the command line decides"))
-    return tuple(out)

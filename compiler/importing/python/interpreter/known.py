@@ -20,6 +20,7 @@ from xpc.compiler.importing.python.interpreter.functions import (
     path_join,
 )
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.parsed_classes import parameters, settings
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -197,13 +198,15 @@ def _partial(machine: Machine, positional: Arguments, keywords: Keywords, node: 
 
 def _run(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     function = first(positional, keywords)
-    return machine.call(function, [], {}, node) if isinstance(function, Function) else NotImplemented
+    if not isinstance(function, Function):
+        return NotImplemented
+    return machine.call(function, [], parameters(machine, function), node)
 
 
 def _configured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     kind_ = first(positional, keywords)
     machine.command_line.append(machine.place(node))
-    return machine.call(kind_, [], {}, node) if isinstance(kind_, Class) else NotImplemented
+    return machine.call(kind_, [], settings(machine, kind_), node) if isinstance(kind_, Class) else NotImplemented
 
 
 def _sort(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:

@@ -21,8 +21,8 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unset,
     Words,
 )
-from xpc.compiler.importing.text.entries import Unreadable
-from xpc.grammar.record import record
+from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.grammar.record import field, record
 
 if TYPE_CHECKING:
     from typing import Any
@@ -61,6 +61,14 @@ class Defaulted:
     place: Place
 
 
+@record
+class Command:
+    """The arguments with which a command starts a script, and the names of those that the script declares (`used`)."""
+
+    arguments: Mapping[str, Entry]
+    used: set[str] = field(factory=set)
+
+
 class Machine:
     """The state of a script: its scopes, the calls of libraries' functions, and the trainers that train."""
 
@@ -70,10 +78,12 @@ class Machine:
         read: Callable[[str], bytes | None],
         gpu_has_bf16: bool = True,
         given: Mapping[str, str] | None = None,
+        command: Command | None = None,
     ) -> None:
         self.semantics = semantics
         self.read = read
         self.given = given or {}
+        self.command = command
         self.gpu_has_bf16 = gpu_has_bf16
         self.steps = 0
         self.depth = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from xpc.compiler.importing.python.interpreter.expressions import EXPRESSIONS
 from xpc.compiler.importing.python.interpreter.functions import TRAINERS, is_trainer
-from xpc.compiler.importing.python.interpreter.machine import Machine, Semantics
+from xpc.compiler.importing.python.interpreter.machine import Command, Machine, Semantics
 from xpc.compiler.importing.python.interpreter.script_calls import call
 from xpc.compiler.importing.python.interpreter.source import Part
 from xpc.compiler.importing.python.interpreter.statements import STATEMENTS
@@ -23,12 +23,14 @@ def followed(
     given: Mapping[str, str] | None = None,
     assumed: Mapping[Place, bool] | None = None,
     gpus: int = 1,
+    command: Command | None = None,
 ) -> Machine:
     """The machine after a script, or the cells of a notebook. If the script trains nothing, functions that it does not
-    call are followed, too. `read` reads the files next to the script, `given` are arguments of its command line, and
-    `assumed` maps conditions that the text does not decide to their assumed value.
+    call are followed, too. `read` reads the files next to the script, `given` are arguments of its command line,
+    `assumed` maps conditions that the text does not decide to their assumed value, and `command` fills the classes of
+    transformers' and TRL's parsers.
     """
-    machine = Machine(SEMANTICS, read, gpu_has_bf16, given)
+    machine = Machine(SEMANTICS, read, gpu_has_bf16, given, command)
     machine.assumed_conditions, machine.gpus = dict(assumed or {}), gpus
     machine.walk(parts, machine.main)
     if not machine.trained and not any(is_trainer(one.path) for one in machine.calls):

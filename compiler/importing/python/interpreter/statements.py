@@ -96,6 +96,7 @@ def _class(machine: Machine, node: ast.ClassDef) -> None:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             made.fields.append(one.target.id)
             made.places[one.target.id] = machine.place(one)
+            made.annotations[one.target.id] = ast.unparse(one.annotation)
             kind = machine.evaluate(one.annotation) if isinstance(one.annotation, ast.Name) else None
             if isinstance(kind, Class):
                 made.kinds[one.target.id] = kind

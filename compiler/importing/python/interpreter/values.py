@@ -193,6 +193,8 @@ class Class:
     required: dict[str, Place] = field(factory=dict)
     kinds: dict[str, Class] = field(factory=dict)
     """The classes of the script that the annotations of fields name."""
+    annotations: dict[str, str] = field(factory=dict)
+    """The annotations of the fields, as the script has them."""
 
     def __deepcopy__(self, memo: object) -> object:
         """A copy for the moment of training shares the script's functions and classes."""

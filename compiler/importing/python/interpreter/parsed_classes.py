@@ -1,0 +1,169 @@
+"""The classes of settings that transformers' and TRL's parsers fill: each gets the arguments of the command that it has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from xpc.compiler import stacks
+from xpc.compiler.importing.python.interpreter.functions import first, is_library
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Class,
+    Function,
+    Name,
+    Object,
+    Place,
+    Table,
+    Unknown,
+)
+from xpc.compiler.importing.text.entries import YES, Entry
+from xpc.compiler.importing.text.values import RENAMES
+from xpc.compiler.importing.trl import versions
+
+PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+def filled(machine: Machine, parser: Object, node: ast.AST) -> object:
+    """The objects that a parser makes: the classes with the command's arguments, otherwise with their defaults."""
+    machine.command_line.append(machine.place(node))
+    given = first(parser.positional, parser.keywords, "dataclass_types")
+    kinds = given if isinstance(given, list | tuple) else [given]
+    names = [_known(one) for one in kinds if isinstance(one, Class | Name)]
+    out = tuple(_filled(machine, one, node, frozenset().union(*names)) for one in kinds)
+    return out[0] if len(out) == 1 and parser.last == "H4ArgumentParser" else out
+
+
+def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
+    """The command's arguments for a function that `fire` calls with them."""
+    spec = function.node.args
+    if machine.command is None:
+        return {}
+    kinds = {one.arg: "" if one.annotation is None else ast.unparse(one.annotation)
+             for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}  # fmt: skip
+    found = {key: one for key, one in machine.command.arguments.items() if key in kinds or spec.kwarg is not None}
+    machine.command.used.update(found)
+    places = {key: Place(one.file, one.line) for key, one in found.items()}
+    return {key: Argument(_value(one, kinds.get(key, ""), places[key]), places[key]) for key, one in found.items()}
+
+
+def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
+    """The command's arguments for a class that `tyro` fills."""
+    return _words(machine, kind, _known(kind))
+
+
+def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]) -> object:
+    if not isinstance(kind, Class | Name):
+        return machine.unknown(node, "the command line decides")
+    words = _words(machine, kind, names)
+    if isinstance(kind, Class):
+        made = machine.call(kind, [], words, node)
+    else:
+        made = Object(kind.path, [], words, machine.place(node))
+        machine.calls.append(made)
+    if isinstance(made, Object):
+        made.attributes["<command>" if machine.command is not None else "<command line>"] = True
+    return made
+
+
+def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
+    """The arguments of the command that a class has. `names` are the arguments of all classes of the parser, of which
+    argparse also takes the beginning, if it is the beginning of one name only.
+    """
+    if machine.command is None:
+        return {}
+    own = _fields(kind)
+    known = _known(kind)
+    out: dict[str, Argument] = {}
+    for key, entry in machine.command.arguments.items():
+        off = key.startswith("no_") and key[3:] in own
+        name = key[3:] if off else key
+        longer = [] if name in names else [one for one in names if one.startswith(name)]
+        name = longer[0] if len(longer) == 1 else name
+        if name not in known:
+            continue
+        machine.command.used.add(key)
+        place = Place(entry.file, entry.line)
+        value = False if off else _value(entry, own.get(name, ""), place)
+        out[name] = Argument(value, place)
+    return out
+
+
+def _fields(kind: Class | Name) -> dict[str, str]:
+    """The fields that the script's classes declare, with their annotations."""
+    if isinstance(kind, Name):
+        return {}
+    return {name: one.annotations.get(name, "") for one in reversed(kind.lineage()) for name in one.fields}
+
+
+def _known(kind: Class | Name) -> frozenset[str]:
+    """The arguments of a class: the script's fields, and those of a library's class in any version."""
+    path = kind.base() if isinstance(kind, Class) else kind.path
+    return frozenset(_fields(kind)) | (_names(path.rpartition(".")[2]) if path and is_library(path) else frozenset())
+
+
+@cache
+def _names(last: str) -> frozenset[str]:
+    """The arguments of a library's class of settings, in all versions."""
+    table, block = versions.table(), _block(last)
+    if block in ("model", "script"):
+        return frozenset(table[block])
+    every = [stacks.load(one) for one in stacks.names()]
+    known = {name for stack in every if stack is not None for config in stack.configs
+             if config.rpartition(".")[2] == last for name in stack.fields(config)}  # fmt: skip
+    renamed = {old for old, new in RENAMES.items() if new in known}
+    older = {name for name in table.get(last.removesuffix("Config").lower(), {})}
+    return frozenset(known | renamed | older | set(table["inherited"]))
+
+
+def _block(last: str) -> str:
+    return "model" if last == "ModelConfig" else "script" if last.endswith("ScriptArguments") else "config"
+
+
+@cache
+def defaults(path: str) -> Mapping[str, object]:
+    """The defaults of a library's class of settings that are the same in all versions."""
+    last = path.rpartition(".")[2]
+    block = _block(last)
+    if block != "config":
+        rows = versions.table()[block]
+        found = {name: [one[1] for one in changes if len(one) > 1] for name, changes in rows.items()}
+        return {name: values[0] for name, values in found.items() if values.count(values[0]) == len(values)}
+    every = [stacks.load(one) for one in stacks.names()]
+    fields = [stack.fields(config) for stack in every if stack is not None for config in stack.configs
+              if config.rpartition(".")[2] == last]  # fmt: skip
+    common = set.intersection(*map(set, fields)) if fields else set()
+    return {name: fields[0][name].declared for name in common
+            if all(one[name].declared == fields[0][name].declared for one in fields)}  # fmt: skip
+
+
+def _value(entry: Entry, annotation: str, place: Place) -> object:
+    """The value of an argument, in the type of its field."""
+    if entry.unset:
+        name = entry.unset.removeprefix("$")
+        return Unknown(f"the script does not set {entry.unset}: `--set {name}=VALUE` does", place)
+    if entry.mapping:
+        return Table({key.rpartition(".")[2]: _value(one, "", place) for key, one in entry.mapping.items()},
+                     {key: Place(one.file, one.line) for key, one in entry.mapping.items()})  # fmt: skip
+    if isinstance(entry.value, list):
+        return [_converted(one.value, annotation) for one in entry.value]
+    value = _converted(entry.value, annotation)
+    several = re.match(r"(?:Optional\[)?(?:typing\.)?[Ll]ist\b", annotation)
+    return [value] if several and value is not None else value
+
+
+def _converted(value: object, annotation: str) -> object:
+    """A text of the command line as the number or truth value that its field takes."""
+    if not isinstance(value, str) or (re.search(r"\bstr\b", annotation) and not re.search("int|float", annotation)):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if re.search(r"\bbool\b", annotation):
+        return value.lower() in (*YES, "y", "t")
+    if NUMBER.fullmatch(value) and len(value) < 40:
+        return int(value) if re.fullmatch(r"[-+]?\d+", value) and "float" not in annotation else float(value)
+    return value
