@@ -38,7 +38,11 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
             draft.note(one, irrelevant[key])
         else:
             draft.error(one, f"an unknown option of {line.launcher}")
-    return _accelerate(draft, extra, table) or None
+    out = _accelerate(draft, extra, table)
+    for key, before in (launch or {}).items():
+        if key in out and out[key] is not before and not before.mapping:
+            draft.note(before, f"line {out[key].line} of the command overrides it")
+    return out or None
 
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:

@@ -23,7 +23,8 @@ PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 class Line:
     """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`).
 
-    `again` are the earlier values of arguments that the command has twice: argparse ignores them.
+    `again` are the earlier values of arguments that the command has twice: argparse ignores them. `dropped` are words
+    such as `$EXTRA_ARGS` of a variable that nothing sets, which the shell leaves out.
     """
 
     launcher: str
@@ -32,15 +33,14 @@ class Line:
     arguments: dict[str, Entry]
     rest: tuple[Word, ...] = ()
     again: tuple[Entry, ...] = ()
+    dropped: tuple[Word, ...] = ()
 
 
 def parsed(call: Call, file: str) -> Line:
     """The parts of a command."""
     words = list(call.words)
     while os.path.basename(words[0].text) in WRAPPERS:
-        words.pop(0)
-        while words and not is_training(words):
-            words.pop(0)
+        words = _wrapped(words[1:])
     launcher = os.path.basename(words.pop(0).text)
     if launcher == "accelerate":
         words.pop(0)
@@ -56,8 +56,27 @@ def parsed(call: Call, file: str) -> Line:
     else:
         options, program, words = _options(words, file)
     again: list[Entry] = []
-    arguments, rest = _arguments(words, file, again)
-    return Line(launcher, options, program, arguments, tuple(rest), tuple(again))
+    dropped = [one for n, one in enumerate(words) if _is_left_out(words, n)]
+    arguments, rest = _arguments([one for one in words if one not in dropped], file, again)
+    return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped))
+
+
+def _wrapped(words: list[Word]) -> list[Word]:
+    """The command that a wrapper such as `srun` or `docker run` starts."""
+    at = next((n for n in range(len(words)) if is_training(words[n:])), None)
+    if at is None:
+        at = next((n for n, one in enumerate(words) if os.path.basename(one.text).startswith("python")), 0)
+    return words[at:]
+
+
+def _is_left_out(words: list[Word], n: int) -> bool:
+    """Whether a word is only a variable that nothing sets, where another value or argument may stand: the shell leaves
+    it out.
+    """
+    one = words[n]
+    alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\])?\}?", one.text)
+    before = words[n - 1].text if n else ""
+    return bool(alone) and not (before.startswith("--") and "=" not in before)
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:

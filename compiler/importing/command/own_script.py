@@ -5,16 +5,22 @@ from __future__ import annotations
 import posixpath
 import re
 
+from xpc.compiler.importing.command import programs
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Launch, Machines, Overrides
 from xpc.compiler.importing.python.interpreter.machine import PRESENT
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, plain
+from xpc.compiler.importing.trl.reader import NAMES
 from xpc.grammar.record import evolve
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """The launchers' options that name the processes, on one node."""
+GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
+"""Keys of errors about data and models of a script that are not known."""
+ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
+"""Arguments that name an adapter."""
 MOST = 6
 """Most warnings about what a script does beyond its arguments."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
@@ -22,19 +28,11 @@ CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
 
 
 OTHER = re.compile(
-    r"it trains (?:PPO|embeddings|a vision model|a model with an encoder|Megatron)|it constructs no|it has a tr"
+    r"it trains (?:PPO|embeddings|a vision model|a model with an encoder|Megatron)|it constructs no|it has a tr|"
+    r"its model has another head"
 )
 """Reasons of the Python reader for a script that no name of an argument makes a training of the language."""
 NO_TRAINER = re.compile(r"it constructs no|it has a tr")
-
-
-def found(program: str, overrides: Overrides) -> tuple[str, str]:
-    """The path and the text of a command's script in the repository; both empty if it is not there."""
-    for one in _places(program):
-        data = overrides.read(one)
-        if data is not None:
-            return one, data.decode("utf-8", "replace")
-    return "", ""
 
 
 def draft(
@@ -44,7 +42,7 @@ def draft(
     names of the arguments may be TRL's, because the script fills TRL's classes with them. `entries` are the command's
     arguments, with those of its configuration.
     """
-    program, text = found(line.program, overrides)
+    program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
         return None, True
     classes = bool(CLASSES.search(text)) or not re.search(r"add_argument\(|Trainer\(", text)
@@ -73,9 +71,16 @@ def draft(
         )
         out = python(text, program, near)
     except Unreadable as error:
-        if OTHER.match(str(error)) and not (NO_TRAINER.match(str(error)) and "Trainer" in text):
+        why = str(error)
+        other_head = "ForCausalLM" in text and "another head" in why  # a script such as TRL's has both
+        may_train = (
+            other_head
+            or (NO_TRAINER.match(why) and "Trainer(" in text)
+            or ("SequenceClass" in why and "RewardTrainer(" in text)
+        )
+        if OTHER.match(why) and not may_train:
             place = f"{program}:{error.line}" if error.line else program
-            raise Unreadable(f"`{place}`: {error}") from error
+            raise Unreadable(f"`{place}`: {why}") from error
         return None, classes
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
@@ -84,10 +89,18 @@ def draft(
     for key, one in entries.items():
         if (one.file, one.key) in out.fates:
             continue
-        if one.unset:
+        if one.unset and key in NAMES:
+            out.note(one, f"it names the run by {one.unset}, which the script does not set")
+        elif one.unset:
             out.error(one, f"the script does not set {one.unset}", "`--set NAME=VALUE` sets it")
+        elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not out.has("lora.from"):
+            out.error(one, "the script may continue this adapter, and the spec begins a new one",
+                      "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip
         elif key in used:
             out.mark(one, "mapped", f"an argument of `{line.program}`")
+        elif one.file != file:
+            out.note(one, f"`{line.program}` declares no such argument")
+            out.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
         else:
             out.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
     return out, classes
@@ -111,28 +124,19 @@ def better(named: Draft, script: Draft | None) -> Draft:
 
 def _contradicts(named: Draft, script: Draft) -> bool:
     """Whether the script trains on other data, or another model, than the arguments name."""
+    if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
+           if one.severity == "error"):  # fmt: skip
+        return False  # the data of the script are a guess
     other = named.model and script.model and named.model != script.model
     rows = [one.ref.partition("[")[0].partition(":")[0] for one in script.sources]
     stated = [one.ref.partition("[")[0].partition(":")[0] for one in named.sources]
     return bool(other or (rows and stated and not set(rows) & set(stated)))
 
 
-def _rank(one: Draft) -> tuple[bool, int]:
+def _rank(one: Draft) -> tuple[int, int]:
+    """How much a draft lacks: the model and the data, then the number of its errors and decisions."""
     errors = sum(each.severity == "error" for each in one.messages)
-    return not (one.model and one.sources), errors + len(one.decisions)
-
-
-def _places(program: str) -> list[str]:
-    """The paths of a program in the repository: as in the command, of a module (`-m pkg.train`), and, for a path of
-    another folder or machine, its ends.
-    """
-    if not program.endswith(".py"):
-        if not re.fullmatch(r"[A-Za-z_][\w.]*", program):
-            return []
-        path = program.replace(".", "/")
-        return [f"{path}.py", f"src/{path}.py", f"{path}/__main__.py"]
-    parts = program.split("/")
-    return [program, *("/".join(parts[n:]) for n in range(1, len(parts)))]
+    return (not one.model) + (not one.sources), errors + len(one.decisions)
 
 
 def _text(one: Entry) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xpc.compiler.importing.accelerate import config as sharding
-from xpc.compiler.importing.command import fastchat, own_script
+from xpc.compiler.importing.command import fastchat, own_script, usage
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
@@ -33,6 +33,13 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
     loops: dict[str, tuple[str, ...]] = {}
     at, training = chosen(text_, overrides, loops)
     draft = _converted(training, text_, file, overrides, launch, zero)
+    numbers = usage.unset(draft) if overrides.partial else set()
+    taken = usage.stated(numbers, text_, file, overrides) if numbers else {}
+    if taken:
+        overrides = evolve(overrides, sets={**{key: str(one.value) for key, one in taken.items()}, **overrides.sets})
+        at, training = chosen(text_, overrides, loops)
+        draft = _converted(training, text_, file, overrides, launch, zero)
+        usage.report(draft, taken, numbers)
     for name, values in loops.items():
         _sweep(draft, name, values, at, text_, file, overrides, launch, zero)
     return draft
@@ -40,8 +47,38 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
 
 def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: Entries | None,
                zero: Entries | None) -> Draft:  # fmt: skip
-    environment = [word for one in calls(text_, overrides.sets) for word in one.environment]
-    return _draft(parsed(call, file), environment, file, overrides, launch, zero)
+    written: dict[str, str] = {}
+    moved: dict[str, str] = {}
+    commands = calls(text_, overrides.sets, read=overrides.read, written=written)
+    environment = [word for one in commands for word in one.environment]
+    near = evolve(overrides, read=_reader(overrides, written, moved)).below(call.folder)
+    draft = _draft(parsed(call, file), environment, file, near, launch, zero)
+    for name, found in moved.items():
+        draft.warn(None, f"`{name}` is a path of another machine: `{found}` is read")
+    return draft
+
+
+def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
+    """A reader that also finds the files that the script itself writes before the training, and, for a path of another
+    machine such as `/home/me/repo/configs/x.yaml`, its end in this repository, which it notes in `moved`.
+    """
+
+    def read(name: str) -> bytes | None:
+        if name in written:
+            return written[name].encode()
+        data = overrides.read(name)
+        parts = name.split("/")
+        if data is not None or name[:1] not in ("/", "~", "$") or name.endswith(".py"):
+            return data
+        for n in range(1, len(parts) - 1):
+            end = "/".join(parts[n:])
+            data = overrides.read(end)
+            if data is not None:
+                moved[name] = end
+                return data
+        return None
+
+    return read
 
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
@@ -50,7 +87,7 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
     changed: dict[str, list[str]] = {}
     for value in values:
         sets = {**overrides.sets, name: value}
-        training = training_commands(text_, sets)
+        training = training_commands(text_, evolve(overrides, sets=sets))
         if at >= len(training):
             return
         member = _converted(training[at], text_, file, evolve(overrides, sets=sets), launch, zero)
@@ -89,6 +126,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     named_launch = options.get("config_file")
     if named_launch is not None and launch is None and overrides.read(text(named_launch) or "") is not None:
         launch = _file(named_launch, overrides, "--accelerate")
+    if "fsdp_config" in entries:
+        entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
     script, by_names = own_script.draft(line, entries, file, overrides, launch, zero)
     if script is not None and not by_names:
         return _with_environment(script, environment, file)
@@ -101,9 +140,14 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     chat = "fastchat" in line.program or any(key in entries for key in fastchat.KEYS)
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
     _unset(draft, unset)
+    for dropped in line.dropped:
+        draft.warn(Entry(dropped.text, None, file, dropped.line), "the script does not set it: it is taken to be empty")
     for one in line.again:
         draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
-    if config is not None and lost:
+    if config is not None and config.unset:
+        name = config.unset.removeprefix("$")
+        draft.error(config, f"the script does not set {config.unset}", f"`--set {name}=VALUE` sets it")
+    elif config is not None and lost:
         draft.error(config, "the file does not exist, and most of the run is in it", "import that file itself")
     elif config is not None:
         draft.mark(config, "mapped", "the file was read")
@@ -125,6 +169,15 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     for word in rest:
         draft.error(Entry(word.text, None, file, word.line), "an argument without a key")
     return _with_environment(own_script.better(draft, script), environment, file)
+
+
+def _mapping(entry: Entry, overrides: Overrides) -> Entry:
+    """`fsdp_config` with the contents of the JSON file that it names."""
+    name = text(entry) or ""
+    if entry.mapping or not name.endswith((".json", ".yaml")) or overrides.read(name) is None:
+        return entry
+    inside = {key: evolve(one, key=f"{entry.key}.{key}") for key, one in _file(entry, overrides).items()}
+    return Entry(entry.key, inside, entry.file, entry.line)
 
 
 def _with_environment(draft: Draft, environment: list[Word], file: str) -> Draft:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from xpc.compiler.importing.command import programs
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Unreadable
@@ -16,15 +17,19 @@ LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\
 """A training command within a text."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
 """Words in the names of programs that train nothing."""
-WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec")
+WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
+            "conda", "sudo", "stdbuf", "numactl", "timeout", "nice", "mpirun", "pipenv", "pixi")  # fmt: skip
 """Programs that start the command after them."""
+MOST_WRAPPED = 40
+"""Most words of such a program before the command that it starts."""
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
     """The training command that `--pick` names, or the only training command, with its index."""
-    training = training_commands(text_, overrides.sets, loops)
+    training = training_commands(text_, overrides, loops)
     if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
-        kept = [one for one in training if not OTHER.search(_named(one).lower()) and _trains(one, overrides)]
+        kept = [one for one in training if not OTHER.search(_named(one).lower())]
+        kept = kept if len(kept) == 1 else [one for one in kept if _makes_trainer(one, overrides)]
         if len(kept) == 1:
             return training.index(kept[0]), kept[0]
     if not training:
@@ -40,34 +45,51 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     return place, training[place]
 
 
-def _trains(call: Call, overrides: Overrides) -> bool:
-    """Whether the program of a command can train: False for a file that names no trainer."""
-    program = next((one.text for one in call.words if one.text.endswith(".py")), "")
-    data = overrides.read(program) if program else None
-    return data is None or re.search(rb"Trainer|train", data) is not None
+def _makes_trainer(call: Call, overrides: Overrides) -> bool:
+    """Whether a command starts a Python file or module (`-m pkg.train`) of the repository that makes a trainer."""
+    texts = [one.text for one in call.words]
+    program = next((one for one in texts if one.endswith(".py")), "")
+    if not program and "-m" in texts[:-1]:
+        program = texts[texts.index("-m") + 1]
+    return re.search(r"Trainer\(", programs.found(program, overrides)[1]) is not None
 
 
 def training_commands(
-    text_: str, sets: Mapping[str, str], loops: dict[str, tuple[str, ...]] | None = None
+    text_: str,
+    overrides: Overrides,
+    loops: dict[str, tuple[str, ...]] | None = None,
+    written: dict[str, str] | None = None,
 ) -> list[Call]:
-    """The training commands of a script; if it has none, those in its quoted texts (`bash -c "..."`)."""
-    found = calls(text_, sets, loops)
+    """The training commands of a script; if it has none, those in its quoted texts (`bash -c "..."`), and those that
+    start a training script without arguments. `written` receives the files that the script writes.
+    """
+    sets = overrides.sets
+    found = calls(text_, sets, loops, overrides.read, written)
     training = [one for one in found if one.words and is_training(one.words)]
     if training:
-        return training
+        return list({(one.words, one.folder): one for one in training}.values())
     for one in found:
         for word in (*one.words, *one.environment):
             inner = word.text.partition("=")[2] if word in one.environment else word.text
             if LAUNCHED.search(inner):
                 nested = [each for each in calls(inner, sets) if each.words and is_training(each.words)]
-                training += [evolve(each, words=tuple(evolve(part, line=word.line) for part in each.words))
+                training += [evolve(each, folder=one.folder,
+                                    words=tuple(evolve(part, line=word.line) for part in each.words))
                              for each in nested]  # fmt: skip
-    return list({one.words: one for one in training}.values())
+    training = training or [one for one in found if _is_python(one) and _makes_trainer(one, overrides)]
+    return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
+
+
+def _is_python(call: Call) -> bool:
+    """Whether a command starts python, also through a wrapper such as `srun`."""
+    return any(os.path.basename(one.text).startswith("python") for one in call.words[:MOST_WRAPPED]) and (
+        os.path.basename(call.words[0].text).startswith((*WRAPPERS, "python"))
+    )
 
 
 def count(text_: str, overrides: Overrides) -> int:
     """How many training commands a script has."""
-    return len(training_commands(text_, overrides.sets))
+    return len(training_commands(text_, overrides))
 
 
 def _named(call: Call) -> str:
@@ -88,7 +110,7 @@ def is_training(words: Sequence[Word]) -> bool:
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
     if name in WRAPPERS:
-        return len(words) > 1 and any(is_training(words[n:]) for n in range(1, min(len(words), 12)))
+        return any(is_training(words[n:]) for n in range(1, min(len(words), MOST_WRAPPED)))
     program = any(one.text.endswith(".py") or one.text == "-m" for one in words[1:4])
     given = any(one.text.startswith("--") or one.text.endswith((".yaml", ".yml")) for one in words)
     return name.startswith("python") and program and given

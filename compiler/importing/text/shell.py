@@ -1,98 +1,500 @@
-"""Read the commands of a shell script with their line numbers: quotes, continuations, comments, and the script's
-variables.
+"""Read the commands of a shell script with their line numbers: its variables, conditions, loops and functions are
+followed as far as its text decides them, and nothing is executed.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
+from xpc.compiler.importing.text.expansion import Variables, joined
+from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words
 from xpc.grammar.record import field, mutable, record
 
-VARIABLE = re.compile(
-    r"\$(?:\{(?P<name>\w+)(?::?[-=](?P<default>[^${}]{0,1024})|:?\?[^${}]{0,1024}|(?P<last>##\*/))?\}|(?P<plain>\w+))"
-)
-"""`$X`, `${X}`, `${X:-default}`, `${X:?message}`, and `${X##*/}`, the part after the last slash."""
-WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""The script's own arguments: empty in an import."""
-ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}")
-BEFORE = ("do", "then", "else", "{", "(", "!", "if", "while")
+__all__ = ["Call", "Word", "calls"]
+
+BEFORE = ("do", "then", "else", "{", "(", "!", "time")
 """Words before a command."""
-REDIRECTION = re.compile(r"[0-9]?(?:>>?|<)([^\s<>]*)")
+DECLARING = ("export", "declare", "readonly", "local", "typeset")
+REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
 """A redirection of input or output; its file is the next word if the group is empty."""
-ASSIGNMENT = re.compile(r"(\w+)=(.*)", re.S)
-ENDS = ";&|\n"
-DEPTH = 4
-SUM = re.compile(r"\$\(\(\s*(\d{1,12})\s*([-+*/])\s*(\d{1,12})\s*\)\)")
-"""One operation on whole numbers, such as `$((16 / 4))`."""
-ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
-
-
-def _computed(found: re.Match[str]) -> str:
-    """The result of one operation on whole numbers; the text itself for a division by zero."""
-    first, second = int(found[1]), int(found[3])
-    if found[2] == "/":
-        return str(first // second) if second else found[0]
-    return str(first + second if found[2] == "+" else first - second if found[2] == "-" else first * second)
-
-
-@record
-class Word:
-    """A word as the shell passes it to the program; `open` is the name of a variable in it that the script
-    does not set.
-    """
-
-    text: str
-    line: int
-    open: str = ""
+FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
+}  # fmt: skip
+MOST_COMMANDS = 20_000
+"""Most commands that are read, counted each time a function runs."""
+MOST_NESTED = 12
+"""Deepest nesting of functions."""
 
 
 @record
 class Call:
-    """One command: the variables set before its first word, and its words."""
+    """One command: the variables set before its first word, its words, and the folder that `cd` went to before."""
 
     environment: tuple[Word, ...]
     words: tuple[Word, ...]
+    folder: str = ""
 
 
-def calls(text: str, sets: Mapping[str, str] | None = None, loops: dict[str, tuple[str, ...]] | None = None,
-          ) -> list[Call]:  # fmt: skip
-    """The commands of a script. Assignments and `export` set variables; those in `sets` keep the value given there.
+@mutable
+class Block:
+    """An `if`, `case`, loop or list of commands that is open. `truth` is whether the present branch runs: None if the
+    text does not decide it. `settled` is whether an earlier branch certainly ran. `states` are the variables after the
+    branches that may have run, and `before` those before the first. A `case` is `armed` while an arm of it is read.
+    """
 
-    `loops` receives the values of each `for NAME in ...`, and its body is read once, with the first value. Raises
-    Unreadable for a quote that is never closed.
+    kind: str
+    line: int
+    before: Variables
+    truth: bool | None = True
+    settled: bool = False
+    doubtful: bool = False
+    ended: bool = False
+    states: list[Variables] = field(factory=list)
+    value: Word | None = None
+    unset: bool = False
+    armed: bool = False
+
+
+def calls(
+    text: str,
+    sets: Mapping[str, str] | None = None,
+    loops: dict[str, tuple[str, ...]] | None = None,
+    read: Callable[[str], bytes | None] | None = None,
+    written: dict[str, str] | None = None,
+) -> list[Call]:
+    """The commands of a script that may run. Assignments and `export` set variables; those in `sets` keep the value
+    given there.
+
+    A branch whose condition the text decides to be false is left out. After a condition that is not decided, a variable
+    keeps its value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and its body is
+    read once, with the first value. `read` reads the files that the script sources, and `written` receives the texts
+    that `cat > FILE <<EOF` writes. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
-    fixed = dict(sets or {})
-    reader = _Reader(text, known=dict(fixed))
-    out: list[Call] = []
-    while True:
-        words = reader.command()
-        if words is None:
-            return out
-        words = _without_redirections(words)
+    shell = _Shell(dict(sets or {}), {} if loops is None else loops, read, {} if written is None else written)
+    shell.state.known.update(shell.fixed)
+    shell.run(text)
+    for name, (_, _, body) in list(shell.functions.items()):
+        if name not in shell.called:
+            shell.function(name, [], body)
+    return shell.out
+
+
+@mutable
+class _Shell:
+    fixed: dict[str, str]
+    loops: dict[str, tuple[str, ...]]
+    read: Callable[[str], bytes | None] | None
+    written: dict[str, str]
+    state: Variables = field(factory=Variables)
+    out: list[Call] = field(factory=list)
+    blocks: list[Block] = field(factory=list)
+    functions: dict[str, tuple[int, int, str]] = field(factory=dict)
+    called: set[str] = field(factory=set)
+    folder: str = ""
+    count: int = 0
+    nested: int = 0
+    unset: str = ""
+    """`&&` or `||` if the command after it runs because a variable is not set."""
+    lines: int | None = None
+    """The line to which all words belong while a sourced file is read."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether the present command certainly does not run."""
+        return any(one.truth is False or one.ended for one in self.blocks)
+
+    def run(self, text: str, at: int = 0, line: int = 1) -> None:
+        """Follow a text from a position to its end, or to the `}` of the function that begins there."""
+        words = Words(text, self.state, at, line)
+        base, last, truth = len(self.blocks), "", None
+        while True:
+            self.count += 1
+            if self.count > MOST_COMMANDS:
+                raise Unreadable(f"following it takes more than {MOST_COMMANDS} commands", words.line)
+            if len(self.blocks) > base and self.blocks[-1].kind == "case" and not self.blocks[-1].armed:
+                self.arm(words)
+            defined = self.definition(words)
+            if defined:
+                continue
+            words.state, words.reading = self.state, not self.dead
+            found = words.command()
+            if found is None:
+                del self.blocks[base:]
+                return
+            ended, body = words.ended, words.body
+            while len(found) > 1 and found[0].text in BEFORE:
+                found = self.keyword(found, base)
+            head = found[0].text if found else ""
+            if head == "}" and len(self.blocks) == base and base:
+                return
+            if last in ("&&", "||") and head and head not in ("if", "case"):
+                truth = self.linked(found, last, truth, ended, body)
+            else:
+                truth = self.command(found, ended, body, base)
+            if ended == ";;" and self.blocks[base:] and self.blocks[-1].kind == "case":
+                self.close_branch(self.blocks[-1])
+                self.blocks[-1].truth, self.blocks[-1].armed = False, False
+            last = ended if head not in ("then", "else", "do", "fi", "done", "esac") else ""
+
+    # -- functions ---------------------------------------------------------------------------------------------------
+
+    def definition(self, words: Words) -> bool:
+        """Note a function that begins here, and skip its body."""
+        at = words.at
+        while at < len(words.text) and words.text[at] in " \t\r\n;":
+            at += 1
+        found = FUNCTION.match(words.text, at)
+        if found is None:
+            return False
+        words.skip(found.end() - words.at)
+        start, line = words.at, words.line
+        inner = Words(words.text, self.state.copy(), start, line, reading=False)
+        depth = 1
+        while depth:
+            at = inner.at
+            while at < len(inner.text) and inner.text[at] in " \t\r\n;":
+                at += 1
+            nested = FUNCTION.match(inner.text, at)
+            if nested is not None:
+                inner.skip(nested.end() - inner.at)
+                depth += 1
+                continue
+            one = inner.command()
+            if one is None:
+                break
+            depth += (one[0].text == "{" if one else False) - (one[0].text == "}" if one else False)
+        words.skip(inner.at - words.at)
+        if not self.dead:
+            self.functions[found[1] or found[2]] = (start, line, words.text)
+        return True
+
+    def function(self, name: str, arguments: list[Word], text: str) -> None:
+        """Run a function of the script with its arguments."""
+        start, line, _ = self.functions[name]
+        self.called.add(name)
+        if self.nested >= MOST_NESTED:
+            return
+        before, self.nested = self.state.positional, self.nested + 1
+        self.state.positional = [one.text for one in arguments] if arguments else before
+        self.blocks.append(Block("function", line, self.state))
+        try:
+            self.run(text, start, line)
+        finally:
+            self.blocks.pop()
+            self.nested -= 1
+            self.state.positional = before
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def keyword(self, found: list[Word], base: int) -> list[Word]:
+        """Remove a word such as `then` before a command."""
+        if found[0].text in ("then", "else", "do"):
+            self.branch(found[0].text, base)
+        return found[1:]
+
+    def branch(self, word: str, base: int) -> None:
+        """Begin the branch after `then`, `else` or `do`."""
+        block = self.blocks[-1] if len(self.blocks) > base else None
+        if block is None:
+            return
+        if word == "else" and block.kind == "if":
+            self.close_branch(block)
+            block.truth = False if block.settled else None if block.doubtful else True
+            block.value = Word("else", 0)
+
+    def close_branch(self, block: Block) -> None:
+        """End a branch: keep its variables if it may have run, and return to those before."""
+        if block.truth is not False and not block.ended:
+            block.states.append(self.state)
+        if block.truth is True:
+            block.settled = True
+        block.doubtful = block.doubtful or block.truth is None
+        block.ended = False
+        self.state = block.before.copy()
+
+    def close(self, block: Block, complete: bool) -> None:
+        """End a condition: its variables are those on which the branches that may have run agree."""
+        ended = block.ended and block.truth is None
+        first = block.states[0] if block.states else self.state
+        self.close_branch(block)
+        states = block.states
+        if block.unset and not ended and not complete:
+            self.state = states[0] if states else first  # `[ -z "$X" ]` of a variable that nothing sets
+            return
+        if not complete and not block.settled:
+            states = [*states, block.before.copy()]
+        self.state = joined(states, block.before.copy())
+
+    def command(self, found: list[Word], ended: str, body: str | None, base: int) -> bool | None:
+        """Follow one command. Returns whether it succeeds, if that is known."""
+        head = found[0].text if found else ""
+        block = self.blocks[-1] if len(self.blocks) > base else None
+        if head == "if":
+            self.blocks.append(Block("if", found[0].line, self.state.copy()))
+            return self.condition(found[1:], ended)
+        if head == "elif" and block is not None and block.kind == "if":
+            self.close_branch(block)
+            if block.settled:
+                block.truth = False
+                return None
+            block.unset = False
+            return self.condition(found[1:], ended)
+        if head in ("then", "do"):
+            return None
+        if head == "else":
+            self.branch("else", base)
+            return None
+        if head == "fi" and block is not None and block.kind == "if":
+            self.blocks.pop()
+            self.close(block, block.value is not None)
+            return None
+        if head == "case" and len(found) > 1:
+            self.blocks.append(Block("case", found[0].line, self.state.copy(), False, value=found[1]))
+            return None
+        if head == "esac" and block is not None and block.kind == "case":
+            self.blocks.pop()
+            self.close(block, block.settled)
+            return None
+        if head in ("for", "while", "until", "select"):
+            self.loop(found)
+            return None
+        if head == "done" and block is not None and block.kind == "loop":
+            self.blocks.pop()
+            return None
+        if block is not None and block.kind == "if" and ended != "" and self.pending(block):
+            return self.condition(found, ended)
+        return self.simple(found, body)
+
+    def pending(self, block: Block) -> bool:
+        """Whether the condition of an `if` goes on, as after `[ a ] &&`."""
+        return bool(block.value is not None and block.value.text in ("&&", "||"))
+
+    def condition(self, words: list[Word], ended: str) -> bool | None:
+        """Read a condition, or the next part of one."""
+        block = self.blocks[-1]
+        truth = _truth(words)
+        if self.pending(block) and block.value is not None:
+            truth = _both(block.truth, truth, block.value.text)
+        elif _tests_unset(words, self.state):
+            block.unset = True
+        block.truth = truth
+        block.value = Word(ended, 0) if ended in ("&&", "||") else None
+        return truth
+
+    def linked(self, found: list[Word], link: str, before: bool | None, ended: str, body: str | None) -> bool | None:
+        """Follow the command after `&&` or `||`."""
+        block = self.blocks[-1] if self.blocks else None
+        if block is not None and block.kind == "if" and self.pending(block):
+            return self.condition(found, ended)
+        if found and found[0].text in ("[", "[[", "test"):
+            return _both(before, _truth(found), link)
+        runs = before if link == "&&" else None if before is None else not before
+        if before is None and link == self.unset:
+            runs = True  # `[ -z "$X" ] && X=5` of a variable that nothing sets
+        if runs is False or (runs is None and _is_ending(found)):
+            return before
+        inner = Block("if", found[0].line, self.state.copy(), runs)
+        self.blocks.append(inner)
+        truth = self.simple(found, body)
+        self.blocks.pop()
+        assigns = bool(found) and ASSIGNMENT.fullmatch(found[0].text) is not None
+        if runs is None and assigns:
+            self.close(inner, False)
+        return True if runs and assigns else truth
+
+    def simple(self, found: list[Word], body: str | None) -> bool | None:
+        """Follow a command that is no word of the shell's own grammar."""
+        if self.dead or not found:
+            return None
+        written = _file_of(found)
+        words = _without_redirections(found)
+        head = words[0].text if words else ""
+        if body is not None and head in ("cat", "tee") and written:
+            self.written[written] = body
+        if head == "read" and body is not None:
+            self.state.assign(words[-1].text, body)
+            return None
+        if head in ("exit", "return") or (head == "exec" and len(words) > 1 and words[1].text == "bash"):
+            self.end(head)
+            return None
+        self.unset = ""
+        if head in ("[", "[[", "test", "true", "false", ":"):
+            self.unset = (
+                "&&" if _tests_unset(words, self.state) else "||" if _tests_unset(words, self.state, "-n") else ""
+            )
+            return _truth(words)
+        if head == "cd" and len(words) > 1:
+            target = words[1]
+            if not target.open:
+                self.folder = posixpath.normpath(posixpath.join(self.folder, target.text))
+            return True
+        if head in ("source", ".") and len(words) > 1 and not words[1].open:
+            self.source(words[1].text)
+            return True
+        if head == "shift" and self.state.positional:
+            self.state.positional = self.state.positional[1:]
+            return True
+        return self.program(words)
+
+    def program(self, words: list[Word]) -> bool | None:
+        """Follow assignments, a function of the script, or a program."""
         before: list[Word] = []
-        while len(words) > 1 and words[0].text in BEFORE:
-            words = words[1:]
-        if len(words) > 3 and words[0].text == "for" and words[2].text == "in":
-            values = tuple(one.text for one in words[3:] if not one.open)
-            if values:
-                reader.known[words[1].text] = fixed.get(words[1].text, values[0])
-                if loops is not None:
-                    loops[words[1].text] = values
-            continue
-        if words and words[0].text in ("export", "declare", "readonly", "local"):
-            words = words[1:]
+        if not words:
+            return None
+        if words[0].text in DECLARING:
+            words = [one for one in words[1:] if not re.fullmatch(r"-\w+", one.text)]
         while words and ASSIGNMENT.fullmatch(words[0].text):
             before.append(words.pop(0))
         for one in before if not words else []:
             found = ASSIGNMENT.fullmatch(one.text)
-            if found is not None and found[1] not in fixed and not one.open:
-                reader.known[found[1]] = found[2]
-        if words or before:
-            out.append(Call(tuple(before), tuple(words)))
+            if found is not None and found[1] not in self.fixed:
+                self.state.assign(found[1], found[3], one.open, bool(found[2]))
+                self.state.arrays.pop(found[1], None)
+        if words and words[0].text in self.functions:
+            self.function(words[0].text, words[1:], self.functions[words[0].text][2])
+            return None
+        if (words or before) and self.lines is None:
+            self.out.append(Call(tuple(before), tuple(words), self.folder))
+        return None
+
+    def end(self, how: str) -> None:
+        """`exit` and `return`: what follows in the innermost branch that may not run does not run; without such a
+        branch, nothing that follows runs.
+        """
+        for one in reversed(self.blocks):
+            if one.kind == "function" and how == "return":
+                one.ended = True
+                return
+            if one.truth is None:
+                one.ended = True
+                return
+        if self.blocks:
+            self.blocks[0].ended = True
+        else:
+            self.blocks.append(Block("end", 0, self.state, False))
+
+    def source(self, name: str) -> None:
+        """Set the variables of a file that the script sources."""
+        data = None if self.read is None else self.read(name)
+        if data is None or self.nested >= MOST_NESTED or len(data) > MAX_SIZE:
+            return
+        before, self.lines, self.nested = self.lines, 0, self.nested + 1
+        depth = len(self.blocks)
+        try:
+            self.run(data.decode("utf-8", "replace"))
+        except Unreadable:
+            pass
+        finally:
+            del self.blocks[depth:]
+            self.lines, self.nested = before, self.nested - 1
+
+    # -- loops and branches ------------------------------------------------------------------------------------------
+
+    def loop(self, found: list[Word]) -> None:
+        """Begin a loop: its body is read once, with the first value; not at all over the arguments of the script."""
+        block = Block("loop", found[0].line, self.state.copy())
+        self.blocks.append(block)
+        if len(found) > 2 and found[0].text == "for" and found[2].text == "in":
+            name = found[1].text
+            values = tuple(one.text for one in found[3:] if not one.open)
+            if not found[3:]:
+                block.truth = False
+            elif values and not self.dead:
+                self.state.assign(name, self.fixed.get(name, values[0]))
+                self.loops[name] = values
+            else:
+                self.state.forget(name)
+        elif any(re.search(r"\$#|\$\{?1\b", one.text) for one in found) and not self.state.positional:
+            block.truth = False  # it reads the script's own arguments, and there are none
+
+    def arm(self, words: Words) -> None:
+        """Begin the next arm of a `case`."""
+        block = self.blocks[-1]
+        patterns, value, block.armed = words.patterns(), block.value, True
+        if patterns is None or value is None:
+            return
+        if block.settled:
+            block.truth = False
+        elif value.open or "$" in value.text:
+            block.truth = None
+        else:
+            block.truth = any(fnmatch.fnmatchcase(value.text, one) for one in patterns) and (
+                None if block.doubtful else True
+            )
+
+
+def _truth(words: list[Word]) -> bool | None:
+    """Whether a test such as `[ "$X" = a ]` succeeds; None if the text does not decide it."""
+    if words and words[0].text == "!":
+        inner = _truth(words[1:])
+        return None if inner is None else not inner
+    if words and words[0].text in ("true", ":"):
+        return True
+    if words and words[0].text == "false":
+        return False
+    parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
+    if parts == words or not parts:  # another command
+        return None
+    if any(one.open or "$" in one.text for one in parts) or len(parts) > 4:
+        return None
+    texts = [one.text for one in parts]
+    if texts[0] == "!":
+        inner = _compared(texts[1:])
+        return None if inner is None else not inner
+    return _compared(texts)
+
+
+def _compared(texts: list[str]) -> bool | None:
+    """The value of a test of known texts."""
+    if len(texts) == 1:
+        return bool(texts[0])
+    if len(texts) == 2 and texts[0] in ("-z", "-n"):
+        return (texts[1] == "") == (texts[0] == "-z")
+    if len(texts) != 3:
+        return None
+    left, operator, right = texts
+    if operator in ("=", "==", "!="):
+        return fnmatch.fnmatchcase(left, right) == (operator != "!=")
+    if operator in COMPARISONS and re.fullmatch(r"-?\d+", left) and re.fullmatch(r"-?\d+", right):
+        return COMPARISONS[operator](int(left), int(right))
+    return None
+
+
+def _tests_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
+    """Whether a condition is `[ -z "$X" ]` of a variable that nothing in the script sets."""
+    texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
+    if len(texts) != 2 or texts[0] != operator:
+        return False
+    name = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", texts[1])
+    return name is not None and name[1] not in state.known and name[1] not in state.missing
+
+
+def _both(one: bool | None, other: bool | None, link: str) -> bool | None:
+    """The value of `one && other` or `one || other`."""
+    decides = link == "||"
+    if one is decides or other is decides:
+        return decides
+    return None if one is None or other is None else not decides
+
+
+def _is_ending(words: list[Word]) -> bool:
+    return bool(words) and words[0].text in ("exit", "return", "{", "echo", "break", "continue")
+
+
+def _file_of(words: list[Word]) -> str:
+    """The file to which `cat > FILE` or `tee FILE` writes."""
+    for n, one in enumerate(words):
+        found = re.fullmatch(r">>?(.*)", one.text)
+        if found is not None:
+            return found[1] or (words[n + 1].text if n + 1 < len(words) else "")
+    return words[1].text if words[0].text == "tee" and len(words) > 1 else ""
 
 
 def _without_redirections(words: list[Word]) -> list[Word]:
@@ -105,158 +507,3 @@ def _without_redirections(words: list[Word]) -> list[Word]:
             out.append(one)
         skipped = found is not None and not found[1]
     return out
-
-
-@mutable
-class _Reader:
-    text: str = field(repr=False)
-    at: int = 0
-    line: int = 1
-    known: dict[str, str] = field(factory=dict)
-    arrays: dict[str, list[Word]] = field(factory=dict)
-    put_in: int = 0
-
-    def command(self) -> list[Word] | None:
-        """The words up to the end of the next command; None at the end of the script."""
-        words: list[Word] = []
-        while self.at < len(self.text):
-            character = self.text[self.at]
-            if self.text.startswith("\\\n", self.at) or self.text.startswith("\\\r\n", self.at):
-                self.skip(2 + (self.text[self.at + 1] == "\r"))
-            elif character in " \t\r":
-                self.skip(1)
-            elif character == "#":
-                while self.at < len(self.text) and self.text[self.at] != "\n":
-                    self.at += 1
-            elif character in ENDS:
-                self.skip(1)
-                if words:
-                    return words
-            elif (array := ARRAY_BEGIN.match(self.text, self.at)) is not None:
-                self.array(array)
-            else:
-                words += self.expanded_word()
-        return words or None
-
-    def array(self, found: re.Match[str]) -> None:
-        """Read `NAME=(a b c)` or `NAME+=(a b c)`."""
-        self.skip(found.end() - self.at)
-        inside: list[Word] = []
-        while self.at < len(self.text) and self.text[self.at] != ")":
-            if self.text[self.at] in " \t\r\n\\" and not self.text.startswith("\\ ", self.at):
-                self.skip(1)
-            elif self.text[self.at] == "#":
-                while self.at < len(self.text) and self.text[self.at] != "\n":
-                    self.at += 1
-            elif self.text[self.at] in ";&|":
-                self.skip(1)
-            else:
-                inside += self.expanded_word(")")
-        self.skip(1)
-        self.arrays[found[1]] = [*(self.arrays.get(found[1], []) if found[2] else []), *inside]
-
-    def expanded_word(self, end: str = "") -> list[Word]:
-        """The next word; several for `"${ARRAY[@]}"`, an empty list for the script's own arguments, such as `"$@"`."""
-        start, word = self.at, self.word(end)
-        raw = self.text[start : self.at].strip('"')
-        if WORDS_GIVEN.fullmatch(raw):
-            return []
-        unquoted = not {'"', "'"} & set(self.text[start : self.at])
-        if unquoted and "$" in raw and not word.open and ASSIGNMENT.fullmatch(raw) is None:
-            return [Word(part, word.line) for part in word.text.split()]  # as the shell splits `$LAUNCHER train.py`
-        array = ARRAY.fullmatch(raw)
-        return self.arrays[array[1]] if array is not None and array[1] in self.arrays else [word]
-
-    def skip(self, count: int) -> None:
-        self.line += self.text.count("\n", self.at, self.at + count)
-        self.at += count
-
-    def word(self, end: str = "") -> Word:
-        """The next word; it also ends before the character `end`."""
-        line, out, missing = self.line, "", ""
-        while self.at < len(self.text):
-            character = self.text[self.at]
-            if character in " \t\r" or character in ENDS or character == end:
-                break
-            if self.text.startswith(("\\\n", "\\\r\n"), self.at):
-                break
-            if character == "'":
-                out += self.quoted(line)
-            elif character == '"':
-                part, gone = self.expanded(self.double(line))
-                out, missing = out + part, missing or gone
-            elif character == "\\":
-                out += self.text[self.at + 1 : self.at + 2]
-                self.skip(2)
-            elif self.text.startswith("$(", self.at):
-                start = self.at
-                self.skip(self.closed() - self.at)
-                part, gone = self.expanded(self.text[start : self.at])
-                out, missing = out + part, missing or gone
-            else:
-                start = self.at
-                while self.at < len(self.text) and self.text[self.at] not in " \t\r'\"\\" + ENDS + end:
-                    self.at += 1
-                    if self.text.startswith("$(", self.at):
-                        break
-                part, gone = self.expanded(self.text[start : self.at])
-                out, missing = out + part, missing or gone
-        return Word(out, line, missing)
-
-    def closed(self) -> int:
-        """The position after the `$(...)` that begins here."""
-        depth, at = 0, self.at + 1
-        while at < len(self.text):
-            depth += (self.text[at] == "(") - (self.text[at] == ")")
-            at += 1
-            if not depth:
-                break
-        return at
-
-    def quoted(self, line: int) -> str:
-        end = self.text.find("'", self.at + 1)
-        if end < 0:
-            raise Unreadable("a quote is not closed", line)
-        inside = self.text[self.at + 1 : end]
-        self.skip(end + 1 - self.at)
-        return inside
-
-    def double(self, line: int) -> str:
-        out, at = "", self.at + 1
-        while at < len(self.text) and self.text[at] != '"':
-            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ('"', "\\", "$", "`", "\n"):
-                out += "" if self.text[at + 1] == "\n" else self.text[at + 1]
-                at += 2
-            else:
-                out += self.text[at]
-                at += 1
-        if at >= len(self.text):
-            raise Unreadable("a quote is not closed", line)
-        self.skip(at + 1 - self.at)
-        return out
-
-    def expanded(self, part: str) -> tuple[str, str]:
-        """The text with the script's variables filled in, and the name of a variable that the script does not set."""
-        missing = ["$(...)"] if "$(" in part or "`" in part else []
-
-        def one(found: re.Match[str]) -> str:
-            name = found["name"] or found["plain"]
-            if name in self.known:
-                self.put_in += len(self.known[name])
-                if self.put_in > 4 * MAX_SIZE:  # variables that each use the previous one twice grow exponentially
-                    raise Unreadable(f"its variables expand to more than {4 * MAX_SIZE} characters", self.line)
-                return self.known[name].rpartition("/")[2] if found["last"] else self.known[name]
-            if found["default"] is not None:
-                return found["default"]
-            missing.append(f"${name}")
-            return found[0]
-
-        for _ in range(DEPTH):  # a default may have a variable in it: `${A:-${B:-c}}`
-            done = VARIABLE.sub(one, part)
-            if done == part or missing:
-                break
-            part = done
-        part = SUM.sub(_computed, done)
-        if "$((" not in part and missing == ["$(...)"]:
-            missing = ["$(...)"] if "$(" in part or "`" in part else []
-        return part, missing[0] if missing else ""

@@ -156,6 +156,7 @@ GUESSES = {
         "dataset_id_or_path", "dataset_path", "dataset_id", "dataset", "train_dataset", "train_data_path", "train_data",
         "train_file", "train_file_path", "data_name", "data_file", "data_paths", "dataset_name_or_path",
         "train_dataset_name", "dataset_file", "train_path", "train_data_file", "training_data", "train_dataset_path",
+        "train_file_dir", "train_jsonl", "train_files", "train_data_dir",
     ),
 }  # fmt: skip
 """Keys that name the model and the data in people's own scripts, for files without TRL's keys for them."""

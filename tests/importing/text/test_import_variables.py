@@ -32,16 +32,103 @@ def words(text: str, **sets: str) -> list[str]:
         ('a --x 1 "$@"', ["a", "--x", "1"]),
         ("a $* ${@:2} '$@'", ["a", "$@"]),
         ("X=/m/Qwen2.5-3B\na ${X##*/}", ["a", "Qwen2.5-3B"]),
-        ("N=16\na $((N / 4)) $(( $N * 2 ))", ["a", "$((N / 4))", "32"]),
+        ("N=16\na $((N / 4)) $(( $N * 2 ))", ["a", "4", "32"]),
         ("a $((16 / 0))", ["a", "$((16 / 0))"]),
         ("A=(\n  --x 1  # note\n  --y '2 3'\n)\nA+=(--z)\nb \"${A[@]}\"", ["b", "--x", "1", "--y", "2 3", "--z"]),
         ("a $(date +%s; ls) b", ["a", "$(date +%s; ls)", "b"]),
         ("X=${X:?set it}\na $X", ["a", "$X"]),
-        ("for i in 1 2 3; do\n  a $i\ndone >log", ["done"]),
+        ("for i in 1 2 3; do\n  a $i\ndone >log", ["a", "1"]),
     ],
 )
 def test_expansion(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('M=qwen\nif [ "$M" == "qwen" ]; then\n  LR=1\nelse\n  LR=2\nfi\na $LR', ["a", "1"]),
+        ('M=llama\nif [[ "$M" == qwen* ]]; then\n  LR=1\nelse\n  LR=2\nfi\na $LR', ["a", "2"]),
+        ("N=8\nif [ $N -gt 4 ] && [ $N -le 8 ]; then X=big; elif [ $N -gt 8 ]; then X=huge; fi\na $X", ["a", "big"]),
+        ('case "b" in\n  a|c) X=1 ;;\n  b) X=2 ;;\n  *) X=3 ;;\nesac\na $X', ["a", "2"]),
+        ("X=1\nif [ $# -lt 1 ]; then\n  echo usage\n  exit 1\nfi\na $X", ["a", "1"]),
+        ('if [ -z "$X" ]; then X=5; fi\na $X', ["a", "5"]),
+        ('[ -z "$X" ] && X=5\nY=2\n[ "$Y" = 2 ] && Y=3 || Y=4\na $Y', ["a", "3"]),
+        ("run() {\n  local lr=$1\n  a --lr $lr ${2:-none}\n}\nrun 1e-5 x", ["a", "--lr", "1e-5", "x"]),
+        ("function run {\n  a $1\n}\nrun 7", ["a", "7"]),
+        ('while [[ $# -gt 0 ]]; do\n  case $1 in\n    --m) X="$2"; shift 2 ;;\n  esac\ndone\na ${X:-d}', ["a", "d"]),
+        ("D=out/big.json\na $(basename $D .json) $(dirname $D) ${D%.json} ${D/out/in} ${D##*.}",
+         ["a", "big", "out", "out/big", "in/big.json", "json"]),
+        ("G=0,1,2\na $(echo $G | tr ',' '\\n' | wc -l) $(( (8 / 2) - 1 ))", ["a", "3", "3"]),
+        ('A=(x y)\ni=1\na ${#A[@]} ${A[$i]} "${A[0]}"', ["a", "2", "y", "x"]),
+        ('declare -A L=([q]=1e-5 [l]="2e-5")\nk=l\na ${L[$k]}', ["a", "2e-5"]),
+        ("cat > c.yaml <<EOF\nit's: $X\nEOF\na c.yaml", ["a", "c.yaml"]),
+        ('CMD="a --m $M --n 2"\n$CMD', ["a", "--m", "$M", "--n", "2"]),
+        ('S="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"\na "$S/x.py"', ["a", "../x.py"]),
+        ("X=1\nX+=2\na $X", ["a", "12"]),
+    ],
+)  # fmt: skip
+def test_conditions_functions_and_texts(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X=1\nif nvidia-smi; then X=2; else X=3; fi\na $X",
+        "X=1\nif [ -f here ]; then X=2; fi\na $X",
+        "X=1\nX=$(cat file)\na $X",
+        "for f in *.json $LIST; do :; done\nX=$(date)\na $X",
+        'case "$1" in\n  a) X=1 ;;\n  *) X=2 ;;\nesac\na $X',
+    ],
+)
+def test_value_that_the_text_does_not_decide_is_not_taken(text: str) -> None:
+    last = [one for one in calls(text) if one.words][-1].words
+    assert last[1].open
+
+
+def test_branch_that_ends_the_script_leaves_the_other() -> None:
+    found = calls("if check; then\n  X=2\n  exit 1\nelse\n  X=3\nfi\na $X\nexit 0\nb never")
+    assert [one.text for one in found[-1].words] == ["a", "3"]
+
+
+def test_commands_of_branches_that_do_not_run_are_left_out() -> None:
+    text = (
+        f'MODE=dpo\nif [ "$MODE" = sft ]; then\n  {RUN} --learning_rate 1e-4\nelse\n  {RUN} --learning_rate 2e-6\nfi\n'
+    )
+    assert "lr = 2e-6" in script(text).text
+
+
+def test_configuration_that_the_script_writes_itself(tmp_path) -> None:
+    text = f"LR=3e-6\ncat > c.yaml <<EOF\nlearning_rate: $LR\nEOF\n{RUN} --config c.yaml\n"
+    assert "lr = 3e-6" in script(text).text
+
+
+def test_folder_of_cd_and_sourced_variables(tmp_path, monkeypatch) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "env.sh").write_text("export LR=4e-6\n")
+    (tmp_path / "train" / "c.yaml").write_text("learning_rate: 1e-4\nnum_train_epochs: 2\n")
+    text = f"source env.sh\ncd train\n{RUN} --config c.yaml --learning_rate $LR $EXTRA_ARGS\n"
+    found = imported(text, *HARDWARE, name="train.sh", root=str(tmp_path))
+    assert "lr = 4e-6" in found.text
+    assert "for 2 epochs" in found.text
+    assert any("taken to be empty" in one for one in found.messages)
+
+
+def test_container_and_nested_text() -> None:
+    inner = f'CMD="{RUN} --learning_rate 5e-6"\ndocker run --rm --gpus all img bash -c "$CMD"\n'
+    assert "lr = 5e-6" in script(inner).text
+    assert "lr = 6e-6" in script(f"docker run --rm -v a:b img {RUN} --learning_rate 6e-6\n").text
+
+
+def test_argument_of_the_script_from_the_command_that_starts_it(tmp_path) -> None:
+    text = (
+        "# Usage: sbatch run.sh Qwen/Qwen2.5-3B 2e-6\n" + RUN.replace("Qwen/Qwen2.5-3B", "$1") + " --learning_rate $2\n"
+    )
+    assert "does not set $1" in str(script(text).messages)
+    found = imported(text, *HARDWARE, "--partial", name="run.sh")
+    assert "train Qwen/Qwen2.5-3B on a/b" in found.text
+    assert any("which starts the script" in one for one in found.messages)
 
 
 def test_option_sets_a_variable_over_the_script() -> None:

@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.functions import (
     path_join,
 )
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.parsed_classes import parameters, settings
+from xpc.compiler.importing.python.interpreter.parsed_classes import adapter, parameters, quantization, settings
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -302,6 +302,12 @@ KNOWN: dict[str, Callable[..., object]] = {
     "typer.run": _run,
     "asyncio.run": _same,
     "tyro.cli": _configured,
+    "*.get_peft_config": adapter,
+    "*.get_quantization_config": quantization,
+    "*.get_kbit_device_map": _nothing,
+    "torch.xpu.is_available": _false,
+    "*.is_torch_xpu_available": _false,
+    "*.is_torch_npu_available": _false,
     "yaml.safe_load": _loaded,
     "yaml.load": _loaded,
     "json.load": _loaded,

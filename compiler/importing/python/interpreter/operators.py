@@ -220,6 +220,8 @@ def truth_of(value: object) -> bool | None:
         return bool(value)
     if isinstance(value, Unset):
         return False
+    if isinstance(value, Name) and value.last == "TYPE_CHECKING":
+        return False
     if isinstance(value, Name) and functions.is_signature(value):
         return True
     if isinstance(value, Function | Class | Instance | Bound | Text):

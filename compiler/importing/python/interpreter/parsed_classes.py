@@ -1,4 +1,6 @@
-"""The classes of settings that transformers' and TRL's parsers fill: each gets the arguments of the command that it has."""
+"""The classes of settings that transformers' and TRL's parsers fill: each gets those arguments of the command that it
+has.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,53 @@ def filled(machine: Machine, parser: Object, node: ast.AST) -> object:
     names = [_known(one) for one in kinds if isinstance(one, Class | Name)]
     out = tuple(_filled(machine, one, node, frozenset().union(*names)) for one in kinds)
     return out[0] if len(out) == 1 and parser.last == "H4ArgumentParser" else out
+
+
+ADAPTER = {
+    "r": "lora_r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout", "target_modules": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save", "task_type": "lora_task_type", "use_rslora": "use_rslora",
+    "use_dora": "use_dora",
+}  # fmt: skip
+"""The arguments of peft's LoraConfig, with TRL's names for them (get_peft_config in trl/trainer/utils.py)."""
+QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
+             "bnb_4bit_compute_dtype": "torch_dtype"}  # fmt: skip
+"""The arguments of BitsAndBytesConfig in 4 bits, with TRL's names for them (get_quantization_config)."""
+
+
+def adapter(machine: Machine, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
+    """TRL's `get_peft_config(model_args)`: None without `use_peft`."""
+    return _helper(machine, positional, "use_peft", "peft.LoraConfig", ADAPTER, node)
+
+
+def quantization(machine: Machine, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
+    """TRL's `get_quantization_config(model_args)`: None without `load_in_4bit` and `load_in_8bit`."""
+    four = _helper(machine, positional, "load_in_4bit", "transformers.BitsAndBytesConfig", QUANTIZED, node)
+    if four is None:
+        return _helper(machine, positional, "load_in_8bit", "transformers.BitsAndBytesConfig", {}, node)
+    return four
+
+
+def _helper(machine: Machine, positional: list[Argument], switch: str, path: str, names: Mapping[str, str],
+            node: ast.AST) -> object:  # fmt: skip
+    """What a helper of TRL makes of a ModelConfig that the command fills."""
+    model = positional[0].value if positional else None
+    if not isinstance(model, Object) or "<command>" not in model.attributes:
+        return NotImplemented
+    usual = defaults(model.path)
+
+    def stated(name: str) -> Argument:
+        given = model.keywords.get(name)
+        return Argument(usual.get(name), machine.place(node)) if given is None else given
+
+    on = stated(switch)
+    if not on.value or isinstance(on.value, Unknown):
+        return on.value if isinstance(on.value, Unknown) else None
+    words = {theirs: stated(name) for theirs, name in names.items()}
+    made = Object(path, [], {key: one for key, one in words.items() if one.value is not None}, machine.place(node))
+    if path.startswith("transformers"):
+        made.keywords = {switch: on, **made.keywords}
+    machine.calls.append(made)
+    return made
 
 
 def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
@@ -116,7 +165,7 @@ def _names(last: str) -> frozenset[str]:
     known = {name for stack in every if stack is not None for config in stack.configs
              if config.rpartition(".")[2] == last for name in stack.fields(config)}  # fmt: skip
     renamed = {old for old, new in RENAMES.items() if new in known}
-    older = {name for name in table.get(last.removesuffix("Config").lower(), {})}
+    older = set(table.get(last.removesuffix("Config").lower(), {}))
     return frozenset(known | renamed | older | set(table["inherited"]))
 
 

@@ -1,0 +1,76 @@
+"""With `--partial`, take a shell script's own arguments (`$1`) from the first command that starts the script."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.python.usage import PAGES
+from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.compiler.importing.text.shell import calls
+
+UNSET = re.compile(r"does not set \$\{?(\d)")
+PLACEHOLDER = re.compile(r"[<>{}$\[\]]|^\.\.\.|path/to|your|^-")
+STARTERS = ("bash", "sh", "zsh", "sbatch", "source", ".", "qsub")
+
+
+def unset(draft: Draft) -> set[str]:
+    """The numbers of the script's arguments on which errors of a draft depend."""
+    return {number for one in draft.messages if one.severity == "error" for number in UNSET.findall(one.why)}
+
+
+def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
+    """The arguments in the first command that starts the script with all of them: in a comment of its own, in a shell
+    script near it, or in the README of its repository. Empty if there is no such command.
+    """
+    name = posixpath.basename(file)
+    for words, place, line in _launches(text, name, file, overrides):
+        given = {str(n): Entry(f"${n}", one, place, line) for n, one in enumerate(words, 1)}
+        if numbers <= set(given) and not any(PLACEHOLDER.search(words[int(one) - 1]) for one in numbers):
+            return given
+    return {}
+
+
+def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
+    """Add a decision about the arguments that were taken, with their line."""
+    for number in sorted(numbers & set(taken)):
+        draft.error(taken[number], "an argument of the script, which has no default; the spec has the value of this "
+                    "command, which starts the script", "`--set 1=VALUE` gives another")  # fmt: skip
+
+
+def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
+    """The words after the script's name in each command that starts it, with the file and line of the command."""
+    comments = "\n".join(line.lstrip("# ") if line.lstrip().startswith("#") else "" for line in text.split("\n"))
+    yield from ((words, file, line) for words, line in _commands(comments, name))
+    for other, shell in overrides.launches():
+        if name in shell and posixpath.basename(other) != name:
+            with suppress(Unreadable):
+                for call in calls(shell):
+                    texts = ["$" if one.open else one.text for one in call.words]
+                    at = next((n for n, one in enumerate(texts) if posixpath.basename(one) == name), None)
+                    if at is not None and len(texts) > at + 1:
+                        yield texts[at + 1 :], other, call.words[at].line
+    for page in PAGES:
+        data = overrides.read(page)
+        if data is not None:
+            yield from ((words, page, line) for words, line in _commands(data.decode("utf-8", "replace"), name))
+
+
+def _commands(page: str, name: str) -> Iterator[tuple[list[str], int]]:
+    """The words after the script's name in each line that starts it, and the line."""
+    starts = "|".join(map(re.escape, STARTERS))
+    start = re.compile(
+        rf"(?:^|[\s`$])(?:(?:{starts})\s+(?:-\S+\s+)*(?:[\w./-]*/)?|\./(?:[\w./-]*/)?){re.escape(name)}\s+"
+    )
+    for number, line in enumerate(page.split("\n"), 1):
+        found = start.search(line)
+        if found is not None and len(line) < 2_000:
+            with suppress(ValueError):
+                words = shlex.split(re.split("`|&|;|\\|", line[found.end() :])[0], comments=True)
+                if words:
+                    yield words, number

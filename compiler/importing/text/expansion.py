@@ -1,0 +1,291 @@
+"""Expand a shell word: variables with their operators, arrays, arithmetic, and commands that only compute a text."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+
+from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
+from xpc.grammar.record import field, mutable
+
+OWN_FOLDER = re.compile(
+    r"""(?:cd\s+)?"?\$\(\s*dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?\s*\)((?:/\.\.)*)"?"""
+    r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
+)
+"""`cd "$(dirname "$0")/.." && pwd`: the script's own folder, or one above it."""
+SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
+COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
+                     r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
+                     r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
+"""`echo "$X" | tr ',' '\\n' | wc -l`: the number of parts between commas."""
+OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
+ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
+DEPTH = 12
+"""Deepest nesting of an expansion."""
+
+
+@mutable
+class Variables:
+    """The variables of a script: their texts, arrays, and tables (`declare -A`). `missing` has, for a variable whose
+    value is not completely known, what it depends on, such as `$1`. `positional` are the arguments of the function that
+    runs; `taken` counts the characters put in, because variables that each use the previous one twice grow
+    exponentially.
+    """
+
+    known: dict[str, str] = field(factory=dict)
+    missing: dict[str, str] = field(factory=dict)
+    arrays: dict[str, list[str]] = field(factory=dict)
+    tables: dict[str, dict[str, str]] = field(factory=dict)
+    positional: list[str] | None = None
+    taken: int = 0
+
+    def copy(self) -> Variables:
+        """A copy for a branch of a condition."""
+        return Variables(dict(self.known), dict(self.missing), {key: list(one) for key, one in self.arrays.items()},
+                         {key: dict(one) for key, one in self.tables.items()}, self.positional, self.taken)  # fmt: skip
+
+    def assign(self, name: str, value: str, missing: str = "", more: bool = False) -> None:
+        """Set a variable; with `more`, as `NAME+=value`."""
+        before = self.known.get(name, "") if more else ""
+        missing = missing or (self.missing.get(name, "") if more else "")
+        self.known[name] = before + value
+        self.missing.pop(name, None)
+        if missing:
+            self.missing[name] = missing
+
+    def forget(self, name: str) -> None:
+        """Note that the value of a variable is not known."""
+        self.known.pop(name, None)
+        self.arrays.pop(name, None)
+        self.missing[name] = f"${name}"
+
+
+def joined(branches: list[Variables], before: Variables) -> Variables:
+    """The variables after a condition that is not decided: those on which its branches agree."""
+    if not branches:
+        return before
+    out = branches[0].copy()
+    for name in {key for one in branches for key in (*one.known, *one.missing, *one.arrays)}:
+        states = [(one.known.get(name), one.missing.get(name), one.arrays.get(name)) for one in branches]
+        if any(one != states[0] for one in states):
+            out.forget(name)
+    return out
+
+
+def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
+    """The text with everything that is known filled in, and the first thing that is not known, such as `$1`."""
+    out, missing, at = "", "", 0
+    while at < len(text):
+        start = at
+        if text[at] == "`" and (end := text.find("`", at + 1)) > 0:
+            value, gone = _command(text[at + 1 : end], state, line, depth)
+            at = end + 1
+        elif text.startswith("$((", at):
+            at = closed(text, at + 1)
+            value, gone = _arithmetic(text[start + 3 : at - 2], state, line, depth)
+        elif text.startswith("$(", at):
+            at = closed(text, at + 1)
+            value, gone = _command(text[start + 2 : at - 1], state, line, depth)
+        elif text.startswith("${", at):
+            at = closed(text, at + 1, "{}")
+            value, gone = _parameter(text[start + 2 : at - 1], state, line, depth)
+        elif text[at] == "$" and (found := re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])").match(text, at)):
+            at = found.end()
+            value, gone = _parameter(found[1], state, line, depth)
+        else:
+            at += 1
+            out += text[start]
+            continue
+        state.taken += len(value or "")
+        if state.taken > 4 * MAX_SIZE:
+            raise Unreadable(f"its variables expand to more than {4 * MAX_SIZE} characters", line)
+        raw = text[start:at]
+        if value is None and raw.startswith("${") and " " in raw and gone[:2] != "$(":
+            raw = gone  # `${X:?a sentence}`
+        out += raw if value is None else value
+        missing = missing or gone
+    return out, missing
+
+
+def closed(text: str, at: int, pair: str = "()") -> int:
+    """The position after the bracket that closes the one at `at`; the end of the text if none does."""
+    depth, quote = 0, ""
+    while at < len(text):
+        letter = text[at]
+        if letter == "\\" and quote != "'":
+            at += 1
+        elif quote:
+            quote = "" if letter == quote else quote
+            if quote and letter == "$" and text.startswith("$(", at) and quote == '"':
+                at = closed(text, at + 1) - 1
+        elif letter in "'\"" and pair == "()":
+            quote = letter
+        elif letter == pair[0]:
+            depth += 1
+        elif letter == pair[1]:
+            depth -= 1
+            if not depth:
+                return at + 1
+        at += 1
+    return len(text)
+
+
+def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
+    """`${...}` or `$NAME`. None, and what is missing, for a value that is not known."""
+    found = OPERATION.fullmatch(inside)
+    if inside in ("@", "*") and state.positional is not None:
+        return " ".join(state.positional), ""
+    if found is None or depth > DEPTH:
+        return None, f"${{{inside}}}"
+    name, index, rest = found["name"], found["index"], found["rest"]
+    value, gone = _value(name, index, state, line, depth)
+    if found["each"]:
+        keys = list(state.tables.get(name, ())) or [str(n) for n in range(len(state.arrays.get(name, ())))]
+        return (" ".join(keys), "") if keys else (None, f"${name}")
+    if found["hash"]:
+        if index in ("@", "*"):
+            return (str(len(state.arrays[name])), "") if name in state.arrays else (None, f"${name}")
+        return (None, f"${name}") if value is None or gone else (str(len(value)), "")
+    operator = re.match(r":?[-=+?]", rest)
+    if operator is not None:
+        word, kind = rest[operator.end() :].strip('"'), operator[0][-1]
+        unset = value is None and name not in state.missing
+        empty = unset or (operator[0][0] == ":" and value == "" and not gone)
+        if kind == "+":
+            return ("", "") if empty else expand(word, state, line, depth + 1)
+        if empty and kind in "-=":
+            filled, gone = expand(word, state, line, depth + 1)
+            if kind == "=":
+                state.assign(name, filled, gone)
+            return filled, gone
+        rest = ""
+    if value is None:
+        return None, gone or f"${name}"
+    return _changed(value, rest, state, line, depth) if rest and not gone else value, gone
+
+
+def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
+    """The text of a variable or of an item of an array, and what it depends on."""
+    if name.isdigit() and name != "0" and state.positional is not None:
+        return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""
+    if index is None and name not in state.known and name in state.arrays:
+        index = "0"  # `$ARRAY` is its first item
+    if index is None:
+        return state.known.get(name), state.missing.get(name, "")
+    if index in ("@", "*"):
+        return (" ".join(state.arrays[name]), "") if name in state.arrays else (None, f"${name}")
+    key, gone = expand(index.strip("\"'"), state, line, depth + 1)
+    if name in state.tables:
+        return state.tables[name].get(key), gone
+    items = state.arrays.get(name, [])
+    key = key if re.fullmatch(r"-?\d+", key) else state.known.get(key, "")
+    if gone or not re.fullmatch(r"-?\d+", key) or not -len(items) <= int(key) < len(items):
+        return None, gone or f"${name}"
+    return items[int(key)], state.missing.get(f"{name}[{int(key) % len(items)}]", "")
+
+
+def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> str:
+    """A value after an operator such as `##*/`, `%.json`, `//,/ ` or `,,`."""
+    if rest in (",,", "^^"):
+        return value.lower() if rest == ",," else value.upper()
+    part = re.fullmatch(r":\s*(\d+)(?:\s*:\s*(\d+))?", rest)
+    if part is not None:
+        end = None if part[2] is None else int(part[1]) + int(part[2])
+        return value[int(part[1]) : end]
+    cut = re.match(r"##?|%%?|//?", rest)
+    if cut is None:
+        return value
+    operator, pattern = cut[0], rest[cut.end() :]
+    if operator[0] == "/":
+        old, _, new = pattern.partition("/")
+        old, new = (expand(one.strip("\"'").replace("\\", ""), state, line, depth + 1)[0] for one in (old, new))
+        return value.replace(old, new, -1 if operator == "//" else 1) if old else value
+    pattern, _ = expand(pattern.strip("\"'"), state, line, depth + 1)
+    lengths = range(len(value) + 1)
+    for n in reversed(lengths) if len(operator) == 2 else lengths:
+        piece = value[:n] if operator[0] == "#" else value[len(value) - n :]
+        if fnmatch.fnmatchcase(piece, pattern):
+            return value[n:] if operator[0] == "#" else value[: len(value) - n]
+    return value
+
+
+def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
+    """`$((...))` of whole numbers."""
+    text, gone = expand(inside, state, line, depth + 1)
+    text = re.sub(r"[A-Za-z_]\w*", lambda one: state.known.get(one[0], one[0]), text)
+    unknown = re.search(r"[A-Za-z_]\w*", text)
+    if gone or unknown:
+        return None, gone or f"${unknown[0] if unknown else ''}"
+    value = computed(text)
+    return (None, "$((...))") if value is None else (str(value), "")
+
+
+def computed(text: str) -> int | None:
+    """The value of a sum of whole numbers with + - * / % and brackets, as the shell computes it."""
+    if not ARITHMETIC.fullmatch(text) or len(text) > 200 or "**" in text:
+        return None
+    words = re.findall(r"\d+|[+\-*/%()]", text)
+
+    def factor() -> int:
+        word = words.pop(0)
+        if word == "(":
+            value = total()
+            words.pop(0)
+            return value
+        return -factor() if word == "-" else factor() if word == "+" else int(word)
+
+    def product() -> int:
+        value = factor()
+        while words and words[0] in "*/%":
+            sign, other = words.pop(0), factor()
+            value = value * other if sign == "*" else int(value / other) if sign == "/" else value % other
+        return value
+
+    def total() -> int:
+        value = product()
+        while words and words[0] in "+-":
+            value = value + product() if words.pop(0) == "+" else value - product()
+        return value
+
+    try:
+        value = total()
+    except (IndexError, ValueError, ZeroDivisionError, RecursionError):
+        return None
+    return None if words or abs(value) > 10**12 else value
+
+
+def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
+    """`$(...)`: the script's own folder, and `basename`, `dirname`, `echo`, `expr`, `seq` of known texts. No command
+    runs."""
+    inside = inside.strip()
+    own = OWN_FOLDER.fullmatch(inside)
+    if own is not None or SELF.fullmatch(inside):
+        return posixpath.normpath("." + (own[1] if own is not None else "")), ""
+    if inside == "pwd":
+        return ".", ""
+    counted = COUNTED.fullmatch(inside)
+    if depth > DEPTH:
+        return None, "$(...)"
+    if counted is not None:
+        text, gone = expand(counted[1].strip('"'), state, line, depth + 1)
+        return (None, gone) if gone else (str(len(text.split(","))), "")
+    name, _, rest = inside.partition(" ")
+    if name not in ("basename", "dirname", "echo", "expr", "seq", "realpath") or re.search(r"[|;&<>]", rest):
+        return None, "$(...)"
+    text, gone = expand(rest, state, line, depth + 1)
+    words = [one.strip("\"'") for one in text.split() if one.strip("\"'") not in ("--", "-n", "-m", "-e")]
+    if gone or not words:
+        return None, gone or "$(...)"
+    if name == "basename":
+        return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) > 1 else ""), ""
+    if name == "dirname":
+        return posixpath.dirname(words[0].rstrip("/")) or ".", ""
+    if name == "expr":
+        value = computed(" ".join(words).replace("\\", ""))
+        return (None, "$(...)") if value is None else (str(value), "")
+    if name == "seq":
+        ends = [int(one) for one in words if re.fullmatch(r"-?\d+", one)]
+        first, last = (1, ends[0]) if len(ends) == 1 else (ends[0], ends[-1]) if ends else (1, 0)
+        return " ".join(map(str, range(first, min(last, first + 99) + 1, ends[1] if len(ends) == 3 else 1))), ""
+    return " ".join(words), ""

@@ -1,0 +1,244 @@
+"""Cut a shell script into commands and words, and expand them as far as the script's variables are known."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.importing.text.expansion import Variables, closed, expand
+from xpc.grammar.record import field, mutable, record
+
+ENDS = ";&|\n"
+WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
+"""The script's own arguments: empty in an import."""
+ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
+ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
+PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
+ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
+HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
+ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
+
+
+@record
+class Word:
+    """A word as the shell passes it to the program; `open` is the name of a variable in it that the script
+    does not set.
+    """
+
+    text: str
+    line: int
+    open: str = ""
+
+
+@mutable
+class Words:
+    """Reads a script from `at`: the next command's words, and how it ended (`ended`: `;`, `;;`, `&&`, `||`, ...).
+    `body` is the text of the command's here-document.
+    """
+
+    text: str = field(repr=False)
+    state: Variables
+    at: int = 0
+    line: int = 1
+    ended: str = ""
+    body: str | None = None
+    reading: bool = True
+    """Whether arrays are set: False while a branch that does not run is skipped."""
+
+    def command(self) -> list[Word] | None:
+        """The words up to the end of the next command; None at the end of the script."""
+        words: list[Word] = []
+        heredoc: re.Match[str] | None = None
+        self.body = None
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            if self.text.startswith(("\\\n", "\\\r\n"), self.at):
+                self.skip(2 + (self.text[self.at + 1] == "\r"))
+            elif character in " \t\r":
+                self.skip(1)
+            elif character == "#":
+                self.comment()
+            elif character in ENDS:
+                double = self.text[self.at : self.at + 2]
+                self.ended = double if double in ("&&", "||", ";;") else character
+                self.skip(len(self.ended))
+                if heredoc is not None and self.ended == "\n":
+                    self.body = self.document(heredoc)
+                if words or self.ended == ";;":
+                    if heredoc is not None and self.body is None:
+                        self.body = self.document_later(heredoc)
+                    return words
+            elif (found := HEREDOC.match(self.text, self.at)) and not self.text.startswith("<<<", self.at):
+                heredoc = found
+                self.skip(found.end() - self.at)
+            elif (array := ARRAY_BEGIN.match(self.text, self.at)) is not None:
+                self.array(array)
+            else:
+                words += self.expanded_word()
+                if len(words) == 3 and (words[0].text, words[2].text) == ("case", "in"):
+                    self.ended = "in"
+                    return words
+        self.ended = ""
+        return words or None
+
+    def comment(self) -> None:
+        """Skip to the end of the line."""
+        end = self.text.find("\n", self.at)
+        self.at = len(self.text) if end < 0 else end
+
+    def document(self, found: re.Match[str]) -> str:
+        """The text of a here-document that begins here, expanded unless its end is quoted."""
+        name, start = found[2] or found[3] or found[4], self.at
+        end = re.compile(rf"^[ \t]*{re.escape(name)}[ \t\r]*$", re.M).search(self.text, self.at)
+        body = self.text[start : end.start() if end else len(self.text)]
+        self.skip((end.end() if end else len(self.text)) - self.at)
+        return body if found[2] or found[3] else expand(body, self.state, self.line)[0]
+
+    def document_later(self, found: re.Match[str]) -> str:
+        """The here-document of a command that goes on after it on its line, such as `cat <<EOF | tee x`."""
+        place = self.text.find("\n", self.at)
+        if place < 0:
+            return ""
+        rest = Words(self.text, self.state, place + 1, self.line + 1)
+        body = rest.document(found)
+        self.text = self.text[: place + 1] + "\n" * self.text.count("\n", place + 1, rest.at) + self.text[rest.at :]
+        return body
+
+    def patterns(self) -> list[str] | None:
+        """The patterns of the next arm of a `case`; None at its `esac`."""
+        while self.at < len(self.text):
+            if self.text[self.at] in " \t\r\n;":
+                self.skip(1)
+            elif self.text[self.at] == "#":
+                self.comment()
+            else:
+                break
+        end = self.text.find(")", self.at)
+        if self.text.startswith("esac", self.at) or end < 0:
+            return None
+        raw = self.text[self.at : end]
+        self.skip(end + 1 - self.at)
+        return [one.strip().strip("\"'") for one in raw.lstrip("(").split("|")]
+
+    def array(self, found: re.Match[str]) -> None:
+        """Read `NAME=(a b c)`, `NAME+=(a b c)`, or `NAME=([key]=value ...)`."""
+        self.skip(found.end() - self.at)
+        inside: list[Word] = []
+        while self.at < len(self.text) and self.text[self.at] != ")":
+            if self.text[self.at] in " \t\r\n\\" and not self.text.startswith("\\ ", self.at):
+                self.skip(1)
+            elif self.text[self.at] == "#":
+                self.comment()
+            elif self.text[self.at] in ";&|":
+                self.skip(1)
+            else:
+                inside += self.expanded_word(")")
+        self.skip(1)
+        if not self.reading:
+            return
+        items = [ITEM.fullmatch(one.text) for one in inside]
+        if items and all(items):
+            self.state.tables[found[1]] = {one[1].strip("\"'"): one[2] for one in items if one is not None}
+            return
+        before = self.state.arrays.get(found[1], []) if found[2] else []
+        self.state.arrays[found[1]] = [*before, *(one.text for one in inside)]
+        self.state.missing.update(
+            {f"{found[1]}[{len(before) + n}]": one.open for n, one in enumerate(inside) if one.open}
+        )
+
+    def expanded_word(self, end: str = "") -> list[Word]:
+        """The next word; several for `"${ARRAY[@]}"`, an empty list for the script's own arguments, such as `"$@"`."""
+        start, line = self.at, self.line
+        word = self.word(end)
+        source = self.text[start : self.at]
+        raw = source.strip('"')
+        if WORDS_GIVEN.fullmatch(raw):
+            return [Word(one, line) for one in self.state.positional or []]
+        array = ARRAY.fullmatch(raw)
+        if array is not None and array[1]:
+            keys = list(self.state.tables.get(array[2], ())) or range(len(self.state.arrays.get(array[2], ())))
+            return [Word(str(one), line) for one in keys]
+        if array is not None and array[2] in self.state.tables:
+            return [Word(one, line) for one in self.state.tables[array[2]].values()]
+        if array is not None and array[2] in self.state.arrays:
+            gone = [self.state.missing.get(f"{array[2]}[{n}]", "") for n in range(len(self.state.arrays[array[2]]))]
+            return [Word(one, line, open) for one, open in zip(self.state.arrays[array[2]], gone)]
+        unquoted = not {'"', "'"} & set(re.sub(r"\$\([^()]*\)|\$\{[^{}]*\}", "", source))
+        if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$("):
+            parts = PART.findall(word.text)  # as the shell splits `$LAUNCHER train.py`
+            if len(parts) > 1 or not word.open:
+                return [Word(part, line, word.open if "$" in part else "") for part in parts]
+        return [word]
+
+    def skip(self, count: int) -> None:
+        """Go on, and count lines."""
+        self.line += self.text.count("\n", self.at, self.at + count)
+        self.at += count
+
+    def word(self, end: str = "") -> Word:
+        """The next word; it also ends before the character `end`."""
+        line, out, missing = self.line, "", ""
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            redirected = character == "&" and self.text[self.at - 1 : self.at] == ">"  # `2>&1`
+            if (character in " \t\r" or character in ENDS or character == end) and not redirected:
+                break
+            if self.text.startswith(("\\\n", "\\\r\n"), self.at):
+                break
+            start = self.at
+            if character == "'":
+                out += self.quoted(line)
+                continue
+            if character == '"':
+                part = self.double(line)
+            elif character == "\\":
+                out += self.text[self.at + 1 : self.at + 2]
+                self.skip(2)
+                continue
+            elif self.text.startswith(("$(", "${"), self.at):
+                self.skip(closed(self.text, self.at + 1, self.text[self.at + 1] + ("}" if self.text[self.at + 1] == "{"
+                                                                                   else ")")) - self.at)  # fmt: skip
+                part = self.text[start : self.at]
+            elif character == "`":
+                stop = self.text.find("`", self.at + 1)
+                self.skip((len(self.text) if stop < 0 else stop + 1) - self.at)
+                part = self.text[start : self.at]
+            else:
+                self.at += 1
+                while self.at < len(self.text) and self.text[self.at] not in " \t\r'\"\\`$" + ENDS + end:
+                    self.at += 1
+                part = self.text[start : self.at]
+            part, gone = expand(part, self.state, line)
+            out, missing = out + part, missing or gone
+        return Word(out, line, missing)
+
+    def quoted(self, line: int) -> str:
+        """The text between single quotes."""
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            raise Unreadable("a quote is not closed", line)
+        inside = self.text[self.at + 1 : end]
+        self.skip(end + 1 - self.at)
+        return inside
+
+    def double(self, line: int) -> str:
+        """The text between double quotes, not expanded; `$(...)` and `${...}` in it may have quotes of their own."""
+        out, at = "", self.at + 1
+        while at < len(self.text) and self.text[at] != '"':
+            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ('"', "\\", "$", "`", "\n"):
+                out += "" if self.text[at + 1] == "\n" else self.text[at + 1]
+                at += 2
+            elif self.text.startswith(("$(", "${"), at):
+                pair = "()" if self.text[at + 1] == "(" else "{}"
+                stop = closed(self.text, at + 1, pair)
+                if stop >= len(self.text) and self.text[-1:] != pair[1]:
+                    stop = at + 1
+                out += self.text[at:stop]
+                at = stop
+            else:
+                out += self.text[at]
+                at += 1
+        if at >= len(self.text):
+            raise Unreadable("a quote is not closed", line)
+        self.skip(at + 1 - self.at)
+        return out

@@ -1,0 +1,175 @@
+"""Commands whose script fills classes with the command's arguments: the script decides what each argument becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from import_support import HARDWARE, Imported, imported
+
+from xpc.compiler.importing.text.entries import Unreadable
+
+HEAD = """\
+from dataclasses import dataclass, field
+from typing import Optional
+from datasets import load_dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, HfArgumentParser
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser, get_peft_config
+"""
+SCRIPT = (
+    HEAD
+    + """
+@dataclass
+class Arguments:
+    base: str = field(default="Qwen/Qwen2.5-3B")
+    rows: Optional[str] = field(default="org/rows", metadata={"help": "the data"})
+    lr: float = field(default=1e-5)
+    batch_size: int = field(default=4)
+    rank: int = field(default=16)
+    unused: str = field(default="")
+
+def main():
+    args, config = HfArgumentParser((Arguments, SFTConfig)).parse_args_into_dataclasses()
+    config.learning_rate = args.lr
+    config.per_device_train_batch_size = args.batch_size
+    trainer = SFTTrainer(model=args.base, args=config, train_dataset=load_dataset(args.rows, split="train"),
+                         peft_config=LoraConfig(r=args.rank, lora_alpha=32, target_modules="all-linear"))
+    trainer.train()
+
+if __name__ == "__main__":
+    main()
+"""
+)
+
+
+def launched(folder: Path, command: str, script: str = SCRIPT, *arguments: str, name: str = "train.py") -> Imported:
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(script)
+    return imported(command, *HARDWARE, *arguments, name="run.sh", root=str(folder))
+
+
+def test_own_arguments_reach_the_settings_that_the_script_gives_them(tmp_path: Path) -> None:
+    command = (
+        "python -u train.py --lr 3e-6 --batch_size 8 --rank 64 --num_train_epochs 2 --output_dir out --bf16 True\n"
+    )
+    found = launched(tmp_path, command)
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows for 2 epochs" in found.text
+    for line in ("lr = 3e-6", "micro = 8", "rank = 64", 'save "out"'):
+        assert line in found.text
+    assert "run.sh" in {one.file for one in found.draft.fates.values() if one.key == "num_train_epochs"}
+
+
+def test_defaults_of_the_script_are_those_of_its_class(tmp_path: Path) -> None:
+    found = launched(tmp_path, "python train.py --output_dir out\n")
+    assert "lr = 1e-5" in found.text
+    assert "micro = 4" in found.text
+
+
+def test_abbreviated_and_undeclared_arguments(tmp_path: Path) -> None:
+    found = launched(tmp_path, "python train.py --output_dir out --batch_si 2 --no_such 3\n")
+    assert "micro = 2" in found.text
+    assert any("`no_such: 3`" in one and "has no such argument" in one for one in found.messages)
+
+
+def test_module_with_accelerates_file(tmp_path: Path) -> None:
+    (tmp_path / "zero.yaml").write_text("distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n")
+    command = "accelerate launch --config_file zero.yaml --num_processes 8 -m pkg.train --lr 2e-6 --output_dir out\n"
+    found = launched(tmp_path, command, name="pkg/train.py")
+    assert "strategy zero3" in found.text
+    assert "lr = 2e-6" in found.text
+
+
+TRL = (
+    HEAD
+    + """
+@dataclass
+class Arguments:
+    rows: str = "org/rows"
+
+args, config, model = TrlParser((Arguments, SFTConfig, ModelConfig)).parse_args_and_config()
+trainer = SFTTrainer(model=model.model_name_or_path, args=config, peft_config=get_peft_config(model),
+                     train_dataset=load_dataset(args.rows, split="train"))
+trainer.train()
+"""
+)
+
+
+@pytest.mark.parametrize(("words", "adapter"), [("--use_peft --lora_r 8", True), ("", False)])
+def test_configuration_of_trls_parser_and_its_helpers(tmp_path: Path, words: str, adapter: bool) -> None:
+    (tmp_path / "c.yaml").write_text("model_name_or_path: Qwen/Qwen2.5-3B\nlearning_rate: 4e-6\nunread_key: 1\n")
+    found = launched(tmp_path, f"python train.py --config c.yaml --rows org/other --output_dir out {words}\n", TRL)
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/other" in found.text
+    assert "lr = 4e-6" in found.text
+    assert ("rank = 8" in found.text) is adapter
+    assert any("unread_key" in one and "changes nothing" in one for one in found.messages)
+
+
+def test_data_that_the_script_has_in_its_text_decides(tmp_path: Path) -> None:
+    """The names alone would give the data of `--dataset_name`, which the script does not read."""
+    script = TRL.replace("load_dataset(args.rows", 'load_dataset("org/fixed"')
+    command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/named --output_dir out\n"
+    found = launched(tmp_path, command, script.replace("(Arguments,", "(ScriptArguments,").replace(
+        "import ModelConfig", "import ModelConfig, ScriptArguments"))  # fmt: skip
+    assert "on org/fixed" in found.text
+
+
+def test_what_the_script_does_beyond_trls_arguments_is_a_warning(tmp_path: Path) -> None:
+    script = TRL.replace('split="train")', 'split="train").filter(lambda row: len(row["text"]) > 3)')
+    script = script.replace("args.rows", "args.dataset_name").replace("(Arguments,", "(ScriptArguments,")
+    command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
+    found = launched(tmp_path, command, script.replace("import ModelConfig", "import ModelConfig, ScriptArguments"))
+    assert "on org/rows" in found.text
+    assert any("more than its arguments state" in one for one in found.messages)
+
+
+def test_fire_passes_the_arguments_to_a_function(tmp_path: Path) -> None:
+    body = (
+        SCRIPT.partition("@dataclass")[0]
+        + """
+import fire
+
+def train(base: str = "Qwen/Qwen2.5-3B", lr: float = 1e-5):
+    SFTTrainer(model=base, args=SFTConfig(learning_rate=lr, output_dir="out"),
+               train_dataset=load_dataset("org/rows", split="train")).train()
+
+fire.Fire(train)
+"""
+    )
+    assert "lr = 3e-5" in launched(tmp_path, "python train.py --lr 3e-5\n", body).text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("from trl import PPOTrainer\nPPOTrainer(1).train()\n", "PPO, which the language does not have"),
+        ("from transformers import HfArgumentParser\nprint(HfArgumentParser(int))\n", "constructs no trainer"),
+    ],
+)
+def test_script_that_trains_nothing_is_refused(tmp_path: Path, body: str, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        launched(tmp_path, "python train.py --model_name_or_path a/b --dataset_name c/d\n", body)
+
+
+def test_command_that_trains_is_found_among_others(tmp_path: Path) -> None:
+    (tmp_path / "prepare.py").write_text("print('rows')\n")
+    found = launched(tmp_path, "python prepare.py --rows x\npython train.py --lr 2e-6 --output_dir out\n")
+    assert "lr = 2e-6" in found.text
+    assert "train Qwen/Qwen2.5-3B" in launched(tmp_path, "srun python3 train.py\n").text
+
+
+def test_files_of_another_machine_are_read_in_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "c.yaml").write_text("model_name_or_path: Qwen/Qwen2.5-3B\nlearning_rate: 4e-6\n")
+    found = launched(tmp_path, "python train.py --config /home/me/repo/configs/c.yaml --output_dir out\n", TRL)
+    assert "lr = 4e-6" in found.text
+    assert any("a path of another machine" in one for one in found.messages)
+
+
+def test_adapter_that_the_script_may_continue(tmp_path: Path) -> None:
+    script = SCRIPT.replace('    unused: str = field(default="")', '    resume_adapter: str = ""')
+    found = launched(tmp_path, "python train.py --output_dir out --resume_adapter out/sft\n", script)
+    assert any("begins a new one" in one for one in found.messages)
