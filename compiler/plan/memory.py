@@ -301,6 +301,21 @@ def _working(load: Load, layer: float) -> float:
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
 
+def _tied(load: Load) -> float:
+    """Bytes of the two gradients of a tied table and of their sum, without the stored gradient.
+
+    Autograd keeps the head's gradient until the embedding's exists, and adds them out of place (torch 2.13,
+    input_buffer.cpp). In a model with frozen weights the table counts as frozen.
+    """
+    facts = load.facts
+    if not facts.tied or load.adapters is not None or load.trained < facts.params:
+        return 0.0
+    # The sum becomes the stored gradient, if that is complete and there was none before.
+    stored = not load.accumulates and load.stage < 2 and not load.layerwise
+    element = load.element if load.stage >= 2 else load.weight
+    return (2.0 if stored else 3.0) * facts.vocab * facts.hidden * element
+
+
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
     """Bytes by phase and component. `layer` is the average that a layer keeps, `largest` the maximum."""
     facts, adapted = load.facts, load.adapters is not None
@@ -354,8 +369,12 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         last["activations"] = kept
         last[HELD_INPUTS] = layers * load.tokens * _kept(load)
         last["gathered weights"] -= facts.layer_params * _gathered_weight(load)
-    if sum(last.values()) > sum(out["backward"].values()):
-        out["backward"] = last
+    # The embedding's backward pass is the last, when every other gradient exists.
+    summed = {
+        **fixed, "gathered weights": held.gathered, "gradients": held.gradients,
+        "gradients of tied tables": _tied(load), "activations": float(2 * load.tokens * facts.hidden * load.element),
+    }  # fmt: skip
+    out["backward"] = max(out["backward"], last, summed, key=lambda parts: sum(parts.values()))
     if load.evaluated:
         half = 10 if load.element == 2 else 12
         head = 0.0 if load.loss == "trl_fused" else float(load.tokens * facts.vocab * half)

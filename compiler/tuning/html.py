@@ -32,6 +32,7 @@ COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
     "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
+    "gradients of tied tables",
 )  # fmt: skip
 """Components in the order of their hues."""
 

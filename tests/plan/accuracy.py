@@ -31,6 +31,7 @@ HEADS = {
     "gemma-3-1b": "gemma-3-1b",
     "gemma-3-270m": "gemma-3-270m",
     "Llama-3.2-1B": "llama-3.2-1b",
+    "Qwen3-0.6B": "qwen3-0.6b",
     "Qwen3-8B": "qwen3-8b",
 }
 
@@ -94,19 +95,28 @@ def head_load(row: Row, length: int) -> Load | None:
 
 def heads() -> list[str]:
     """The section on TRL's fused head."""
-    out = ["| model | trainer | tokens | measured GiB | predicted | |", "|---|---|---|---|---|---|"]
+    out = ["| model | trainer, loss | tokens | measured GiB | predicted | |", "|---|---|---|---|---|---|"]
     for row in points.rows("fused_head_points.jsonl"):
-        measured = row.get("peak_gib") or row["peak_gb"] * 1e9 / GIB
-        length = row.get("seq", 2048)
+        measured, length = row["peak_gib"], row.get("seq", 2048)
         load = head_load(row, length)
         found = memory(load) if load is not None else "a scoring pass without a training step is not planned"
-        name, trainer = row.get("model", "gemma-3-1b"), row.get("trainer", row.get("mode"))
+        name, trainer = row.get("model", "gemma-3-1b"), row.get("trainer") or f"{row['mode']}, {row['loss']}"
         if isinstance(found, str):
             out.append(f"| {name} | {trainer} | {length:,} | {measured:.2f} | none: {found} | |")
             continue
         value = found.peak / GIB
         out.append(f"| {name} | {trainer} | {length:,} | {measured:.2f} | {value:.2f} | {value / measured - 1:+.1%} |")
     return out
+
+
+HEAD_NOTES = (
+    "The rows of 2,048 tokens are from trl#6859, whose losses came before the fused head: `chunked_nll` computes the",
+    "head's gradient chunk by chunk, `cce` makes no logits. They differ only for gemma-3-270m, whose table is 63 % of",
+    "its parameters; no stack has `chunked_nll`, so that row is not comparable. That page writes GB, but means GiB:",
+    "weights, gradients and states of Qwen3-8B (8,190,735,360 parameters) are 61.0 GiB, or 65.5 GB. In models with",
+    "tied tables, the peak is where autograd adds the embedding's gradient to the head's: two gradients and their sum",
+    "exist at once (`tests/plan/test_losses.py` counts them).",
+)
 
 
 def picture() -> str:
@@ -298,6 +308,8 @@ def page() -> str:
             "## TRL's fused head",
             "",
             *heads(),
+            "",
+            *HEAD_NOTES,
             "",
             "## Other estimators on the same rows",
             "",

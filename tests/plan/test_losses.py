@@ -18,12 +18,15 @@ TOKENS, WORDS, WIDTH = 64, 8192, 32
 
 
 class Alive(TorchDispatchMode):
-    """Bytes of the storages that are made in it and still alive; `most` is the largest sum."""
+    """Bytes of the storages that are made in it and still alive; `most` is the largest sum, `sums` are those after two
+    tensors of a table's size were added.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: dict[int, int] = {}
         self.most = 0
+        self.sums: list[int] = []
 
     def __torch_dispatch__(
         self, function: Any, types: Any, given: tuple[Any, ...] = (), named: Mapping[str, Any] | None = None
@@ -37,6 +40,8 @@ class Alive(TorchDispatchMode):
                     self.sizes[key] = storage.nbytes()
                     self.most = max(self.most, sum(self.sizes.values()))
                     weakref.finalize(storage, self.sizes.pop, key, None)
+        if function is torch.ops.aten.add.Tensor and out.numel() == WORDS * WIDTH:
+            self.sums.append(sum(self.sizes.values()))
         return out
 
 
@@ -59,3 +64,28 @@ def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: b
     measured = alive.most / (TOKENS * WORDS)
     assert counted - (0 if beta else counted / 11) <= measured + 0.1
     assert measured <= counted + 0.1
+
+
+@pytest.mark.parametrize("head", ["model", "trl"])
+def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
+    """At the end of the backward pass, with the model's own loss and with TRL's fused head. The sum becomes the stored
+    gradient, or is added to it in a second micro-batch.
+    """
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from trl.trainer.utils import add_fused_lm_head
+
+    config = LlamaConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1,
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    more = {} if head == "model" else {"fused_lm_head": True}
+    if more:
+        add_fused_lm_head(model)
+    tokens, counted = torch.zeros(1, 4, dtype=torch.long), []
+    for _ in range(2):
+        with Alive() as alive:
+            alive.sizes[model.lm_head.weight.untyped_storage()._cdata] = 0
+            model(input_ids=tokens, labels=tokens, **more).loss.backward()
+        counted += [size / (2 * WORDS * WIDTH) for size in alive.sums]
+    assert counted == [pytest.approx(3, abs=0.2)] * 2  # without the gradient that the first micro-batch stored

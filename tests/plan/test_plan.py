@@ -74,17 +74,19 @@ def test_the_verdicts_of_measured_runs():
     assert sum(accuracy.judged(row) in ("tight", "no") for row in low) <= 0.1 * len(low)
 
 
-def test_the_fused_head_is_within_a_tenth():
+def test_the_fused_head_is_within_six_hundredths():
+    """Of gemma-3-270m's two losses, `cce` makes no logits; no stack has `chunked_nll`."""
     seen = 0
     for row in points.rows("fused_head_points.jsonl"):
+        if row.get("loss") == "chunked_nll":
+            continue
         load = accuracy.head_load(row, row.get("seq", 2048))
         found = None if load is None else memory(load)
         if found is None or isinstance(found, str):
             continue
         seen += 1
-        measured = row.get("peak_gib") or row["peak_gb"] * 1e9 / GIB
-        assert abs(found.peak / GIB / measured - 1) <= 0.1, row
-    assert seen
+        assert abs(found.peak / GIB / row["peak_gib"] - 1) <= 0.06, row
+    assert seen == 6
 
 
 def test_speeds_are_predicted_from_other_models():
