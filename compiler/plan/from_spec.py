@@ -187,7 +187,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
         params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
         checkpointing=load.checkpointing, trained=load.trained_share, peak=peak(gpu, precision),
-        shared=spec.context_parallel > 1,
+        shared=spec.context_parallel > 1, loops=facts.experts if load.looped else 0,
         through=load.through,
         link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
         bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),

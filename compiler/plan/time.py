@@ -29,6 +29,13 @@ Such rows are long, so their kernels come close to their best. FlashAttention 2 
 16,384 tokens with heads of 128); backward passes are slower than that. So H100 gets 0.5. The only public run to compare
 with is TRL's with 1,048,576 tokens (docs/plan-accuracy.md); A100 has no such run. The fitted weight would not fit here:
 it comes from older kernels, smaller heads and shorter rows."""
+LOOPED_EXPERT = 0.24e-3
+"""Seconds that the CPU needs to start the kernels of one expert in a forward pass, if a layer computes its experts one
+after the other. The backward pass counts twice. The median of granite-3.0-3b-a800m with 40 small experts on one, two
+and four A100 (fms-acceleration, refs/a100_80gb_moe.csv), whose GPUs wait for the CPU."""
+ADAPTED_LAYER = 1.4e-3
+"""The same of a layer with adapters: the median of PEFT's LoRA runs of Llama 3.2 3B with 840 tokens in a micro-batch
+(peft, method_comparison/MetaMathQA/results, July 2026). Layers without adapters have no such measurement."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
 """The range if only one run was measured; it is chosen, not fitted."""
 
@@ -42,7 +49,8 @@ class Work:
     gradient (0 for adapters, which are few). `sent` are the bytes that the GPU sends in a micro-batch; `link` and
     `network` are the bandwidths inside its machine and to other machines in bytes per second; `machines` is the number
     of machines. `touched` are the bytes of weights and gradients that a micro-batch reads and writes, `bandwidth` is
-    the GPU's memory bandwidth in bytes per second. With `shared`, several GPUs share one row.
+    the GPU's memory bandwidth in bytes per second. With `shared`, several GPUs share one row. `loops` is the number of
+    experts that a layer computes one after the other.
     """
 
     params: float
@@ -61,6 +69,7 @@ class Work:
     bandwidth: float
     through: float = 1.0
     shared: bool = False
+    loops: int = 0
 
 
 @record
@@ -138,6 +147,15 @@ def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
     return chip * sum(found[:3]) + sum(found[3:])
 
 
+def starting(work: Work) -> float:
+    """Seconds per token that the CPU needs to start kernels: those of layers with adapters, and of experts that are
+    computed one after the other. A GPU waits for it if its micro-batches have few tokens.
+    """
+    passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
+    each = LOOPED_EXPERT * work.loops + (0.0 if work.trained else ADAPTED_LAYER)
+    return each * passes * work.layers / max(1, work.tokens)
+
+
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
     """The range of (real time / predicted time) that contained nine of ten measured runs, widened for some `kinds` of
     runs (rows of `ranges`; tests/plan/ranges.py).
@@ -169,4 +187,5 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     if work.peak != chip["peak_and_bandwidth"][0]:
         kinds = [*kinds, "other chip"]
         source += f" on {chip['name']}, and {others['rows']} on {others['cards']} cards of other chips"
-    return Speed(1 / (seconds(work, weights, other) * factor), *range_of(kinds), source)
+    needed = max(seconds(work, weights, other) * factor, starting(work))
+    return Speed(1 / needed, *range_of(kinds), source)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import heldout
+import later
 import points
 import utilisation
 from points import Row
@@ -35,6 +36,7 @@ from xpc.grammar.record import record
 SHARE = 0.9
 OTHER = "other chip"
 """The kind of runs on cards of other chips than the measured ones: as the plan names it."""
+KINDS = ("base", "deepspeed", "experts", "lengths", OTHER, "quantized")
 LENGTHS = "training_hub"
 """The source whose rows have many lengths."""
 MODELS = {
@@ -103,6 +105,7 @@ def runs() -> list[Run]:
         told = heldout.tokens(row)
         assert told is not None, row
         found.append(Run(source(row), kind_of(row), told.tokens / row["tokens_s_gpu"]))
+    found += [Run(row["source"], kind, later.time(row)) for row, kind in later.fitted()]
     return [*found, *on_other_chips(speeds())]
 
 
@@ -246,7 +249,8 @@ def section() -> list[str]:
 
 def table() -> dict[str, object]:
     """The contents of utilisation.json."""
-    moved = [one for one in runs() if one.kind != OTHER]
+    cards = {f"{row['group']} on {row['gpu']}" for row in utilisation.other_chips()}
+    moved = [one for one in runs() if one.source not in cards]
     known: dict[str, Any] = utilisation.table()
     share, least = utilisation.fit_other_chips(known, utilisation.other_chips())
     known["other_chips"] |= {"share": share, "least": least}
@@ -254,8 +258,9 @@ def table() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    # The ranges are those of predictions with the new weights, which are read from the file.
-    for made in (lambda: {**utilisation.table(), "ranges": {"base": [1.0, 1.0]}}, table):
+    # The ranges are those of predictions with the new weights and the new numbers for other chips, which are read from
+    # the file.
+    for made in (lambda: {**utilisation.table(), "ranges": {kind: [1.0, 1.0] for kind in KINDS}}, table, table):
         written = json.dumps(made(), indent=1) + "\n"
         with open(os.path.join(os.path.dirname(time.__file__), "utilisation.json"), "w", encoding="utf-8") as handle:
             handle.write(written)

@@ -161,6 +161,7 @@ def held_work(row: Row) -> Work:
         machines=-(-row["gpus"] // row["node"]), **card(row["gpu"]),
         sent=sent(stage, row["gpus"], stored, gradients, row.get("accum", 1)),
         touched=touched(stored, gradients, row["checkpointing"]),
+        loops=facts.experts if row["group"] in ("fms_models", "moe") else 0,
     )  # fmt: skip
 
 
