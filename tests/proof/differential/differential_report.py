@@ -151,11 +151,14 @@ Not covered:
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
 - errors after the second step, or after resuming from a checkpoint; other tests cover these
   ([recovery.md](recovery.md))
-- the second computation of the loss for `grpo` and `rloo`, and for runs with dropout, NEFTune, label smoothing,
-  ZeRO-3, FSDP, or an `sft` loss other than the cross-entropy; that of the gradient with any ZeRO; packed rows under
-  ZeRO-3 and FSDP
-- labels of mixtures, of `assistant_only` and of packed completions; groups and saved weights with ZeRO and FSDP; rates
-  of schedules other than linear, cosine and constant; what is saved over a quantized base
+- the method `cpo`, which is newer than the runs below; `tests/proof/training/test_cpo_loss.py` compares its losses
+  with the published formulas
+- the second computation of the loss for `grpo`, `rloo` and `distill`, for runs with dropout, NEFTune, ZeRO-3 or FSDP,
+  and for `sft` with label smoothing, Liger, a balancing loss of experts, or a loss other than the cross-entropy; that
+  of the gradient with any ZeRO or a quantized base; packed rows under ZeRO-3 and FSDP
+- labels of methods other than `sft`, of mixtures, of `assistant_only` and of packed completions; groups and saved
+  weights with ZeRO and FSDP; rates of schedules other than linear, cosine and constant; what is saved over a quantized
+  base, and the weights that several processes save
 - real data and real weights: rows are tiny, the values of rewards are replaced by values that differ, and the teacher
   of `distill` is a more confident copy of the student
 - specs that several rules refuse, and rules whose proofs measure a silent effect
