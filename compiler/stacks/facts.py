@@ -122,6 +122,8 @@ class Facts:
     """Whether ZeRO-3 fills its second copy of the weights before it reads that copy."""
     zero2_accumulates: bool
     """Whether DeepSpeed's ZeRO-2 sums the gradients of an accumulation instead of keeping only the last ones."""
+    zero3_reduces_early: bool
+    """Whether ZeRO-3 waits for the default stream before it reduces a gradient, not for the stream that computes it."""
     zero_counts_micro_batches: bool
     """Whether DeepSpeed counts micro-batches, so that an incomplete accumulation at an epoch's end makes no step."""
     fp16_masters_under: tuple[int, ...]

@@ -198,6 +198,8 @@ def has_advisory(spec: Spec) -> bool:
         return True
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
+    if spec.zero_stage == 3 and spec.stack.facts.zero3_reduces_early:
+        return True
     if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:
         return True
     special = spec.extra_value("trl", "use_liger_loss") is not None or spec.get("method.mask_truncated") is True

@@ -31,6 +31,7 @@ WHEN = has_advisory
         "method.top_k",
         "method.top_p",
         "method.vllm",
+        "precision",
         "strategy",
         "strategy.context_parallel",
         "strategy.overlap_comm",

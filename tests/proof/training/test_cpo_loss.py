@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+from pathlib import Path
 
 import method_runs
 import pytest
+from emitted import put
 from method_runs import Warm
-from tiny_runs import spec
+from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import STACKS
 
@@ -71,3 +74,18 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
     for one in found:
         assert one["made"] == pytest.approx(one["expected"], rel=2e-5)
     assert len({one["made"] for one in found}) == len(LOSSES)
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, target: str) -> None:
+    """Between trl 0.24 and 1.16, both answers were cut by the excess of the longer one, so the shorter one could become
+    empty (trl#6548): simpo's mean over no tokens is nan. The stacks cut each answer to what is left of `seq`.
+    """
+    pair = {"prompt": "What colour is it?", "chosen": "It is red.", "rejected": "Blue."}
+    put(warm.place, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})
+    text = spec("method cpo(loss=simpo, beta=2, margin=1, likelihood=0)", data='"longer.jsonl"', length="4 steps",
+                target=target, sizes="gbs=4 micro=4 seq=64")  # fmt: skip
+    run = warm.train(text, f"longer-{target}", target, str(tmp_path))
+    assert (run.summary["data"]["rows"], run.summary["data"]["left_out"]) == (16, 0)
+    assert len(run.values("loss")) == 4
+    assert all(map(math.isfinite, run.values("loss")))

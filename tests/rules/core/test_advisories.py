@@ -22,6 +22,9 @@ SHOWN = {
         "adapter-shards", "XP582",
         spec("target trl-0.24", "lora", strategy="fsdp(state_dict=full)"),
     ),
+    "gradients-of-another-stream": (
+        "gradients-of-another-stream", "XP940", spec("target trl-0.24", strategy="zero3"),
+    ),
     "secondary-shards": (
         "secondary-shards", "XP478",
         spec("target trl-0.24", HPZ, strategy="zero3"),
