@@ -177,7 +177,7 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
-    """Rows to which nothing was fitted: 500 tokens on an H100 were predicted up to 30 times too fast."""
+    """500 tokens on an H100 were predicted up to 30 times too fast; the CPU's time was fitted to other rows."""
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
     assert len(rows) == later.inside(rows) == 3
     loops = [row for row in later.speed_rows() if row["group"] == "moe"]
