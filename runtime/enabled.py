@@ -66,6 +66,7 @@ from .features.saving.hub import Hub, PublishingTrainer
 from .features.saving.rotation import RotatingTrainer
 from .features.saving.transformers_checkpoints import TransformersCheckpoints
 from .features.saving.weights_only import WeightsOnly, WeightsOnlyTrainer
+from .features.streaming.reading import FirstRows, Streaming
 from .library_internals.deepspeed_engine import DeepSpeedEngine
 from .library_internals.deepspeed_shards import DeepSpeedShards
 from .library_internals.epoch_order import EpochOrder
@@ -112,6 +113,7 @@ FEATURES: tuple[Feature, ...] = (
     LigerFamily(),
     Liger(),
     CheckpointingWarning(),
+    FirstRows(),
     LocalFiles(),
     LocalSources(),
     MessageFields(),
@@ -122,6 +124,7 @@ FEATURES: tuple[Feature, ...] = (
     TokenRows(),
     Mixture(),
     Shares(),
+    Streaming(),
     KtoRows(),
     LengthLimits(),
     PairCounts(),

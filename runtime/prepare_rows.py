@@ -52,8 +52,8 @@ OFF: Mapping[str, Any] = {
 }  # fmt: skip
 """Arguments that need a GPU, weights or several processes, and their values here. Only stated ones are replaced."""
 DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
-ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "library_internals")
-"""Folders of the runtime whose features do not concern rows."""
+ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
+"""Folders of the runtime whose features do not change rows."""
 MODELS = (
     "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
     "packages", "reward_head", "rewards", "teacher", "tied_weights", "tools", "weight_dtypes",
@@ -169,6 +169,8 @@ def _prepare(folder: str, place: str) -> None:
     from .enabled import FEATURES
 
     bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stand_ins(Feature)])
+    if bundle.data.get("streaming"):
+        raise RunError("the rows are a stream, which the run converts and tokenizes while it trains")
     moving = unpinned(bundle)
     if moving:
         raise RunError(f"{', '.join(moving)} may change, so that no rows can be kept: pin the commits with `xpc lock`")

@@ -118,6 +118,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.long", k.CHOICE, "texts with more tokens than `seq`: cut there, or split into several rows; default "
             "cut", choices=("cut", "chunk"), bare=False, inner=True),
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
+    _of_methods("data.streaming", k.FLAG, "read the rows while the run trains, instead of all before; needs the number "
+                "of steps, `for 1000 steps`", inner=True),
+    _of_methods("data.shuffle_buffer", k.INT, "number of rows of a stream from which the next one is drawn at random; "
+                "default 10000", low=2, high=10**7, inner=True),
     Setting("data.unique", k.FLAG, "drop rows that repeat an earlier one", inner=True),
     _of_methods("data.min_tokens", k.TOKENS, "drop rows with fewer tokens", low=1, inner=True),
     _of_methods("data.max_tokens", k.TOKENS, "drop rows with more tokens, instead of cutting them at `seq`",

@@ -198,7 +198,8 @@ def _data(spec: Spec) -> dict[str, Json]:
     fields = spec.fields()
     if "assistant_only_loss" in fields:
         out["assistant_only_loss"] = spec.flag("method.assistant_only")
-    if "train_sampling_strategy" in fields and not spec.flag("data.shuffle") and not spec.online:
+    sampled = not spec.online and not spec.flag("data.streaming")
+    if "train_sampling_strategy" in fields and not spec.flag("data.shuffle") and sampled:
         out["train_sampling_strategy"] = "sequential"
     return out
 

@@ -179,11 +179,13 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, and
-    what the chat template may leave out, as far as the spec sets these."""
+    """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, what
+    the chat template may leave out, and how rows are streamed, as far as the spec sets these."""
     out: Words = {}
     if spec.get("data.long") == "chunk":
         out["long"] = "chunk"
+    if spec.flag("data.streaming"):
+        out["streaming"] = {"shuffle_buffer": spec.get("data.shuffle_buffer")}
     if spec.by_share:
         out["exhausted"] = spec.text("data.exhausted")
     template, column = _text(spec, "data.prompt_template"), spec.get("data.system_column")

@@ -6,7 +6,7 @@ from math import lcm
 
 from xpc.compiler import plan, registry
 from xpc.compiler.language.items import DEFAULT
-from xpc.compiler.language.kinds import EPOCH
+from xpc.compiler.language.kinds import EPOCH, Amount
 from xpc.compiler.language.methods import DEFAULT as USUAL
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, path_of
@@ -37,6 +37,10 @@ NOTED: tuple[Path, ...] = (
     "train.epochs", "data.workers",
 )  # fmt: skip
 """The order of the notes about assumed values."""
+SHUFFLE_BUFFER = 10_000
+"""Rows of a stream from which the next one is drawn."""
+TENTH = Amount("share", 0.1)
+"""How often a run with a stream saves and evaluates."""
 UNCUT = ("wrapped", "bfd_split")
 """Packing strategies that split a row longer than a sequence and lose no token."""
 
@@ -154,8 +158,11 @@ class Derivation(OpenSpec):
                 self.values[path] = Value(BY_PATH[path].default, Origin(DEFAULT))
 
     def _defaults(self) -> None:
+        streams = self.get("data.streaming") is True
         if "eval.data" in self.values and "eval.every" not in self.values:
-            self.set("eval.every", EPOCH, "`eval` names its rows", DEFAULT)
+            self.set("eval.every", TENTH if streams else EPOCH, "`eval` names its rows", DEFAULT)
+        if streams and "save.every" not in self.values:
+            self.set("save.every", TENTH, "a stream has no epochs", DEFAULT)
         method = self._trains().name
         for row in TABLE:
             if row.default is None or row.path in self.values or row.pending or row.path in RECOMPUTATION:
@@ -337,7 +344,7 @@ class Derivation(OpenSpec):
 
     def _workers(self) -> None:
         """Use two tokenizing processes per GPU of a node if one process would keep the GPUs waiting for minutes."""
-        if "data.workers" in self.values:
+        if "data.workers" in self.values or self.get("data.streaming") is True:
             return
         rows, gpus = known_rows(self.data), self.hardware.processes
         workers = min(2 * gpus, self.integer("launch.cpus") or 2 * gpus)
@@ -383,5 +390,7 @@ class Derivation(OpenSpec):
         for path, value in (("data.documents", "line"), ("data.long", "cut")):
             if path not in self.values and any(one.documents for one in self.data):
                 self.set(path_of(path), value, "", DEFAULT)
+        if self.get("data.streaming") is True and self.get("data.shuffle") and "data.shuffle_buffer" not in self.values:
+            self.set("data.shuffle_buffer", SHUFFLE_BUFFER, "", DEFAULT)
         if "data.seed" not in self.values:
             self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)

@@ -194,6 +194,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "prompt_template": data.get("prompt_template") or data.get("system_column"),
         "prompts": prompts,
         "random_states": divided,
+        "reading": data.get("streaming"),
         "reference": method["second_model"],
         "repeated_prompts": method["generates"] and not on_policy,
         "reward_head": method["scores"],

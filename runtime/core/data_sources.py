@@ -15,7 +15,7 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
     """The stored rows of one source, or a list of only the ``first`` rows. Raises RunError."""
     try:
         readers = (feature.source_reader(bundle, source) for feature in bundle.features)
-        read = next((one for one in readers if one is not None), _of_hub)
+        read = next((one for one in readers if one is not None), of_hub)
         found = read(bundle, source, split or source["split"], first is not None)
         return found if first is None else list(islice(found, first))
     except RunError:
@@ -24,7 +24,8 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
-def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+def of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+    """The stored rows of a source on the hub."""
     from datasets import load_dataset
 
     if os.environ.get("XPC_STAGED"):  # rows that stage.py has fetched, for machines without a network

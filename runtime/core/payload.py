@@ -172,10 +172,18 @@ class Evaluation(TypedDict):
     sets: list[EvaluationSet]
 
 
+class Streaming(TypedDict):
+    """How rows are read while the run trains."""
+
+    shuffle_buffer: int | None
+    """The number of rows from which the next one is drawn; None for the stored order."""
+
+
 class Words(TypedDict):
     """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
     roles of named speakers, whether a mixture with shares ends when a source has no more rows ("stop"),
-    what the chat template may leave out of the rows, and whether long texts are split ("chunk")."""
+    what the chat template may leave out of the rows, whether long texts are split ("chunk"), and whether rows are
+    read while the run trains."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
@@ -183,6 +191,7 @@ class Words(TypedDict):
     exhausted: NotRequired[str]
     omit: NotRequired[list[str]]
     long: NotRequired[str]
+    streaming: NotRequired[Streaming]
 
 
 class Data(Words):

@@ -19,6 +19,10 @@ AX = (
     "micro_batch_size: 2\ngradient_accumulation_steps: 4\nnum_epochs: 4\nlearning_rate: 0.0002\nbf16: auto\n"
     "output_dir: ./out\n"
 )
+TRL = (
+    "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: trl-lib/Capybara\noutput_dir: out\n"
+    "per_device_train_batch_size: 2\nlearning_rate: 2.0e-5\nbf16: true\n"
+)
 
 
 def lf(more: str = "", without: str = "", *arguments: str):
@@ -93,6 +97,53 @@ def test_llamafactory_reads_its_own_list_of_datasets(tmp_path):
 )
 def test_llamafactory_keys(more, section, name, value):
     assert lf(more).payload[section][name] == value
+
+
+def test_a_teacher_on_a_server_is_refused():
+    text = TRL + "teacher_model_server_url: http://localhost:8000\nloss_top_k: 1\n"
+    found = [one.text for one in imported(text, *HARDWARE).draft.messages if one.severity == "error"]
+    assert any("a run loads its teacher: a teacher on a server" in one for one in found)
+
+
+STREAMS = (
+    (LF.replace("identity,other", "identity"), "streaming: true\nbuffer_size: 500\n", 500),
+    (LF.replace("identity,other", "identity"), "streaming: true\npreprocessing_num_workers: 16\n", 16384),
+    (LF.replace("identity,other", "identity"), "streaming: true\ndisable_shuffling: true\nbuffer_size: 500\n", None),
+    (AX, "streaming: true\n", 10_000),
+    (AX, "streaming: true\nstreaming_multipack_buffer_size: 64\n", 64),
+    (AX, "streaming: true\nshuffle_merged_datasets: false\n", None),
+    (TRL, "dataset_streaming: true\n", None),
+    (TRL, "streaming: true\nshuffle_dataset: true\n", 1000),
+)
+"""The rows of a tool's buffer: one number of steps, one source."""
+
+
+@pytest.mark.parametrize(("text", "more", "buffer"), STREAMS)
+def test_a_stream_of_one_source_with_steps_is_imported(text, more, buffer):
+    found = imported(f"{text}save_strategy: steps\nsave_steps: 20\nmax_steps: 100\n{more}", *HARDWARE)
+    assert not found.errors
+    assert found.payload["data"]["streaming"] == {"shuffle_buffer": buffer}
+    assert found.payload["data"]["shuffle"] is (buffer is not None)
+    assert found.arguments["max_steps"] == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "why"),
+    [
+        (AX, "", "a stream needs a number of steps"),
+        (AX, "max_steps: 100\nval_set_size: 0.1\nsave_steps: 20\n", "`data.holdout` needs all rows"),
+        (AX.replace("type: chat_template", "type: chat_template\n    split: train[:20%]"),
+         "max_steps: 100\nsave_steps: 20\n", "a part of the rows is selected"),
+        (LF.replace("identity,other", "identity"), "max_steps: 100\nsave_strategy: steps\nsave_steps: 20\n"
+         "do_eval: true\neval_dataset: other\neval_strategy: epoch\n", "`eval.every` counts epochs"),
+        (LF, "max_steps: 100\nsave_steps: 20\n", "a stream has one source"),
+    ],
+)  # fmt: skip
+def test_a_stream_that_a_spec_cannot_have_is_read_before_the_run(text, more, why):
+    found = imported(f"{text}streaming: true\n{more}", *HARDWARE)
+    assert "streaming" not in found.payload["data"]
+    assert any(why in one.text for one in found.draft.messages if one.severity == "warning")
+    assert found.fates["streaming"] == "irrelevant"
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,11 @@ ROWS = {
             ".model.rope.original": 8192, ".model.rope.parameters": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
         }),
         Row("precision(idle=stop)", {".run.idle": "stop"}),
+        Row("data(streaming, shuffle=false)", {
+            "max_steps": 100, ".data.streaming": {"shuffle_buffer": None}, ".data.shuffle": False,
+        }, train="qwen2.5-3b on infinity-instruct for 100 steps"),
+        Row("data(streaming)", {".data.streaming": {"shuffle_buffer": 10_000}, "save_steps": 0.1},
+            train="qwen2.5-3b on infinity-instruct for 100 steps"),
         Row("seed 7\ndata(seed=3)", {"seed": 7, ".data.seed": 3}),
         Row(f"{HELD}\n{EPOCHS}\nschedule reduce_lr_on_plateau",
             {"metric_for_best_model": "loss", "greater_is_better": False}),

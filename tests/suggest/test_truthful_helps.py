@@ -77,7 +77,7 @@ def test_an_edit_means_what_was_written(written, right):
         ("sequence_parallel_size=2", "`strategy zero3(context_parallel=2)` for DeepSpeed's Ulysses"),
         ("method grpo {\n  vllm(tensor_parallel_size=2)\n}", "`tensor_parallel`"),
         ("model qwen2.5-0.5b-instruct", "`train qwen2.5-0.5b-instruct on DATA`"),
-        ("data(streaming)", "rows are loaded completely"),
+        ("data(streaming)", "`for 1000 steps`"),
         ("500steps", "for 500 steps"),
         ("image_root=3", "xpc list settings"),
         ("quokka=3", "xpc list settings"),

@@ -64,10 +64,6 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
     order = named.get("curriculum_sampling")
     if order is not None and not order.empty:
         draft.put("data.shuffle", not boolean(order), order)
-    stream = named.get("streaming")
-    if draft.on(stream):
-        draft.note(stream, "the runtime reads complete datasets: the rows are the same")
-        draft.warn(stream, "the runtime reads and shuffles complete datasets")
     same, least = named.get("dataset_exact_deduplication"), named.get("min_sample_len")
     if draft.on(same):
         draft.setting("data.unique", same)

@@ -6,7 +6,7 @@ Source: axolotl 0.18.0, utils/schemas/ and core/builders/.
 
 from __future__ import annotations
 
-from xpc.compiler.importing import families
+from xpc.compiler.importing import families, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.axolotl import adapter as axolotl_adapter
 from xpc.compiler.importing.axolotl import data as axolotl_data
@@ -88,6 +88,8 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
     draft.put("method", method)
+    size = named.get("streaming_multipack_buffer_size")
+    streams.stream(draft, named.get("streaming"), size, 10_000, "axolotl")
     trlyaml.finish(draft, overrides, found)
     axolotl_keys.rest(draft, named)
     axolotl_model.configured(draft, named)

@@ -98,9 +98,6 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
     if order is not None:
         draft.put("data.shuffle", not boolean(order), order)
     draft.setting("data.seed", named.get("data_seed"))
-    stream = named.get("streaming")
-    if stream is not None:
-        draft.note(stream, "it is off" if stream.off else "the runtime reads complete datasets: the rows are the same")
     if stage != "pt":
         draft.differs(
             "cutoff_len", "LLaMA-Factory truncates a longer row in its question and in its answer, the spec at its end"

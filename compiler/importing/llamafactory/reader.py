@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing import families, local_model
+from xpc.compiler.importing import families, local_model, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
@@ -113,6 +113,7 @@ def llamafactory(
     families.resumed_adapters(draft, "LLaMA-Factory", resumes=kept is None or not boolean(kept))
     router(draft)
     draft.put("method", method)
+    streams.stream(draft, named.get("streaming"), named.get("buffer_size"), 16384, "LLaMA-Factory")
     trlyaml.finish(draft, overrides, found)
     draft.keep(
         named,

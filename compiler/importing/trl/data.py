@@ -323,10 +323,6 @@ def _rows(draft: Draft, named: Entries) -> None:
             draft.sources = [Source(one.ref, one.columns or (name,), one.take) for one in draft.sources]
             draft.put("data.format", name if name in SHAPES else "text", field)
     _kwargs(draft, named.get("dataset_kwargs"))
-    for key in ("dataset_streaming", "streaming"):
-        one = named.get(key)
-        if draft.on(one):
-            draft.error(one, "the runtime reads complete datasets", f"write `{key}: false`")
     for key, why in (("lazy_preprocess", "when rows are tokenized, not how"),
                      ("ignore_bias_buffers", "a workaround for one model's buffers"),
                      ("test_split_size", "there is no mixture")):  # fmt: skip

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.importing import families, local_model
+from xpc.compiler.importing import families, local_model, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.draft import Decision, Draft
@@ -138,6 +138,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     models.loaded_as(draft)
     families.trained_dtype(draft, "TRL")
     families.resumed_adapters(draft, "TRL")
+    _stream(draft, named)
     mode = draft.settings.get("method.vllm.mode")
     found.generates = draft.has("method.vllm") and (mode is None or mode.text == "server")
     finish(draft, overrides, found)
@@ -145,6 +146,15 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     draft.settle(entries, known(draft), KEYS.column("refused"))
     for table in (launch, zero, *draft.read):
         draft.settle(table or {})
+
+
+def _stream(draft: Draft, named: Entries) -> None:
+    """Import a stream, which TRL shuffles only with `shuffle_dataset`, in the datasets library's own buffer."""
+    order = named.get("shuffle_dataset")
+    for key in ("dataset_streaming", "streaming"):
+        if key in named and not named[key].off and (order is None or not boolean(order)):
+            draft.put("data.shuffle", False, None, "TRL reads a stream in its order")
+        streams.stream(draft, named.get(key), None, 1000, "the datasets library")
 
 
 GUESSES = {

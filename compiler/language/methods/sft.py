@@ -14,6 +14,8 @@ SFT = Method(
         "method.loss",
         "data.min_tokens",
         "data.max_tokens",
+        "data.streaming",
+        "data.shuffle_buffer",
         "data.chat",
         "batch.seq",
         "batch.packing",

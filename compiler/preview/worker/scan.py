@@ -236,6 +236,8 @@ class Scan:
         """The rows of the first steps: for each step its micro-batches, and for each of these its rows or packs."""
         if not len(self.prepared):
             return []
+        if self.session.bundle.data.get("streaming"):
+            raise self.session.errors("a preview reads complete rows, and cannot show the order of a stream")
         names, generates = self._names(), self.session.plan["method"]["generates"]
         self.trainer.train_dataset = _Places(len(self.prepared))
         self.trainer.data_collator = lambda rows: {"places": rows}

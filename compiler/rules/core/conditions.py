@@ -105,8 +105,8 @@ def names_an_engine(spec: Spec) -> bool:
 
 
 def few_rows(spec: Spec) -> bool:
-    """The data may have fewer rows than a batch."""
-    return any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)
+    """The data may have fewer rows than a batch; a stream begins again within a step."""
+    return not spec.flag("data.streaming") and any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)
 
 
 def counted_rows(spec: Spec) -> bool:

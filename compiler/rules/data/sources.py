@@ -193,7 +193,7 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
 @rule("XP509", "rows-always-shuffled")
 def always_shuffled(spec: Spec) -> Iterator[Finding]:
     """`shuffle = false` needs a sampler that keeps the order of the rows. On trl-0.18 only kto has one, and grpo has
-    `shuffle_dataset` instead.
+    `shuffle_dataset` instead; a stream keeps the order on every target.
 
     Why it is bad: the rows would not be read in the order that the spec states.
 
@@ -202,7 +202,7 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
     Source: transformers 4.52 `trainer.py` (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`;
     read, not run.
     """
-    ordered = _keeps_order(spec.stack) or spec.online or spec.text("method") == "kto"
+    ordered = _keeps_order(spec.stack) or spec.online or spec.text("method") == "kto" or spec.flag("data.streaming")
     if not spec.flag("data.shuffle") and not ordered:
         yield Finding(
             spec.place("data.shuffle", "the trainer draws rows at random"),

@@ -69,7 +69,7 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
     rows = known_rows(spec.data)
     workers, timeout = spec.get("data.workers"), spec.integer("launch.nccl_timeout")
     seconds = rows / FASTEST / (workers if isinstance(workers, int) else 1)
-    if spec.hardware.world > 1 and seconds > timeout:
+    if spec.hardware.world > 1 and seconds > timeout and not spec.flag("data.streaming"):
         longer = -(-int(4 * seconds) // 3600)
         yield Finding(
             spec.place("launch.nccl_timeout", f"{rows:,.0f} rows take {seconds:,.0f} s at {FASTEST:,} a second"),

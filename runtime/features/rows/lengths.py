@@ -35,7 +35,8 @@ class LengthLimits(Feature):
         train, evaluation = sets
         if len(train) == 0:
             return sets
-        if not any(source.get("share") is not None for source in bundle.data["sources"]):
+        streams = bundle.data.get("streaming")
+        if not streams and not any(source.get("share") is not None for source in bundle.data["sources"]):
             train = fitting(bundle, train, tokenizer, "train on")
         if isinstance(evaluation, dict):
             limited = {
@@ -59,6 +60,17 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
         rows = short_rows(rows, tokenizer, shortest, use, restore)
     if most is not None:
         rows = long_rows(rows, tokenizer, most, use, restore)
+    return rows
+
+
+def of_stream(bundle: Bundle, rows: Any, tokenizer: Any) -> Any:
+    """The stream without the rows that are too short or too long."""
+    shortest, longest = bundle.data.get("min_tokens"), bundle.data.get("max_tokens")
+    how = {"tokenizer": tokenizer, "restore": None}
+    if shortest is not None:
+        rows = rows.filter(_long_enough, fn_kwargs={**how, "least": shortest})
+    if longest is not None:
+        rows = rows.filter(_short_enough, fn_kwargs={**how, "most": longest})
     return rows
 
 

@@ -45,7 +45,7 @@ VALUES: dict[str, Keys] = {
         "ring_attn_func": "batch_ring", "push_dataset_to_hub": "me/rows", "ray_run_name": "a run", "gc_steps": 10,
         "gc_collect_steps": 10, "profiler_steps": 5, "profiler_steps_start": 2, "otel_metrics_host": "example.org",
         "otel_metrics_port": 9999, "eot_tokens": ["</s>"], "device": "cuda", "device_map": "auto", "batch_size": 64,
-        "world_size": 4, "streaming_multipack_buffer_size": 500, "eval_causal_lm_metrics": ["chrf"],
+        "world_size": 4, "eval_causal_lm_metrics": ["chrf"],
         "eval_table_size": 3, "eval_max_new_tokens": 64, "vllm": {"tensor_parallel_size": 2},
     },
     "llamafactory": {

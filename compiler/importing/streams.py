@@ -1,0 +1,64 @@
+"""Import a stream of rows: `streaming` of TRL, axolotl and LLaMA-Factory."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry, integer
+
+COMPLETE = ("data.holdout", "data.unique")
+"""Settings that need all rows before the run (XP192)."""
+INTERVALS = ("save.every", "eval.every", "track.every")
+SLICE = re.compile(r"\[[^\]]*:")
+"""A part of a split, as in `org/name[train:10%]`."""
+
+
+def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int, tool: str) -> None:
+    """Write `streaming` if a spec can have it, and otherwise report why the run reads all rows before it trains.
+
+    Call this once all other settings are written. `buffer` is the key with the number of rows that are shuffled
+    together, and `usual` its default in the tool.
+    """
+    reason = "" if draft.on(entry) is None else _why_complete(draft)
+    if entry is None or entry.off or reason:
+        draft.note(buffer, "all rows are shuffled together")
+        if reason:
+            draft.note(entry, f"the run reads all rows before it trains: {reason}")
+            draft.warn(entry, f"the run reads and shuffles all rows before it trains: {reason}")
+        return
+    draft.put("data.streaming", True, entry)
+    workers = draft.settings.pop("data.workers", None)
+    if workers is not None and workers.entry is not None:
+        del draft.fates[workers.entry.file, workers.entry.key]
+        draft.note(workers.entry, "the training process tokenizes a stream")
+    order = draft.settings.get("data.shuffle")
+    if order is not None and order.text == "false":
+        draft.note(buffer, "the rows keep their order")
+    elif buffer is None or buffer.empty:
+        draft.put("data.shuffle_buffer", usual, None, f"not set: {tool}'s own")
+        draft.note(buffer, "null: the default")
+    elif (integer(buffer) or 0) > 1:
+        draft.put("data.shuffle_buffer", integer(buffer), buffer)
+    else:
+        draft.error(buffer, "it takes a number of rows, at least 2", f"write `{buffer.key}: {usual}`")
+
+
+def _why_complete(draft: Draft) -> str:
+    """The reason why the spec cannot stream the rows, or ""."""
+    if draft.method != "sft":
+        return f"{draft.method} has no streams"
+    if not draft.has("train.steps"):
+        return "a stream needs a number of steps"
+    if len(draft.sources) != 1:
+        return "a stream has one source"
+    (source,) = draft.sources
+    if source.take is not None or source.limit is not None or SLICE.search(source.ref):
+        return "a part of the rows is selected"
+    for path in COMPLETE:
+        if draft.has(path) and draft.settings[path].text != "false":
+            return f"`{path}` needs all rows"
+    for path in INTERVALS:
+        if draft.has(path) and draft.settings[path].text == "epoch":
+            return f"`{path}` counts epochs, and a stream has none"
+    return ""

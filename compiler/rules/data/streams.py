@@ -1,0 +1,168 @@
+"""Rows that are read while the run trains (XP191 to XP195)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.language.setting import AmountPath, Path
+from xpc.compiler.rules.core.conditions import any_of, enabled, written
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+
+WHEN = any_of(enabled("data.streaming"), written("data.shuffle_buffer"))
+
+COMPLETE: tuple[tuple[Path, str], ...] = (
+    ("data.holdout", "evaluate on the rows of another file or split"),
+    ("data.unique", "drop repeated rows before the run"),
+    ("data.workers", "leave it out: the training process tokenizes the rows"),
+)
+"""Settings that read all rows before the run, and what to do in a run with a stream."""
+LOADER = ("dataloader_num_workers", "train_sampling_strategy", "group_by_length", "ignore_data_skip")
+"""Arguments of the loader that repeat or order the rows of a complete dataset."""
+
+
+@rule("XP191", "stream-without-steps")
+def without_steps(spec: Spec) -> Iterator[Finding]:
+    """`streaming` needs the number of steps: `for 1000 steps`.
+
+    Why it is bad: the rows of a stream are not counted before the run, so the length of an epoch, and with it the
+    schedule of the learning rate, is unknown.
+
+    Without it: ValueError from the trainer after the model is loaded.
+
+    Source: transformers 5.23, 4.57 and 4.52 `trainer.py` (`__init__`); confirmed by running it.
+    """
+    if spec.flag("data.streaming") and spec.get("train.steps") is None:
+        place = spec.label("train.epochs", "how many steps is that?")
+        yield Finding(
+            place or spec.place("data.streaming", "how many steps?"),
+            "the rows of a stream are not counted, so a number of epochs has no length",
+            "write `for 1000 steps`" if place is None else write("for 1000 steps", ", or leave `streaming` out"),
+            (spec.label("data.streaming", "the stream"),) if place is not None else (),
+        )
+
+
+@rule("XP192", "stream-needs-complete-rows")
+def complete_rows(spec: Spec) -> Iterator[Finding]:
+    """A stream has one source, all of whose rows are read, in their order or shuffled in a buffer. What needs all rows
+    before the run cannot be combined with it: several sources, `take`, a slice, `holdout`, `unique`, `long = chunk`,
+    `workers`, rows that are tokens already, and `init = eva`.
+
+    Why it is bad: these settings count, select or compare all rows, and a stream is never complete.
+
+    Without it: AttributeError or TypeError from the datasets library, whose streams have neither a length nor row
+    numbers; `workers` has no effect.
+
+    Source: datasets 5.2 and 5.0 `iterable_dataset.py`, trl 1.16 `sft_trainer.py`; confirmed by running it.
+    """
+    if not spec.flag("data.streaming"):
+        return
+    for place, setting, way in _complete(spec):
+        yield Finding(
+            place,
+            f"{setting} needs all rows, and a stream reads them while the run trains",
+            f"{way}, or leave `streaming` out",
+            (spec.label("data.streaming", "the stream"),),
+        )
+
+
+def _complete(spec: Spec) -> Iterator[tuple[Label, str, str]]:
+    for path, way in COMPLETE:
+        if spec.written(path) and spec.get(path) not in (None, False):
+            yield spec.place(path), f"`{path[5:]}`", way
+    if spec.get("data.long") == "chunk":
+        yield spec.place("data.long"), "`long = chunk`", "write `packing(strategy=bfd_split)` to keep long texts"
+    if spec.get("lora.init") == "eva":
+        yield spec.place("lora.init"), "`init = eva`", "write `init = pissa`"
+    for source in spec.data[1:]:
+        yield source.label, "a mixture of sources", "put the files into one folder and name the folder"
+    for source in spec.data:
+        if source.take is not None or source.limit is not None or source.slice is not None:
+            yield source.label, "a part of the rows", "name all rows: `for N steps` ends the run"
+        if source.shape == "tokens":
+            yield source.label, "a check of token ids", "write rows of text, which the run tokenizes"
+
+
+@rule("XP193", "epochs-of-a-stream")
+def epochs(spec: Spec) -> Iterator[Finding]:
+    """A run with a stream saves and evaluates after numbers of steps or shares of the run, not after epochs.
+
+    Why it is bad: the end of a pass over a stream is not known before, and the run does not divide its steps by it.
+
+    Without it: the run saves or evaluates once, at its end.
+
+    Source: transformers 5.23 `trainer.py` (`set_initial_training_values`: all steps are one epoch); confirmed by
+    running it.
+    """
+    paths: tuple[AmountPath, ...] = ("save.every", "eval.every", "track.every")
+    for path in paths:
+        every = spec.get(path)
+        if spec.flag("data.streaming") and every is not None and spec.amount(path).unit == "epoch":
+            yield Finding(
+                spec.place(path, "a stream has no epochs"),
+                f"`{path}` counts epochs, and a stream has none",
+                write("every = 10%"),
+                (spec.label("data.streaming", "the stream"),),
+            )
+
+
+@rule("XP194", "loader-of-a-stream")
+def loader(spec: Spec) -> Iterator[Finding]:
+    """A stream is read by the training process, in the order of the stream. Worker processes of the data loader, other
+    samplers, shared sequences (`context_parallel`), and a resume that does not skip rows cannot be combined with it.
+
+    Why it is bad: each worker process would read the whole stream, so that every row is trained on once for each
+    worker. A sampler has no effect. Without the skip a resumed run starts with the first row again.
+
+    Without it: nothing is reported. With two workers, each of the first rows was in the batches twice.
+
+    Source: torch 2.13 `dataloader.py` (`IterableDataset`), transformers 5.23 `trainer.py` (`_get_dataloader`,
+    `ignore_data_skip`); confirmed by running it.
+    """
+    if not spec.flag("data.streaming"):
+        return
+    stream = (spec.label("data.streaming", "the stream"),)
+    for name in LOADER:
+        if spec.extra_value("trl", name):
+            yield Finding(
+                spec.extra_place("trl", name),
+                f"`{name}` does not fit a stream, which one process reads in its order",
+                "leave it out, or leave `streaming` out",
+                stream,
+            )
+    if spec.context_parallel > 1:
+        yield Finding(
+            spec.place("strategy.context_parallel"),
+            "processes that share sequences divide a complete dataset",
+            "leave `context_parallel` or `streaming` out",
+            stream,
+        )
+
+
+@rule("XP195", "buffer-without-stream")
+def buffer_without_stream(spec: Spec) -> Iterator[Finding]:
+    """`shuffle_buffer` needs `streaming`, and rows that are shuffled.
+
+    Why it is bad: complete rows are shuffled as a whole, and `shuffle = false` keeps the stored order, so that the
+    setting has no effect.
+
+    Without it: nothing is reported.
+
+    Source: the runtime's `streaming/reading.py`; confirmed by running it.
+    """
+    if not spec.written("data.shuffle_buffer"):
+        return
+    if not spec.flag("data.streaming"):
+        yield Finding(
+            spec.place("data.shuffle_buffer", "only a stream has a buffer"),
+            "`shuffle_buffer` has no effect: all rows are shuffled",
+            "leave it out, or write `data(streaming)` and `for 1000 steps`",
+        )
+    elif not spec.flag("data.shuffle"):
+        yield Finding(
+            spec.place("data.shuffle_buffer", "nothing is shuffled"),
+            "`shuffle_buffer` has no effect: the rows keep their order",
+            "leave `shuffle_buffer` or `shuffle = false` out",
+            (spec.label("data.shuffle", "the stored order"),),
+        )

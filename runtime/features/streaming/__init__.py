@@ -1,0 +1,1 @@
+"""Rows that are read while the run trains."""

@@ -1,0 +1,98 @@
+"""Streamed rows: read one after the other while the run trains, and shuffled in a buffer.
+
+A run of N steps trains on N x gbs sequences of the stream. When the rows end, they are read again, in another order.
+All processes read the same stream, and each trains on its part of every step. A run that resumes reads the stream from
+its beginning up to its step, so that the next step has the rows that it would have had.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from ...core import data, data_sources
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from ...core.token_counts import TokenCounts
+from ..rows import lengths
+
+FIRST = 1000
+"""Number of first rows that are converted and compared with their rendered text before the run."""
+
+
+class FirstRows(Feature):
+    """Gives the checks that need complete rows only the first rows of the stream."""
+
+    def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """A reader of only the first rows; None for a source that is only evaluated."""
+        return _first_rows(_reader(bundle, source)) if source is bundle.data["sources"][0] else None
+
+
+def _reader(bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function that reads the source if it is no stream."""
+    readers = (one.source_reader(bundle, source) for one in bundle.features if not isinstance(one, FirstRows))
+    return next((one for one in readers if one is not None), data_sources.of_hub)
+
+
+class Streaming(Feature):
+    """The feature of a run whose rows are a stream."""
+
+    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+        """Let each process read the stream. Otherwise accelerate joins the batches of all processes, which have
+        different lengths (trl 1.16 sets the same).
+        """
+        values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "dispatch_batches": False}
+
+    def rows_mapped(
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+    ) -> tuple[Any, Any]:
+        """The stream of converted rows in place of the first rows, and the evaluation set."""
+        from .passes import Stream
+
+        if len(sets[0]) == 0:
+            return sets
+        source, plan = bundle.data["sources"][0], bundle.data
+        stored = _reader(bundle, source)(bundle, source, source["split"], True)
+        dropped = bundle.row_format().dropped(source, stored.column_names, bundle.method)
+        make = data.row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template))
+        rows = stored.map(make, with_indices=True, remove_columns=dropped)
+        if plan["shuffle"]:
+            rows = rows.shuffle(seed=plan["seed"], buffer_size=plan["streaming"]["shuffle_buffer"])
+        rows = lengths.of_stream(bundle, rows, tokenizer)
+        if next(iter(rows), None) is None:
+            raise RunError("nothing is left to train on: every row is shorter or longer than the spec allows")
+        return Stream(rows, sequences(bundle)), sets[1]
+
+    def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
+        """Count nothing before the run, because the only complete rows are those for evaluation."""
+        return Uncounted
+
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Train on as many sequences of the tokenized stream as the steps need."""
+        from .passes import Passes
+
+        trainer.train_dataset = Passes(bundle, trainer.train_dataset, sequences(bundle))
+
+
+def _first_rows(read: Callable[..., Any]) -> Callable[..., Any]:
+    def first(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+        if streaming or split != source["split"]:
+            return read(bundle, source, split, streaming)
+        from datasets import Dataset
+
+        rows = read(bundle, source, split, True)
+        return Dataset.from_list(list(islice(rows, FIRST)), features=rows.features)
+
+    return first
+
+
+def sequences(bundle: Bundle) -> int:
+    """The number of sequences in all steps of the run."""
+    return int(bundle.arguments["max_steps"]) * bundle.run["gbs"]
+
+
+class Uncounted(TokenCounts):
+    """Counts no rows."""
+
+    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call ``Dataset.map``."""
+        return real(rows, *args, **kwargs)

@@ -1,0 +1,62 @@
+"""What the libraries do with a stream of rows: the tiny rows of the run, read one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _rows(run: Any) -> Any:
+    """The tiny rows, as a stream where the bundle has one."""
+    return run.rows.to_iterable_dataset() if run.plan["data"].get("streaming") else run.rows
+
+
+def trainer(run: Any) -> dict[str, Any]:
+    """The trainer of a stream."""
+    run.__dict__["rows"] = _rows(run)
+    return {"made": run.trainer is not None}
+
+
+def held_out(run: Any) -> dict[str, Any]:
+    """Holds out rows."""
+    return {"rows": len(_rows(run).train_test_split(test_size=0.25)["test"])}
+
+
+def _loader(run: Any) -> Any:
+    """The loader of the tokenized rows, which are a stream of torch where the bundle has a stream, as the runtime's."""
+    from torch.utils.data import IterableDataset
+
+    made = run.trainer
+    tokenized = list(made.train_dataset)
+
+    class Rows(IterableDataset):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            yield from tokenized
+
+    if run.plan["data"].get("streaming"):
+        made.train_dataset = Rows()
+    return made.get_train_dataloader()
+
+
+def saves(run: Any) -> dict[str, Any]:
+    """How often a stream is saved in all steps of the run, before its end and at it."""
+    from transformers import DefaultFlowCallback, TrainerControl, TrainerState
+
+    args, many = run.args, run.args.max_steps
+    epochs = many // run.trainer.set_initial_training_values(args, _loader(run))[1]
+    state, found = TrainerState(), 0
+    state.max_steps = many
+    state.compute_steps(args, many)
+    for state.global_step in range(1, many + 1):
+        found += DefaultFlowCallback().on_step_end(args, state, TrainerControl()).should_save
+    return {"once": found + (epochs if args.save_strategy == "epoch" else 0) == 1}
+
+
+def first_rows(run: Any) -> dict[str, Any]:
+    """Whether the first batches have rows twice, and whether they are in the stored order."""
+    stored, seen = [list(row) for row in run.trainer.train_dataset["input_ids"]], []
+    for batch in _loader(run):
+        seen += [row[mask == 1].tolist() for row, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+        if len(seen) >= 8:
+            break
+    first = seen[:8]
+    return {"repeated": any(first.count(row) > stored.count(row) for row in first), "as_stored": first == stored[:8]}
