@@ -9,21 +9,24 @@ from xpc.compiler.importing.text.entries import Entry, integer
 
 COMPLETE = ("data.holdout", "data.unique")
 """Settings that need all rows before the run (XP192)."""
+LIBRARY = 1000
+"""The buffer of the datasets library's `shuffle`."""
 INTERVALS = ("save.every", "eval.every", "track.every")
 SLICE = re.compile(r"\[[^\]]*:")
 """A part of a split, as in `org/name[train:10%]`."""
 
 
-def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int, tool: str) -> None:
+def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:
     """Write `streaming` if a spec can have it, and otherwise report why the run reads all rows before it trains.
 
     Call this once all other settings are written. `buffer` is the key with the number of rows that are shuffled
-    together, and `usual` its default in the tool.
+    together, and `usual` its default in the tool; None for a tool that keeps the order.
     """
     reason = "" if draft.on(entry) is None else _why_complete(draft)
     if entry is None or entry.off or reason:
         draft.note(buffer, "all rows are shuffled together")
         if reason:
+            draft.settings.pop("data.shuffle_buffer", None)
             draft.note(entry, f"the run reads all rows before it trains: {reason}")
             draft.warn(entry, f"the run reads and shuffles all rows before it trains: {reason}")
         return
@@ -32,11 +35,13 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int, 
     if workers is not None and workers.entry is not None:
         del draft.fates[workers.entry.file, workers.entry.key]
         draft.note(workers.entry, "the training process tokenizes a stream")
+    if usual is None:
+        draft.default("data.shuffle", False, f"{tool} reads a stream in its order")
     order = draft.settings.get("data.shuffle")
     if order is not None and order.text == "false":
         draft.note(buffer, "the rows keep their order")
     elif buffer is None or buffer.empty:
-        draft.put("data.shuffle_buffer", usual, None, f"not set: {tool}'s own")
+        draft.put("data.shuffle_buffer", usual or LIBRARY, None, f"not set: {tool}'s own")
         draft.note(buffer, "null: the default")
     elif (integer(buffer) or 0) > 1:
         draft.put("data.shuffle_buffer", integer(buffer), buffer)

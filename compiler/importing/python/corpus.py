@@ -69,7 +69,22 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         _length(draft, data, trainer, open_)
     _holdout(draft, data)
     _evaluation(draft, machine, trainer, chain, data, entries)
+    _stream(draft, chain, entries)
     return data
+
+
+def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
+    """Write how a script shuffles a stream; TRL's reader writes the stream itself."""
+    given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
+    if given is None or given.value is not True:
+        return
+    entries.values["streaming"] = Entry("streaming", True, given.place.file, given.place.line)
+    order = next((one for one in chain.steps if one.last == "shuffle"), None)
+    if order is not None:
+        buffer = order.argument("buffer_size", 1)
+        draft.put("data.shuffle", True, None, "the script shuffles the stream")
+        if buffer is not None and isinstance(buffer.value, int):
+            draft.put("data.shuffle_buffer", buffer.value, None, "the script's buffer")
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:

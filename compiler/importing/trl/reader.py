@@ -152,9 +152,8 @@ def _stream(draft: Draft, named: Entries) -> None:
     """Import a stream, which TRL shuffles only with `shuffle_dataset`, in the datasets library's own buffer."""
     order = named.get("shuffle_dataset")
     for key in ("dataset_streaming", "streaming"):
-        if key in named and not named[key].off and (order is None or not boolean(order)):
-            draft.put("data.shuffle", False, None, "TRL reads a stream in its order")
-        streams.stream(draft, named.get(key), None, 1000, "the datasets library")
+        shuffles = order is not None and boolean(order)
+        streams.stream(draft, named.get(key), None, streams.LIBRARY if shuffles else None, "TRL")
 
 
 GUESSES = {

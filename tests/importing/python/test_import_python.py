@@ -454,3 +454,20 @@ def test_initial_weights_of_adapters(value: str, init: str | None, iterations: i
     assert not found.draft.wrong, found.messages
     lora = found.payload["lora"]
     assert (lora.get("init"), lora.get("init_iterations")) == (init, iterations)
+
+
+@pytest.mark.parametrize(("after", "steps", "streaming"), [
+    ("", "max_steps=100", {"shuffle_buffer": None}),
+    (".shuffle(seed=3, buffer_size=500)", "max_steps=100", {"shuffle_buffer": 500}),
+    (".shuffle(seed=3)", "max_steps=100", {"shuffle_buffer": 1000}),
+    (".shuffle(seed=3, buffer_size=500)", "num_train_epochs=1", None),
+])  # fmt: skip
+def test_a_stream_keeps_its_order_and_its_buffer(after: str, steps: str, streaming: object) -> None:
+    found = script(f"""
+trainer = SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig(output_dir="out", save_steps=50, {steps}),
+                     train_dataset=load_dataset("org/rows", split="train", streaming=True){after})
+trainer.train()
+""")
+    assert not found.errors
+    assert found.payload["data"].get("streaming") == streaming
+    assert found.payload["data"]["shuffle"] is (streaming != {"shuffle_buffer": None})

@@ -28,7 +28,7 @@ def _loader(run: Any) -> Any:
     made = run.trainer
     tokenized = list(made.train_dataset)
 
-    class Rows(IterableDataset):  # type: ignore[type-arg]
+    class Rows(IterableDataset):  # type: ignore[misc, type-arg, unused-ignore]
         def __iter__(self) -> Any:
             yield from tokenized
 
