@@ -71,6 +71,7 @@ OFTEN: Mapping[str, float] = {
     "lora.rank": 0.7, "lora.alpha": 0.5, "lora.targets": 0.4, "method.beta": 0.4, "method.loss": 0.3,
     "method.generations": 0.5, "method.max_completion": 0.5, "method.max_prompt": 0.2, "method.rewards": 0.95,
     "method.teacher": 0.95, "data.documents": 0.02, "data.long": 0.03, "data.exhausted": 0.02,
+    "data.streaming": 0.02, "data.shuffle_buffer": 0.01,
     "model.attn": 0.2, "model.dtype": 0.08, "precision": 0.85, "strategy": 0.9, "optimizer": 0.75, "schedule": 0.6,
     "save": 0.9, "track": 0.3, "seed": 0.3, "launch": 0.15, "batch.packing": 0.16, "batch.padding_free": 0.04,
     "data.holdout": 0.15, "eval.every": 0.15, "data.shuffle": 0.06, "strategy.offload": 0.08, "method.vllm": 0.2,
