@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
-TRAINED = ("weight", "train", "train_turn", "loss")
+TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys of a turn by which tools such as OpenAI's and axolotl mark that it is not learned."""
 
 
@@ -30,7 +30,7 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
         thoughts = content.partition("</think>") if role == "assistant" and isinstance(content, str) else ("", "", "")
         if thoughts[1] and _visible(thoughts[0].rpartition("<think>")[2]):
             found.add(early + "inline_reasoning")
-        calls = turn.get("tool_calls")
+        calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else None)
         if calls and isinstance(calls, list):
             found.add("tool_calls")
             found |= {"several_calls"} if len(calls) > 1 else set()
@@ -38,6 +38,21 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
         if any(key in turn and turn[key] is not None and not turn[key] for key in TRAINED):
             found.add("untrained")
     return found
+
+
+def unread(row: Mapping[str, object], shape: str) -> Iterator[str]:
+    """The columns of a row that say how it is to be learned, and that no trainer reads:
+
+    - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
+    - `row_weight`: a weight other than 1
+    - `bad_answer`: a label of false next to a prompt and its completion
+    """
+    if shape == "prompt_completion" and row.get("history"):
+        yield "history"
+    if isinstance(weight := row.get("weight"), int | float) and weight != 1:
+        yield "row_weight"
+    if shape == "prompt_completion" and row.get("label") is False:
+        yield "bad_answer"
 
 
 def _visible(value: object) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
-from xpc.compiler.data.structure import PLAIN, REASONING, structure
+from xpc.compiler.data.structure import PLAIN, REASONING, structure, unread
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
@@ -83,9 +83,9 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             values, highest = ([], largest[0]) if wrong is not None else _tokens(values, names)
             largest = (highest, number) if highest > largest[0] else largest
         found, same = inspect(values, number, roles)
-        for kind in found:
+        for kind in (*found, *unread(row, shape)):
             kinds.add(kind, number)
-        if row.get("tools"):
+        if row.get("tools") or row.get("functions"):
             kinds.add("tools", number)
         key = hash(same)
         if key in seen:
@@ -151,19 +151,19 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
         by_from = "from" in turn
         who, content = (turn["from"], turn.get("value")) if by_from else (turn.get("role"), turn.get("content"))
         who = who if isinstance(who, str) else str(who)
-        role = row_shapes.ROLES.get(who, "") if by_from else who
+        role = row_shapes.ROLES.get(who, "") if by_from else "tool" if who == "function" else who
         same += (role, content if isinstance(content, str) else str(content))
         roled.append((role, turn, content))
         if turn.keys() - PLAIN:
             special = True
-            same.append(str([turn.get(key) for key in ("tool_calls", *REASONING)]))
+            same.append(str([turn.get(key) for key in ("tool_calls", "function_call", *REASONING)]))
         elif role in ("tool", "developer") or (isinstance(content, str) and "</think>" in content):
             special = True
         if not by_from:
-            speakers.add(who)
+            speakers.add(role)
         if role == "assistant":
             answered = True
-            if empty(content) and not turn.get("tool_calls"):
+            if empty(content) and not (turn.get("tool_calls") or turn.get("function_call")):
                 found.add("empty_answer")
         elif role == "user" and empty(content):
             found.add("empty_prompt")

@@ -10,6 +10,7 @@ import pytest
 from run_features import read
 from runtime_bundles import bundle_of, plan, source, write
 
+from xpc.compiler.data.survey import survey
 from xpc.runtime.core import data, data_sources, rows
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle
@@ -229,6 +230,34 @@ def test_sources_of_both_shapes_join_with_their_tools(tmp_path: Path) -> None:
     assert [row["messages"][1]["content"] for row in rows] == ["ho", "4"]
     carried = [message_fields.unpacked(row["messages"])[1] for row in rows]
     assert carried == [{"tools": '[{"name": "f"}]'}, {}]
+
+
+def test_tool_calls_of_the_older_form_are_read_as_those_of_today(tmp_path: Path) -> None:
+    weather = {"name": "weather", "description": "Weather of a city", "parameters": {"type": "object"}}
+    call = {"name": "weather", "arguments": '{"city": "Rome"}'}
+    old: list[dict[str, object]] = [
+        {"role": "user", "content": "Rain?"},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "weather", "content": "sun"},
+    ]
+    new: list[dict[str, object]] = [
+        {"role": "user", "content": "Rain?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": call}]},
+        {"role": "tool", "name": "weather", "content": "sun"},
+    ]
+    tools = [{"type": "function", "function": weather}]
+    written(tmp_path, "new.jsonl", [{"messages": new, "tools": tools}])
+    expected = data.build(bundle_with(tmp_path, source("new.jsonl")))[0]["messages"][0]
+    for functions in ([weather], json.dumps([weather])):
+        written(tmp_path, "old.jsonl", [{"messages": old, "functions": functions}])
+        found = data.build(bundle_with(tmp_path, source("old.jsonl")))[0]["messages"][0]
+        assert message_fields.unpacked(found) == message_fields.unpacked(expected)
+    assert message_fields.unpacked(expected)[1] == {"tools": tools}
+    (tmp_path / "old.jsonl").write_text(json.dumps({"messages": old, "functions": [weather]}) + "\n")
+    surveyed = survey((tmp_path / "old.jsonl").read_bytes(), "old.jsonl", "messages", ("messages",))
+    assert {"tools", "tool_calls", "tool"} <= set(surveyed.tallies)
+    assert not {"empty_answer", "unanswered"} & set(surveyed.tallies)
+    assert set(surveyed.roles) == {"user", "assistant", "tool"}
 
 
 def test_a_slice_is_cut_before_anything_else(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Tools, calls and reasoning in rows against the chat template (XP537 to XP539, XP546)."""
+"""Tools, calls and reasoning in rows against the chat template, and columns that are not read (XP537 to XP539, XP546,
+XP549).
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,12 @@ KINDS = {
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
 """Kinds of rows (`data/structure.py`): what `data.omit` calls them, and their name in messages."""
+UNREAD = {
+    "history": ("earlier turns in a column `history`", "write such rows as `messages`, with the earlier turns in them"),
+    "row_weight": ("a `weight` other than 1", "leave rows that are not to be learned out of the data"),
+    "bad_answer": ("a `label` of false", "write `method kto`, which reads it, or leave such rows out of the data"),
+}
+"""Columns that no trainer reads (`data/structure.py`), in words, and what to write instead."""
 LEARNED_TURNS = ("messages", "conversations")
 
 
@@ -132,8 +140,8 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP539", "turn-not-to-be-learned")
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
-    """A turn with `weight` of 0, or with `train`, `train_turn` or `loss` of false, is not to be learned. `method
-    sft(assistant_only)` reads these keys of the answers in a conversation; no other run can leave out a turn.
+    """A turn with `weight` of 0, or with `train`, `train_turn`, `training` or `loss` of false, is not to be learned.
+    `method sft(assistant_only)` reads these keys of the answers in a conversation; no other run can leave out a turn.
 
     Why it is bad: a wrong answer that its row excludes would be learned.
 
@@ -181,3 +189,30 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
                 f"`{source.name[:80]}` has a column `system`, and no row is a conversation",
                 "write `chat`, which turns a prompt and its answer into a conversation",
             )
+
+
+@rule("XP549", "column-not-read", "warning")
+def column_not_read(spec: Spec) -> Iterator[Finding]:
+    """Some columns say how a row is to be learned, and no trainer here reads them: `history` next to a prompt and its
+    completion (LLaMA-Factory's alpaca rows), a `weight` of a row, and a `label` of false for sft.
+
+    Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
+    without the turns that it refers to.
+
+    Without it: silently, the column is dropped.
+
+    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; confirmed by running it.
+    """
+    if spec.method.shapes[0] == "prompt":  # rewards may read any column
+        return
+    for source in spec.files:
+        found = None if source.only else rows.survey(source)
+        for kind, (words, help) in UNREAD.items():
+            one = None if found is None else found.tallies.get(kind)
+            if found is not None and one is not None:
+                yield Finding(
+                    source.label,
+                    f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} {words}, "
+                    f"which {spec.method.name} does not read",
+                    help,
+                )

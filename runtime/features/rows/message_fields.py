@@ -15,7 +15,7 @@ from ...core.feature import Bundle, Feature
 from ...core.row_comparison import REASONING, Loss, Marks, content
 from ...core.rows import FIELDS, KEPT, name
 
-TRAINED = ("weight", "train", "train_turn", "loss")
+TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys by which common tools say that a turn is not learned: OpenAI's, axolotl's, and others'."""
 
 
@@ -58,7 +58,7 @@ def _has_fields(stored: Any) -> bool:
         keys = turn if isinstance(turn, dict) else {}
         plain = set(keys) in ({"role", "content"}, {"from", "value"})
         texts = all(getattr(one, "dtype", None) == "string" for one in keys.values())
-        if column in KEPT or (turn is not None and not (plain and texts)):
+        if column in (*KEPT, "functions") or (turn is not None and not (plain and texts)):
             return True
     return False
 
@@ -81,6 +81,9 @@ def _read(
     _check_learned(made, learned, where)
     used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
     kept = {column: row[column] for column in used if row.get(column)}
+    if "tools" in used and "tools" not in kept and (functions := row.get("functions")):
+        functions = json.loads(functions) if isinstance(functions, str) else functions
+        kept["tools"] = [{"type": "function", "function": one} for one in functions]
     return carried_by_first(made, kept) if kept else made
 
 
@@ -120,11 +123,16 @@ def _without_nulls(value: Any) -> Any:
 
 def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A message with its other keys as JSON. The parts of a content are joined; the list of parts is kept for templates
-    that read it. Raises RunError for a part that is not text.
+    that read it. OpenAI's older form of a tool call (`function_call`, role `function`) becomes the present form. Raises
+    RunError for a part that is not text.
     """
     names = ("from", "value") if "from" in turn else ("role", "content")
     message = {key: turn[key] for key in names if key in turn}
+    if message.get("role") == "function":
+        message["role"] = "tool"
     fields = {key: value for key, value in turn.items() if key not in names and value is not None}
+    if "function_call" in fields and "tool_calls" not in fields:
+        fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
     if isinstance(parts := turn.get(names[1]), list):
         fields["content"] = [{"type": "text", "text": _text(part, where)} for part in parts]
         message[names[1]] = "".join(part["text"] for part in fields["content"])
