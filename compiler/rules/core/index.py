@@ -61,6 +61,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.data.roles", written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")),
     ("rules.data.rows", any_of(counted_rows, written("data.holdout"))),
     ("rules.data.sources", always),
+    ("rules.data.streams", any_of(enabled("data.streaming"), written("data.shuffle_buffer"))),
     ("rules.data.structure", surveyed),
     ("rules.data.survey", surveyed),
     ("rules.data.token_rows", token_rows),
