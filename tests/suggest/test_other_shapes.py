@@ -102,7 +102,7 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("num_workers = 8\n", "`extra trl { dataloader_num_workers = 8 }` for those that load batches"),
         ("train_on_inputs = false\n", "write `assistant_only` for rows of conversations, or `completion_only`"),
         ("train qwen2.5-3b on train[:20%]\n", "write `[train:20%]`"),
-        ("train qwen2.5-3b on ultrafeedback-binarized\n", "such as `deita-10k`"),
+        ("train qwen2.5-3b on ultrafeedback-binarized\n", "`method dpo` trains on such rows"),
         (
             "fsdp\nextra accelerate { fsdp_config { fsdp_activation_checkpointing = true } }\n",
             "write `memory(checkpointing)` instead",
