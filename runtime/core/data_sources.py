@@ -1,22 +1,20 @@
 """Load the stored rows of a source, and check their columns."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from runpy import run_path
 from typing import Any
 
 from .errors import RunError, first_line
-from .feature import Bundle
+from .feature import Bundle, Feature
 from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
     """The stored rows of one source, or a list of only the ``first`` rows. Raises RunError."""
     try:
-        readers = (feature.source_reader(bundle, source) for feature in bundle.features)
-        read = next((one for one in readers if one is not None), of_hub)
-        found = read(bundle, source, split or source["split"], first is not None)
+        found = reader(bundle, source, bundle.features)(bundle, source, split or source["split"], first is not None)
         return found if first is None else list(islice(found, first))
     except RunError:
         raise
@@ -24,8 +22,13 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
-def of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
-    """The stored rows of a source on the hub."""
+def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature]) -> Callable[..., Any]:
+    """The function that reads a source: that of a feature, otherwise the one for sources on the hub."""
+    found = (one.source_reader(bundle, source) for one in features)
+    return next((one for one in found if one is not None), _of_hub)
+
+
+def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
     if os.environ.get("XPC_STAGED"):  # rows that stage.py has fetched, for machines without a network

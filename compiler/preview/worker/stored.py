@@ -19,9 +19,7 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
     sources, bundle = session.core("data_sources"), session.bundle
     datasets.disable_progress_bars()
     try:
-        readers = (feature.source_reader(bundle, source) for feature in session.chosen.others)
-        read = next((one for one in readers if one is not None), sources.of_hub)
-        rows = read(bundle, source, source["split"], True)
+        rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
         for name in ("decode",):  # images and audio are not decoded
             if hasattr(rows, name):
                 rows = getattr(rows, name)(False)

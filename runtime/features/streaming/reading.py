@@ -29,8 +29,8 @@ class FirstRows(Feature):
 
 def _reader(bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any]:
     """The function that reads the source if it is no stream."""
-    readers = (one.source_reader(bundle, source) for one in bundle.features if not isinstance(one, FirstRows))
-    return next((one for one in readers if one is not None), data_sources.of_hub)
+    others = (one for one in bundle.features if not isinstance(one, FirstRows))
+    return data_sources.reader(bundle, source, others)
 
 
 class Streaming(Feature):
