@@ -6,7 +6,7 @@ import os
 import re
 
 from xpc.compiler.importing import keys
-from xpc.compiler.importing.command.search import WRAPPERS, is_training
+from xpc.compiler.importing.command.search import MOST_WRAPPED, WRAPPERS, is_training
 from xpc.compiler.importing.overrides import load
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text.entries import Entry
@@ -56,14 +56,15 @@ def parsed(call: Call, file: str) -> Line:
     else:
         options, program, words = _options(words, file)
     again: list[Entry] = []
-    dropped = [one for n, one in enumerate(words) if _is_left_out(words, n)]
-    arguments, rest = _arguments([one for one in words if one not in dropped], file, again)
+    left_out = [_is_left_out(words, n) for n in range(len(words))]
+    dropped = [one for one, out in zip(words, left_out, strict=True) if out]
+    arguments, rest = _arguments([one for one, out in zip(words, left_out, strict=True) if not out], file, again)
     return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped))
 
 
 def _wrapped(words: list[Word]) -> list[Word]:
     """The command that a wrapper such as `srun` or `docker run` starts."""
-    at = next((n for n in range(len(words)) if is_training(words[n:])), None)
+    at = next((n for n in range(min(len(words), MOST_WRAPPED)) if is_training(words[n:])), None)
     if at is None:
         at = next((n for n, one in enumerate(words) if os.path.basename(one.text).startswith("python")), 0)
     return words[at:]

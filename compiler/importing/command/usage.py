@@ -68,8 +68,8 @@ def _commands(page: str, name: str) -> Iterator[tuple[list[str], int]]:
         rf"(?:^|[\s`$])(?:(?:{starts})\s+(?:-\S+\s+)*(?:[\w./-]*/)?|\./(?:[\w./-]*/)?){re.escape(name)}\s+"
     )
     for number, line in enumerate(page.split("\n"), 1):
-        found = start.search(line)
-        if found is not None and len(line) < 2_000:
+        found = start.search(line) if len(line) < 2_000 else None
+        if found is not None:
             with suppress(ValueError):
                 words = shlex.split(re.split("`|&|;|\\|", line[found.end() :])[0], comments=True)
                 if words:

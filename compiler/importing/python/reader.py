@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing import keys
@@ -188,8 +188,8 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     count, several, _ = (overrides.hardware or "").partition(" x ")
     gpus = int(count) if several else 1
     launch = overrides.launch
-    started = None if launch is None else Command(launch.arguments, launch.used)
-    machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, started)
+    command = None if launch is None else Command(launch.arguments, launch.used)
+    machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, command)
     trainers = program.trainers_of(machine)
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
     entries = Entries()
@@ -394,8 +394,7 @@ def _shown(value: object) -> str:
 
 
 def _command_line(draft: Draft, machine: Machine, entries: Entries) -> None:
-    places: Iterable[Place] = machine.command_line[:1]
-    for place in places:
+    for place in machine.command_line[:1]:
         draft.warn(
             Entry("command line", None, place.file, place.line),
             "arguments of the script's command line have their defaults; a launch can give others",

@@ -20,17 +20,34 @@ COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
                      r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
 """`echo "$X" | tr ',' '\\n' | wc -l`: the number of parts between commas."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
+VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
 DEPTH = 12
 """Deepest nesting of an expansion."""
+MOST_WORK = 4 * MAX_SIZE
+"""Most characters that variables expand to, and most variables that are copied for the branches of conditions."""
+
+
+@mutable
+class Budget:
+    """Bounds what following a script costs, because variables that each use the previous one twice grow exponentially,
+    and each branch of a condition copies all variables. All branches share it.
+    """
+
+    spent: int = 0
+
+    def spend(self, cost: int, line: int = 0) -> None:
+        """Count a cost. Raises Unreadable if the script has used up the budget."""
+        self.spent += cost
+        if self.spent > MOST_WORK:
+            raise Unreadable(f"its variables expand to more than {MOST_WORK} characters", line)
 
 
 @mutable
 class Variables:
     """The variables of a script: their texts, arrays, and tables (`declare -A`). `missing` has, for a variable whose
     value is not completely known, what it depends on, such as `$1`. `positional` are the arguments of the function that
-    runs; `taken` counts the characters put in, because variables that each use the previous one twice grow
-    exponentially.
+    runs.
     """
 
     known: dict[str, str] = field(factory=dict)
@@ -38,12 +55,14 @@ class Variables:
     arrays: dict[str, list[str]] = field(factory=dict)
     tables: dict[str, dict[str, str]] = field(factory=dict)
     positional: list[str] | None = None
-    taken: int = 0
+    budget: Budget = field(factory=Budget)
 
     def copy(self) -> Variables:
         """A copy for a branch of a condition."""
-        return Variables(dict(self.known), dict(self.missing), {key: list(one) for key, one in self.arrays.items()},
-                         {key: dict(one) for key, one in self.tables.items()}, self.positional, self.taken)  # fmt: skip
+        self.budget.spend(len(self.known) + len(self.missing) + sum(map(len, self.arrays.values())) + len(self.tables))
+        arrays = {key: list(one) for key, one in self.arrays.items()}
+        tables = {key: dict(one) for key, one in self.tables.items()}
+        return Variables(dict(self.known), dict(self.missing), arrays, tables, self.positional, self.budget)
 
     def assign(self, name: str, value: str, missing: str = "", more: bool = False) -> None:
         """Set a variable; with `more`, as `NAME+=value`."""
@@ -88,18 +107,16 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
             at = closed(text, at + 1)
             value, gone = _command(text[start + 2 : at - 1], state, line, depth)
         elif text.startswith("${", at):
-            at = closed(text, at + 1, "{}")
+            at = closed(text, at + 1)
             value, gone = _parameter(text[start + 2 : at - 1], state, line, depth)
-        elif text[at] == "$" and (found := re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])").match(text, at)):
+        elif text[at] == "$" and (found := VARIABLE.match(text, at)):
             at = found.end()
             value, gone = _parameter(found[1], state, line, depth)
         else:
             at += 1
             out += text[start]
             continue
-        state.taken += len(value or "")
-        if state.taken > 4 * MAX_SIZE:
-            raise Unreadable(f"its variables expand to more than {4 * MAX_SIZE} characters", line)
+        state.budget.spend(len(value or ""), line)
         raw = text[start:at]
         if value is None and raw.startswith("${") and " " in raw and gone[:2] != "$(":
             raw = gone  # `${X:?a sentence}`
@@ -108,8 +125,9 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
     return out, missing
 
 
-def closed(text: str, at: int, pair: str = "()") -> int:
-    """The position after the bracket that closes the one at `at`; the end of the text if none does."""
+def closed(text: str, at: int) -> int:
+    """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if none does."""
+    pair = "()" if text[at] == "(" else "{}"
     depth, quote = 0, ""
     while at < len(text):
         letter = text[at]
@@ -202,6 +220,7 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
         old, new = (expand(one.strip("\"'").replace("\\", ""), state, line, depth + 1)[0] for one in (old, new))
         return value.replace(old, new, -1 if operator == "//" else 1) if old else value
     pattern, _ = expand(pattern.strip("\"'"), state, line, depth + 1)
+    state.budget.spend(len(value) ** 2 // 1000, line)  # each length of the piece is tried
     lengths = range(len(value) + 1)
     for n in reversed(lengths) if len(operator) == 2 else lengths:
         piece = value[:n] if operator[0] == "#" else value[len(value) - n :]

@@ -9,9 +9,10 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from xpc.compiler.importing.text.conditions import both, concerns_unset, truth_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.compiler.importing.text.expansion import Variables, joined
-from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words
+from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words, file_of, without_redirections
 from xpc.grammar.record import field, mutable, record
 
 __all__ = ["Call", "Word", "calls"]
@@ -19,12 +20,6 @@ __all__ = ["Call", "Word", "calls"]
 BEFORE = ("do", "then", "else", "{", "(", "!", "time")
 """Words before a command."""
 DECLARING = ("export", "declare", "readonly", "local", "typeset")
-REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
-"""A redirection of input or output; its file is the next word if the group is empty."""
-FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
-COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
-    "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
-}  # fmt: skip
 MOST_COMMANDS = 20_000
 """Most commands that are read, counted each time a function runs."""
 MOST_NESTED = 12
@@ -120,8 +115,10 @@ class _Shell:
                 raise Unreadable(f"following it takes more than {MOST_COMMANDS} commands", words.line)
             if len(self.blocks) > base and self.blocks[-1].kind == "case" and not self.blocks[-1].armed:
                 self.arm(words)
-            defined = self.definition(words)
-            if defined:
+            defined = words.function()
+            if defined is not None:
+                if not self.dead:
+                    self.functions[defined[0]] = (*defined[1:], words.text)
                 continue
             words.state, words.reading = self.state, not self.dead
             found = words.command()
@@ -130,7 +127,9 @@ class _Shell:
                 return
             ended, body = words.ended, words.body
             while len(found) > 1 and found[0].text in BEFORE:
-                found = self.keyword(found, base)
+                if found[0].text == "else":
+                    self.otherwise(base)
+                found = found[1:]
             head = found[0].text if found else ""
             if head == "}" and len(self.blocks) == base and base:
                 return
@@ -144,36 +143,6 @@ class _Shell:
             last = ended if head not in ("then", "else", "do", "fi", "done", "esac") else ""
 
     # -- functions ---------------------------------------------------------------------------------------------------
-
-    def definition(self, words: Words) -> bool:
-        """Note a function that begins here, and skip its body."""
-        at = words.at
-        while at < len(words.text) and words.text[at] in " \t\r\n;":
-            at += 1
-        found = FUNCTION.match(words.text, at)
-        if found is None:
-            return False
-        words.skip(found.end() - words.at)
-        start, line = words.at, words.line
-        inner = Words(words.text, self.state.copy(), start, line, reading=False)
-        depth = 1
-        while depth:
-            at = inner.at
-            while at < len(inner.text) and inner.text[at] in " \t\r\n;":
-                at += 1
-            nested = FUNCTION.match(inner.text, at)
-            if nested is not None:
-                inner.skip(nested.end() - inner.at)
-                depth += 1
-                continue
-            one = inner.command()
-            if one is None:
-                break
-            depth += (one[0].text == "{" if one else False) - (one[0].text == "}" if one else False)
-        words.skip(inner.at - words.at)
-        if not self.dead:
-            self.functions[found[1] or found[2]] = (start, line, words.text)
-        return True
 
     def function(self, name: str, arguments: list[Word], text: str) -> None:
         """Run a function of the script with its arguments."""
@@ -193,18 +162,10 @@ class _Shell:
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
-    def keyword(self, found: list[Word], base: int) -> list[Word]:
-        """Remove a word such as `then` before a command."""
-        if found[0].text in ("then", "else", "do"):
-            self.branch(found[0].text, base)
-        return found[1:]
-
-    def branch(self, word: str, base: int) -> None:
-        """Begin the branch after `then`, `else` or `do`."""
+    def otherwise(self, base: int) -> None:
+        """Begin the branch after `else`."""
         block = self.blocks[-1] if len(self.blocks) > base else None
-        if block is None:
-            return
-        if word == "else" and block.kind == "if":
+        if block is not None and block.kind == "if":
             self.close_branch(block)
             block.truth = False if block.settled else None if block.doubtful else True
             block.value = Word("else", 0)
@@ -249,7 +210,7 @@ class _Shell:
         if head in ("then", "do"):
             return None
         if head == "else":
-            self.branch("else", base)
+            self.otherwise(base)
             return None
         if head == "fi" and block is not None and block.kind == "if":
             self.blocks.pop()
@@ -279,10 +240,10 @@ class _Shell:
     def condition(self, words: list[Word], ended: str) -> bool | None:
         """Read a condition, or the next part of one."""
         block = self.blocks[-1]
-        truth = _truth(words)
+        truth = truth_of(words)
         if self.pending(block) and block.value is not None:
-            truth = _both(block.truth, truth, block.value.text)
-        elif _tests_unset(words, self.state):
+            truth = both(block.truth, truth, block.value.text)
+        elif concerns_unset(words, self.state):
             block.unset = True
         block.truth = truth
         block.value = Word(ended, 0) if ended in ("&&", "||") else None
@@ -294,7 +255,7 @@ class _Shell:
         if block is not None and block.kind == "if" and self.pending(block):
             return self.condition(found, ended)
         if found and found[0].text in ("[", "[[", "test"):
-            return _both(before, _truth(found), link)
+            return both(before, truth_of(found), link)
         runs = before if link == "&&" else None if before is None else not before
         if before is None and link == self.unset:
             runs = True  # `[ -z "$X" ] && X=5` of a variable that nothing sets
@@ -313,8 +274,8 @@ class _Shell:
         """Follow a command that is no word of the shell's own grammar."""
         if self.dead or not found:
             return None
-        written = _file_of(found)
-        words = _without_redirections(found)
+        written = file_of(found)
+        words = without_redirections(found)
         head = words[0].text if words else ""
         if body is not None and head in ("cat", "tee") and written:
             self.written[written] = body
@@ -327,9 +288,9 @@ class _Shell:
         self.unset = ""
         if head in ("[", "[[", "test", "true", "false", ":"):
             self.unset = (
-                "&&" if _tests_unset(words, self.state) else "||" if _tests_unset(words, self.state, "-n") else ""
+                "&&" if concerns_unset(words, self.state) else "||" if concerns_unset(words, self.state, "-n") else ""
             )
-            return _truth(words)
+            return truth_of(words)
         if head == "cd" and len(words) > 1:
             target = words[1]
             if not target.open:
@@ -430,80 +391,5 @@ class _Shell:
             )
 
 
-def _truth(words: list[Word]) -> bool | None:
-    """Whether a test such as `[ "$X" = a ]` succeeds; None if the text does not decide it."""
-    if words and words[0].text == "!":
-        inner = _truth(words[1:])
-        return None if inner is None else not inner
-    if words and words[0].text in ("true", ":"):
-        return True
-    if words and words[0].text == "false":
-        return False
-    parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
-    if parts == words or not parts:  # another command
-        return None
-    if any(one.open or "$" in one.text for one in parts) or len(parts) > 4:
-        return None
-    texts = [one.text for one in parts]
-    if texts[0] == "!":
-        inner = _compared(texts[1:])
-        return None if inner is None else not inner
-    return _compared(texts)
-
-
-def _compared(texts: list[str]) -> bool | None:
-    """The value of a test of known texts."""
-    if len(texts) == 1:
-        return bool(texts[0])
-    if len(texts) == 2 and texts[0] in ("-z", "-n"):
-        return (texts[1] == "") == (texts[0] == "-z")
-    if len(texts) != 3:
-        return None
-    left, operator, right = texts
-    if operator in ("=", "==", "!="):
-        return fnmatch.fnmatchcase(left, right) == (operator != "!=")
-    if operator in COMPARISONS and re.fullmatch(r"-?\d+", left) and re.fullmatch(r"-?\d+", right):
-        return COMPARISONS[operator](int(left), int(right))
-    return None
-
-
-def _tests_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` of a variable that nothing in the script sets."""
-    texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
-    if len(texts) != 2 or texts[0] != operator:
-        return False
-    name = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", texts[1])
-    return name is not None and name[1] not in state.known and name[1] not in state.missing
-
-
-def _both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The value of `one && other` or `one || other`."""
-    decides = link == "||"
-    if one is decides or other is decides:
-        return decides
-    return None if one is None or other is None else not decides
-
-
 def _is_ending(words: list[Word]) -> bool:
     return bool(words) and words[0].text in ("exit", "return", "{", "echo", "break", "continue")
-
-
-def _file_of(words: list[Word]) -> str:
-    """The file to which `cat > FILE` or `tee FILE` writes."""
-    for n, one in enumerate(words):
-        found = re.fullmatch(r">>?(.*)", one.text)
-        if found is not None:
-            return found[1] or (words[n + 1].text if n + 1 < len(words) else "")
-    return words[1].text if words[0].text == "tee" and len(words) > 1 else ""
-
-
-def _without_redirections(words: list[Word]) -> list[Word]:
-    """The words without `> FILE`, `2>FILE`, `< FILE` and so on."""
-    out: list[Word] = []
-    skipped = False
-    for one in words:
-        found = None if skipped else REDIRECTION.fullmatch(one.text)
-        if found is None and not skipped:
-            out.append(one)
-        skipped = found is not None and not found[1]
-    return out

@@ -16,6 +16,9 @@ ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
 ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
 HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
+FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
+REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
+"""A redirection of input or output; its file is the next word if the group is empty."""
 ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
 
 
@@ -81,6 +84,36 @@ class Words:
         self.ended = ""
         return words or None
 
+    def function(self) -> tuple[str, int, int] | None:
+        """The name of a function that begins here, and the place and the line of its body, which is skipped; None if
+        no function begins here.
+        """
+        found = self.function_head()
+        if found is None:
+            return None
+        start, line, depth = self.at, self.line, 1
+        inner = Words(self.text, self.state.copy(), start, line, reading=False)
+        while depth:
+            if inner.function_head() is not None:
+                depth += 1
+                continue
+            one = inner.command()
+            if one is None:
+                break
+            depth += (one[0].text == "{" if one else False) - (one[0].text == "}" if one else False)
+        self.skip(inner.at - start)
+        return found[1] or found[2], start, line
+
+    def function_head(self) -> re.Match[str] | None:
+        """Skip the name of a function that begins here, and its `{`."""
+        at = self.at
+        while at < len(self.text) and self.text[at] in " \t\r\n;":
+            at += 1
+        found = FUNCTION.match(self.text, at)
+        if found is not None:
+            self.skip(found.end() - self.at)
+        return found
+
     def comment(self) -> None:
         """Skip to the end of the line."""
         end = self.text.find("\n", self.at)
@@ -101,7 +134,9 @@ class Words:
             return ""
         rest = Words(self.text, self.state, place + 1, self.line + 1)
         body = rest.document(found)
-        self.text = self.text[: place + 1] + "\n" * self.text.count("\n", place + 1, rest.at) + self.text[rest.at :]
+        lines = self.text.count("\n", place + 1, rest.at)
+        blank = "\n" * lines + " " * (rest.at - place - 1 - lines)  # places and lines after it stay the same
+        self.text = self.text[: place + 1] + blank + self.text[rest.at :]
         return body
 
     def patterns(self) -> list[str] | None:
@@ -196,8 +231,7 @@ class Words:
                 self.skip(2)
                 continue
             elif self.text.startswith(("$(", "${"), self.at):
-                self.skip(closed(self.text, self.at + 1, self.text[self.at + 1] + ("}" if self.text[self.at + 1] == "{"
-                                                                                   else ")")) - self.at)  # fmt: skip
+                self.skip(closed(self.text, self.at + 1) - self.at)
                 part = self.text[start : self.at]
             elif character == "`":
                 stop = self.text.find("`", self.at + 1)
@@ -229,9 +263,8 @@ class Words:
                 out += "" if self.text[at + 1] == "\n" else self.text[at + 1]
                 at += 2
             elif self.text.startswith(("$(", "${"), at):
-                pair = "()" if self.text[at + 1] == "(" else "{}"
-                stop = closed(self.text, at + 1, pair)
-                if stop >= len(self.text) and self.text[-1:] != pair[1]:
+                stop = closed(self.text, at + 1)
+                if stop >= len(self.text) and self.text[-1:] != (")" if self.text[at + 1] == "(" else "}"):
                     stop = at + 1
                 out += self.text[at:stop]
                 at = stop
@@ -242,3 +275,24 @@ class Words:
             raise Unreadable("a quote is not closed", line)
         self.skip(at + 1 - self.at)
         return out
+
+
+def file_of(words: list[Word]) -> str:
+    """The file to which `cat > FILE` or `tee FILE` writes."""
+    for n, one in enumerate(words):
+        found = re.fullmatch(r">>?(.*)", one.text)
+        if found is not None:
+            return found[1] or (words[n + 1].text if n + 1 < len(words) else "")
+    return words[1].text if words[0].text == "tee" and len(words) > 1 else ""
+
+
+def without_redirections(words: list[Word]) -> list[Word]:
+    """The words without `> FILE`, `2>FILE`, `< FILE` and so on."""
+    out: list[Word] = []
+    skipped = False
+    for one in words:
+        found = None if skipped else REDIRECTION.fullmatch(one.text)
+        if found is None and not skipped:
+            out.append(one)
+        skipped = found is not None and not found[1]
+    return out

@@ -205,3 +205,26 @@ def test_missing_configuration_file_is_an_error_of_its_line() -> None:
     assert any(
         "most of the run is in it" in one for one in script("accelerate launch sft.py --config no.yaml").messages
     )
+
+
+NAMES = "".join(f"v{n}=1\n" for n in range(6000))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        NAMES + "if [ $Q ]; then x=1; fi\n" * 3000,
+        NAMES + "foo && x=1\n" * 3000,
+        "X=" + "a" * 200_000 + "\ny=${X##*b}\n",
+    ],
+    ids=["conditions", "links", "cuts"],
+)
+def test_a_script_that_would_take_minutes_is_refused(script: str) -> None:
+    with pytest.raises(Unreadable, match="its variables expand to more than"):
+        calls(script)
+
+
+def test_lines_after_a_here_document_keep_their_numbers() -> None:
+    script = "f() {\n  cat <<EOF | tee x.txt\none\ntwo\nEOF\n  python a.py --x 1\n}\nf\npython b.py --y 2\n"
+    lines = [(one.words[1].text, one.words[0].line) for one in calls(script) if one.words[0].text == "python"]
+    assert lines == [("a.py", 6), ("b.py", 9)]

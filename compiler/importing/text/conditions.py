@@ -1,0 +1,68 @@
+"""Decide the conditions of a shell script, such as `[ "$X" = a ]`, as far as its text does."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Mapping
+
+from xpc.compiler.importing.text.expansion import Variables
+from xpc.compiler.importing.text.shell_words import Word
+
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
+}  # fmt: skip
+
+
+def truth_of(words: list[Word]) -> bool | None:
+    """Whether a test such as `[ "$X" = a ]` succeeds; None if the text does not decide it."""
+    if words and words[0].text == "!":
+        inner = truth_of(words[1:])
+        return None if inner is None else not inner
+    if words and words[0].text in ("true", ":"):
+        return True
+    if words and words[0].text == "false":
+        return False
+    parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
+    if parts == words or not parts:  # another command
+        return None
+    if any(one.open or "$" in one.text for one in parts) or len(parts) > 4:
+        return None
+    texts = [one.text for one in parts]
+    if texts[0] == "!":
+        inner = _compared(texts[1:])
+        return None if inner is None else not inner
+    return _compared(texts)
+
+
+def _compared(texts: list[str]) -> bool | None:
+    """The value of a test of known texts."""
+    if len(texts) == 1:
+        return bool(texts[0])
+    if len(texts) == 2 and texts[0] in ("-z", "-n"):
+        return (texts[1] == "") == (texts[0] == "-z")
+    if len(texts) != 3:
+        return None
+    left, operator, right = texts
+    if operator in ("=", "==", "!="):
+        return fnmatch.fnmatchcase(left, right) == (operator != "!=")
+    if operator in COMPARISONS and re.fullmatch(r"-?\d+", left) and re.fullmatch(r"-?\d+", right):
+        return COMPARISONS[operator](int(left), int(right))
+    return None
+
+
+def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
+    """Whether a condition is `[ -z "$X" ]` of a variable that nothing in the script sets."""
+    texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
+    if len(texts) != 2 or texts[0] != operator:
+        return False
+    name = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", texts[1])
+    return name is not None and name[1] not in state.known and name[1] not in state.missing
+
+
+def both(one: bool | None, other: bool | None, link: str) -> bool | None:
+    """The value of `one && other` or `one || other`."""
+    decides = link == "||"
+    if one is decides or other is decides:
+        return decides
+    return None if one is None or other is None else not decides
