@@ -246,11 +246,15 @@ def test_tool_calls_of_the_older_form_are_read_as_those_of_today(tmp_path: Path)
         {"role": "tool", "name": "weather", "content": "sun"},
     ]
     tools = [{"type": "function", "function": weather}]
-    written(tmp_path, "new.jsonl", [{"messages": new, "tools": tools}])
-    expected = data.build(bundle_with(tmp_path, source("new.jsonl")))[0]["messages"][0]
-    for functions in ([weather], json.dumps([weather])):
-        written(tmp_path, "old.jsonl", [{"messages": old, "functions": functions}])
-        found = data.build(bundle_with(tmp_path, source("old.jsonl")))[0]["messages"][0]
+
+    def built(folder: str, row: dict[str, object]) -> list[dict[str, object]]:
+        (tmp_path / folder).mkdir()
+        name = written(tmp_path / folder, "rows.jsonl", [row])
+        return data.build(bundle_with(tmp_path / folder, source(name)))[0]["messages"][0]
+
+    expected = built("new", {"messages": new, "tools": tools})
+    for folder, functions in (("objects", [weather]), ("text", json.dumps([weather]))):
+        found = built(folder, {"messages": old, "functions": functions})
         assert message_fields.unpacked(found) == message_fields.unpacked(expected)
     assert message_fields.unpacked(expected)[1] == {"tools": tools}
     (tmp_path / "old.jsonl").write_text(json.dumps({"messages": old, "functions": [weather]}) + "\n")

@@ -201,7 +201,7 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
 
     Without it: silently, the column is dropped.
 
-    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; confirmed by running it.
+    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """
     if spec.method.shapes[0] == "prompt":  # rewards may read any column
         return
