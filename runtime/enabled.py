@@ -41,6 +41,7 @@ from .features.model.reward_head import RewardHead
 from .features.model.rope import Rope
 from .features.model.special_tokens import SpecialTokens
 from .features.model.tied_weights import TiedWeights
+from .features.model.vision import Processor, Vision
 from .features.model.weight_dtypes import WeightDtypes
 from .features.optimizer.empty_groups import NonemptyGroupsTrainer
 from .features.optimizer.idle import Idle
@@ -49,6 +50,7 @@ from .features.optimizer.nan_loss import NanLossTrainer
 from .features.optimizer.projected_gradients import ProjectedGradients
 from .features.rows.chat import ChatRows
 from .features.rows.chunks import ChunkedTrainer, Chunks
+from .features.rows.images import Images
 from .features.rows.lengths import LengthLimits
 from .features.rows.local_sources import LocalSources
 from .features.rows.loss_mask import LossMask
@@ -93,6 +95,7 @@ FEATURES: tuple[Feature, ...] = (
     Fsdp(),
     TransformersCheckpoints(),
     WeightsOnly(),
+    Processor(),
     ChatTemplate(),
     TemplateTime(),
     CompiledLayers(),
@@ -117,6 +120,7 @@ FEATURES: tuple[Feature, ...] = (
     LocalFiles(),
     LocalSources(),
     MessageFields(),
+    Images(),
     PromptRows(),
     ChatRows(),
     PromptTemplate(),
@@ -143,6 +147,7 @@ FEATURES: tuple[Feature, ...] = (
     Adapters(),
     AdapterInit(),
     MergedAdapters(),
+    Vision(),
     Packages(),
     EpochOrder(),
     Ulysses(),

@@ -171,6 +171,8 @@ def _prepare(folder: str, place: str) -> None:
     bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stand_ins(Feature)])
     if bundle.data.get("streaming"):
         raise RunError("the rows are a stream, which the run converts and tokenizes while it trains")
+    if any(one["shape"] == "images" for one in bundle.sources()):
+        raise RunError("rows with images cannot be prepared: a batch opens the images, which stay in their files")
     moving = unpinned(bundle)
     if moving:
         raise RunError(f"{', '.join(moving)} may change, so that no rows can be kept: pin the commits with `xpc lock`")

@@ -24,6 +24,9 @@ LARGEST_CARD = 2**16
 """The most characters of a card that are read."""
 CARD_SECONDS = 5
 """Seconds that the hub may take to answer for a card."""
+IMAGE_QUESTION = (
+    '[{"role": "user", "content": [{"type": "image", "path": "image.png"}, {"type": "text", "text": "What is this?"}]}]'
+)
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
 Result = dict[str, float]
 
@@ -187,7 +190,14 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
 
 
 def usage(folder: str, scores: bool, chat: bool) -> list[str]:
-    """Three lines of Python that load the weights in ``folder`` and use them; adapters load their base, too."""
+    """Three lines of Python that load the weights in ``folder`` and use them; adapters load their base, too. A folder
+    with a processor is that of a model that reads images.
+    """
+    if os.path.exists(os.path.join(folder, "processor_config.json")):
+        return [
+            "from transformers import pipeline", f'ask = pipeline("image-text-to-text", {json.dumps(folder)})',
+            f'print(ask(text={IMAGE_QUESTION}, max_new_tokens=64)[0]["generated_text"][-1]["content"])',
+        ]  # fmt: skip
     task, answer = ("text-classification", '["score"]') if scores else ("text-generation", '["generated_text"]')
     question = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
     more, answer = ("", answer) if scores else (", max_new_tokens=64", answer + '[-1]["content"]' * chat)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.data.shapes import TOKEN_MASKS, token_columns
+from xpc.compiler.data.shapes import IMAGES, TOKEN_MASKS, token_columns
 
 Row = Mapping[str, object]
 UNLEARNED = -100
@@ -54,6 +54,8 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         return lambda row: wrong_turns(row.get(names[0]), "from", names[0])
     if shape == "messages":
         return lambda row: wrong_turns(row.get(names[0]), "role", names[0])
+    if shape == IMAGES:
+        return lambda row: _wrong_pictured(row.get(names[0]), row.get(names[1]), names)
     if shape == "text":
         return lambda row: None if isinstance(row.get(names[0]), str) else f"`{names[0]}` is not text"
     if shape == "tokens":
@@ -124,6 +126,45 @@ def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> s
     if isinstance(prompt, str):
         return None if isinstance(completion, str) else f"`{names[1]}` is not text"
     return wrong_turns(prompt, "role", names[0]) or wrong_turns(completion, "role", names[1])
+
+
+PLACE = "<image>"
+"""Stands in a text where an image is read (runtime/features/rows/images.py)."""
+
+
+def _wrong_pictured(turns: object, images: object, names: tuple[str, ...]) -> str | None:
+    """Why a row is not a conversation with images, or None. Its files are checked by the run."""
+    by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
+    speaker = "from" if by_from else "role"
+    if isinstance(turns, list):
+        turns = [_without_places(turn, "value" if by_from else "content") for turn in turns]
+    if (why := wrong_turns(turns, speaker, names[0])) is not None:
+        return why
+    assert isinstance(turns, list)
+    texts = [str(turn.get("value" if by_from else "content") or "") for turn in turns]
+    places = sum(text.count(PLACE) for text in texts)
+    many = len(images) if isinstance(images, list) else 0 if images is None else 1
+    asked = any(turn.get(speaker) in ("user", "human") for turn in turns)
+    if places == many or (not places and asked):
+        return None
+    return f"it has {many} image{'' if many == 1 else 's'}, and {places} places for them ({PLACE}) in its texts"
+
+
+def _without_places(turn: object, key: str) -> object:
+    """The turn with a content of parts as one text, in which images are places; other turns as they are."""
+    content = turn.get(key) if isinstance(turn, dict) else None
+    if not isinstance(turn, dict) or not isinstance(content, list):
+        return turn
+    parts = [part if not _is_place(part) else {"type": "text", "text": PLACE} for part in content]
+    if _wrong_part_of(parts) is not None:
+        return {**turn, key: parts}
+    return {**turn, key: "".join(part if isinstance(part, str) else part["text"] for part in parts)}
+
+
+def _is_place(part: object) -> bool:
+    """Whether a part stands for the next image of the column of images."""
+    keys = ("image", "url", "path", "base64")
+    return isinstance(part, dict) and part.get("type") == "image" and not any(map(part.get, keys))
 
 
 def _wrong_part(value: object, name: str) -> str | None:

@@ -11,7 +11,11 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
+IMAGES = "images"
+"""The shape of conversations with images; only models that read images are trained on it."""
+
 SHAPES = {
+    IMAGES: ("messages", "images"),
     "messages": ("messages",),
     "conversations": ("conversations",),
     "prompt_completion": ("prompt", "completion"),
@@ -38,7 +42,7 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
     """The only one of a method's shapes with this number of columns; None if no shape or several shapes have it. A
     preference pair counts as three columns, including the prompt.
     """
-    fitting = [one for one in shapes if count == (3 if one == "preference" else len(SHAPES[one]))]
+    fitting = [one for one in shapes if one != IMAGES and count == (3 if one == "preference" else len(SHAPES[one]))]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -104,6 +108,7 @@ def in_words(shape: str) -> str:
         "unpaired": "judged completions",
         "prompt": "prompts alone",
         "tokens": "tokenized rows",
+        IMAGES: "conversations with images",
     }
     return words.get(shape, shape)
 

@@ -188,6 +188,11 @@ def _inspect_conversation(values: list[object], number: int, roles: _Counts) -> 
     return found, tuple(same)
 
 
+def _inspect_images(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    found, same = _inspect_conversation(values[:1], number, roles)
+    return set(found) - {"images"}, (same, str(values[1]))
+
+
 def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     return ("empty_answer",) if empty(values[0]) else (), str(values[0])
 
@@ -262,6 +267,7 @@ def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tu
 
 
 INSPECTORS: Mapping[str, Inspector] = {
+    "images": _inspect_images,
     "messages": _inspect_conversation,
     "conversations": _inspect_conversation,
     "text": _inspect_text,

@@ -55,8 +55,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The registered model that a spec names, or that its model's folder is named after. All registered models are text
-    models.
+    """The registered model that a spec names, or that its model's folder is named after.
 
     None for a folder whose own config.json exists.
     """

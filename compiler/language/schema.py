@@ -126,9 +126,12 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("data.min_tokens", k.TOKENS, "drop rows with fewer tokens", low=1, inner=True),
     _of_methods("data.max_tokens", k.TOKENS, "drop rows with more tokens, instead of cutting them at `seq`",
                 low=1, high=2**31, inner=True),
+    _of_methods("data.max_pixels", k.INT, "most pixels of an image; a larger one is scaled down; default: the limit of "
+                "the model's processor", low=3136, high=2**26, inner=True,
+                example="602112"),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
-            choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "tokens", "preference",
-                     "unpaired", "prompt")),
+            choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "tokens", "images",
+                     "preference", "unpaired", "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt for conversations without one", inner=True),
     Setting("data.system_column", k.NAME, "column with the system prompt of each row, instead of `system`", inner=True),
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that builds the prompt of a row from its columns, "

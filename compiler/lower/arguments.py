@@ -101,7 +101,8 @@ def _batch(spec: Spec) -> dict[str, Json]:
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
-        _named(spec, "seq"): None if uncut else spec.integer("batch.seq"),
+        # A cut row would lose tokens of its images, so the runtime checks the length of rows with images itself.
+        _named(spec, "seq"): None if uncut or spec.reads_images else spec.integer("batch.seq"),
         "packing": packing,
         "eval_packing": spec.flag("batch.packing.eval"),
         "padding_free": spec.flag("batch.padding_free"),

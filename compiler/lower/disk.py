@@ -74,7 +74,9 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
     """The number of trained parameters; 0 if frozen parts or rotations make it unknown."""
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
-    return params if not spec.lora else adapters(spec, facts)
+    if spec.lora:
+        return adapters(spec, facts)
+    return facts.language_params if spec.reads_images else params
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:

@@ -94,6 +94,7 @@ def requirements(spec: Spec) -> str:
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
         "bitsandbytes": bool(spec.bits),
+        "images": spec.reads_images,
         "lora": spec.lora,
         "math": any(one.name in MATH for one in spec.weighted("method.rewards")),
         **{name: True for name in spec.names("track") if name != "none"},

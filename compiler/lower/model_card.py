@@ -26,7 +26,7 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
         "base_model": base,
         "base_model_relation": "adapter" if adapter else "finetune",
         "library_name": "peft" if adapter else "transformers",
-        "pipeline_tag": "text-classification" if spec.method.scores else "text-generation",
+        "pipeline_tag": _task(spec),
         "tags": ["xpc", "trl", method, *kind],
         "datasets": list(dict.fromkeys(one.id for one in spec.data if one.id is not None)),
     }
@@ -47,3 +47,10 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
     rows = [f"| {key} | {value.replace('|', '&#124;')} |" for key, value in table.items()]
     text = f"{what} `{name}`. The results of the run are in summary.json, its settings in spec.xp of the bundle."
     return "\n".join(["---", *lines, "---", "", f"# {spec.name}", "", text, "", "| | |", "|---|---|", *rows, ""])
+
+
+def _task(spec: Spec) -> str:
+    """The hub's name for what the model does."""
+    if spec.method.scores:
+        return "text-classification"
+    return "image-text-to-text" if spec.reads_images else "text-generation"

@@ -196,6 +196,8 @@ def _words(spec: Spec) -> Words:
     named = {name: role for source in spec.data for name, role in source.roles}
     if named:
         out["roles"] = named
+    if spec.get("data.max_pixels") is not None:
+        out["max_pixels"] = spec.integer("data.max_pixels")
     if omitted := spec.names("data.omit"):
         out["omit"] = list(omitted)
     return out

@@ -15,6 +15,7 @@ from xpc.compiler.plan import LOW, packed_bytes
 from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_layer, of_token, recomputed_too
 from xpc.compiler.plan.coefficients import row, saved
 from xpc.compiler.plan.load import Load
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.grammar.record import record
 
 HEADS: Mapping[str, tuple[int, int]] = {
@@ -124,6 +125,8 @@ def _layer(load: Load, attention: str) -> float | str:
         if trained != "full" and tuned is not None and before is not None and after is not None:
             moved = saved(after, load.facts, load.length) - saved(before, load.facts, load.length)
             return saved(tuned, load.facts, load.length, load.rank) + moved
+    if load.family in IMAGE_FAMILIES:
+        return "a model that reads images needs memory for them, too, which depends on their sizes"
     asked = f"{load.mode}/{attention} with {load.stack}"
     return f"no coefficients of `{load.family}` for {asked}: `make coefficients` measures them"
 

@@ -14,6 +14,7 @@ from xpc.compiler.preview.show import (
     counted,
     counts,
     group,
+    images,
     order,
     rollout,
     stretches,
@@ -64,6 +65,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
     for one in row["verdicts"]:
         help = f"<br><span class=soft>help: {text(one['help'])}</span>" if one["help"] else ""
         yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {text(one['message'])}{help}</p>"
+    yield from (f"<p class=soft>{text(one)}</p>" for one in images(row))
     for one in row["sequences"]:
         name = NAMES.get(one["name"], one["name"])
         yield f"<h3>{text(f'{name}: ' if name else '')}{text(counted(one, found['bears_loss']) + group(found))}</h3>"

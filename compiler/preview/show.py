@@ -126,6 +126,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
     yield paint.bold(visible(title(row) + ("" if row["excluded"] else what)))
     if row["excluded"]:
         yield f"  not trained on: {visible(row['excluded'], LONGEST)}"
+    yield from images(row)
     for number, one in enumerate(sequences):
         if only is None and not row["excluded"]:
             name = NAMES.get(one["name"], one["name"]) or f"part {number + 1}"
@@ -146,6 +147,12 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
         yield f"  {name}: {visible(one['message'], LONGEST)}"
         if one["help"]:
             yield f"    {paint.help('help:')} {visible(one['help'], LONGEST)}"
+
+
+def images(row: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each image of a row: its size, and the number of tokens that it becomes."""
+    for number, one in enumerate(row.get("images", ())):
+        yield f"  image {number}: {one['width']:,} x {one['height']:,} pixels, {one['tokens']:,} tokens"
 
 
 def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ They write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` for hidden, `
 from collections.abc import Callable, Mapping, Sequence
 
 from xpc.compiler.registry.config_json import Config, ConfigError
-from xpc.compiler.registry.types import Decoder, ModelFacts
+from xpc.compiler.registry.types import IMAGE_FAMILIES, Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import evolve, fields, record
 
@@ -311,6 +311,23 @@ def _falcon(c: Config) -> _Shape:
     return evolve(s, layer_params=layer, outside=_embeddings(s) + 2 * s.hidden)
 
 
+def _qwen2_5_vl(c: Config) -> _Shape:
+    """Qwen2.5-VL: a Qwen2, and a part that reads images. That part has an embedding of patches without a bias, blocks
+    with a gated MLP and biases everywhere, and a projection of merged patches to the width of the language model.
+    """
+    s = _qwen2(c)
+    found = c.values.get("vision_config")
+    v = Config(found if isinstance(found, Mapping) else {}, c.model_type)
+    h, i = v.integer("hidden_size"), v.integer("intermediate_size")
+    patch = v.integer("patch_size", default=14) ** 2 * v.integer("temporal_patch_size", default=2)
+    merged = h * v.integer("spatial_merge_size", default=2) ** 2
+    out = v.integer("out_hidden_size", default=s.hidden)
+    block = 2 * h + (3 * h * h + 3 * h) + (h * h + h) + 2 * (h * i + i) + (i * h + h)
+    tower = v.integer("in_channels", default=3) * patch * h + v.integer("depth", default=32) * block
+    projection = h + merged * merged + merged + merged * out + out
+    return evolve(s, outside=s.outside + tower + projection)
+
+
 _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
     "apertus": _apertus,
     "arcee": _arcee,
@@ -339,6 +356,7 @@ _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
     "opt": _opt,
     "phi3": _plain,
     "qwen2": _qwen2,
+    "qwen2_5_vl": _qwen2_5_vl,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
     "seed_oss": _seed_oss,
@@ -360,6 +378,17 @@ def uncounted(config: Mapping[str, object]) -> str | None:
     return f"`{model_type}` models are not counted here: `{foreign[0]}` means another shape than Llama's"
 
 
+def _flat(config: Mapping[str, object]) -> Mapping[str, object]:
+    """The configuration of a model that reads images, with the keys of its language model at the top, where published
+    files have them; transformers 5 saves them under `text_config`.
+    """
+    text = config.get("text_config")
+    if config.get("model_type") not in IMAGE_FAMILIES or not isinstance(text, Mapping):
+        return config
+    tied = any(one.get("tie_word_embeddings") is True for one in (config, text))
+    return {**config, **text, "model_type": config["model_type"], "tie_word_embeddings": tied}
+
+
 def facts_from_config(
     config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
 ) -> ModelFacts | str:
@@ -375,6 +404,7 @@ def facts_from_config(
     why = uncounted(config)
     if why is not None:
         return why
+    config = _flat(config)
     form = _FAMILIES.get(model_type, _llama)
     reader = Config(config, model_type)
     try:

@@ -2,6 +2,9 @@
 
 from xpc.grammar.record import field, record
 
+IMAGE_FAMILIES = ("qwen2_5_vl",)
+"""The families that read images and that are trained with images here, by `model_type`."""
+
 
 @record
 class Decoder:
@@ -46,6 +49,13 @@ class ModelFacts(Decoder):
     windowed: bool = False
     window: int = 0
     window_layers: int = 0
+
+    @property
+    def language_params(self) -> int:
+        """The parameters without the part that reads images, which is frozen in training."""
+        if self.model_type not in IMAGE_FAMILIES:
+            return self.params
+        return self.layers * self.layer_params + self.vocab * self.hidden * (2 - self.tied) + self.hidden
 
 
 @record

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 ALTERNATING = ("cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "olmo3")
 """Families in which some layers have a sliding window unless `layer_types` says otherwise."""
-SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
+SWITCHED = ("qwen2", "qwen2_5_vl", "qwen3", "qwen3_moe", "smollm3")
 """Families that read `sliding_window` only where `use_sliding_window` is on."""
-DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096, "gemma3_text": 4096,
-            "gpt_oss": 128, "cohere2": 4096, "cwm": 8192, "exaone4": 4096, "olmo3": 4096}  # fmt: skip
+DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen2_5_vl": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096,
+            "gemma3_text": 4096, "gpt_oss": 128, "cohere2": 4096, "cwm": 8192, "exaone4": 4096,
+            "olmo3": 4096}  # fmt: skip
 """Default windows of classes whose configurations omit the default."""
-LATE = ("qwen2", "qwen3")
+LATE = ("qwen2", "qwen2_5_vl", "qwen3")
 """Families whose first `max_window_layers` layers keep full attention."""
 
 

@@ -13,6 +13,7 @@ from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, path_of
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import FSDP, OLD_STRATEGIES, SPREADS
 from xpc.compiler.plan import CHOSEN
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
 from xpc.compiler.spec.resources import DataSource, known_rows
@@ -257,7 +258,9 @@ class Derivation(OpenSpec):
         if not self.assumed or (uncut and not packed):
             return
         seq, cut = self.get("batch.seq"), self._trains().cuts_rows
-        if packed and self.get("batch.packing.strategy") in UNCUT:
+        if self.model.model_type in IMAGE_FAMILIES:
+            longer = "the run ends before its first step if a row is longer, because images cannot be cut"
+        elif packed and self.get("batch.packing.strategy") in UNCUT:
             longer = "longer rows are split"
         elif cut == "dropped":
             longer = "longer rows are dropped, and the run counts them"
@@ -308,6 +311,12 @@ class Derivation(OpenSpec):
         return gbs
 
     def _derive_micro(self, gbs: int, world: int) -> int:
+        if self.model.model_type in IMAGE_FAMILIES:
+            self.set("batch.micro", 1, "the memory of images is not known")
+            if gbs % world == 0:
+                known = "no micro-batch is written: micro=1, because the memory of images is not known"
+                self.note("batch.micro", known, "`micro=1` states it")
+            return 1
         strategy = str(self.get("strategy"))
         stage = SPREADS.get(strategy, 0)
         seq = -(-(self.integer("batch.seq") or 1024) // (self.integer("strategy.context_parallel") or 1))

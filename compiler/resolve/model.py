@@ -9,6 +9,7 @@ from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.values import LARGEST, plain_text
 from xpc.compiler.registry import ModelFacts
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.spec.resources import Model
 from xpc.grammar.diagnostic import Diagnostic, Label
@@ -20,6 +21,8 @@ WEIGHTS = (
 )  # fmt: skip
 """Files that transformers looks for in a folder."""
 
+TRAINED = "qwen2.5-vl"
+"""A part of the names of models that are trained on images."""
 SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
@@ -101,7 +104,13 @@ def find_model(
     elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
         problems.append(path)
     elif facts is None and not config_json and not problems and registry.multimodal(node.name):
-        problems.append(_multimodal(node.name, "is the name of a model that reads images or sound", label))
+        named = _multimodal(node.name, "is the name of a model that reads images or sound", label)
+        if TRAINED in node.name.lower():
+            known = f"`{node.name[:80]}` reads images, and its architecture is not in the registry"
+            named = report(
+                "XP130", known, label, help='`config = file("config.json")` in `model` gives the architecture'
+            )
+        problems.append(named)
     elif facts is None and not config_json:
         problems.report(
             "XP109",
@@ -211,10 +220,11 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
     family = registry.encoder_decoder(kind) if isinstance(kind, str) else None
     if family is not None:
         return None, {}, [_encoder_decoder(name, family, label)]
-    part = next((key for key in SENSES if config.get(key)), None)
+    part = next((key for key in SENSES if config.get(key) and kind not in IMAGE_FAMILIES), None)
     if part is not None:
         return None, {}, [_multimodal(name, f"has a `{part}`: the model reads images or sound", label)]
-    if isinstance(kind, str) and registry.multimodal(kind) and not kind.endswith("_text"):
+    named = isinstance(kind, str) and registry.multimodal(kind) and kind not in IMAGE_FAMILIES
+    if isinstance(kind, str) and named and not kind.endswith("_text"):
         return None, {}, [_multimodal(name, f"is a `{kind[:60]}` model, which reads images or sound", label)]
     try:
         why = registry.uncounted(config)
@@ -246,9 +256,9 @@ def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
 def _multimodal(name: str, why: str, label: Label) -> Diagnostic:
     return report(
         "XP130",
-        f"`{name[:80]}` {why}, but only text models are trained here",
+        f"`{name[:80]}` {why}, but only text models and Qwen2.5-VL are trained here",
         label,
-        help="write a language model, such as `qwen2.5-3b`",
+        help="write a language model, such as `qwen2.5-3b`, or `qwen2.5-vl-3b-instruct` for rows with images",
     )
 
 

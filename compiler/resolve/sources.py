@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
-from xpc.compiler.data.shapes import ALPACA, INPUT, SHAPES, as_chat, columns_of, in_words, of_count
+from xpc.compiler.data.shapes import ALPACA, IMAGES, INPUT, SHAPES, as_chat, columns_of, in_words, of_count
 from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
@@ -249,7 +249,9 @@ def _shaped(
     """The source with the shape of its columns if the spec states no shape, or with the columns that the spec names."""
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
-        order = SHAPES if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
+        order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
+        if named is not None and len(named) == 1:  # only the messages are read
+            order = tuple(one for one in order if one != IMAGES)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
         if found is None and named is not None and set(named) <= set(columns):
             found = of_count(METHODS[method].shapes, len(named))

@@ -27,6 +27,7 @@ from xpc.compiler.language.setting import (
     WeightedPath,
 )
 from xpc.compiler.language.strategies import FSDP
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model, kinds
 from xpc.compiler.spec.values import Value, of_path
 from xpc.compiler.stacks import Field, Stack
@@ -169,6 +170,11 @@ class Spec:
         label = self.extra[escape][name].origin.label
         assert label is not None  # `extra` settings are always stated in the spec
         return evolve(label, text=text)
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the model reads images, and is trained on rows with images."""
+        return self.model.model_type in IMAGE_FAMILIES
 
     @property
     def chat_template(self) -> str | None:

@@ -52,6 +52,8 @@ class Facts:
     """Families whose attention mask ignores position ids, although other families' masks read them."""
     fused_head_fails: Names
     """Families that the trainer's own fused head cannot train."""
+    image_families: Names
+    """Families that the stack's trainer is known to train on rows with images."""
     liger_models: Names
     """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. Liger does nothing for other families."""
     no_checkpointing: Names

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .payload import Gpu, Payload, Source, Trainer
 
-CHATS = ("text", "messages", "conversations", "tokens")
+CHATS = ("text", "messages", "conversations", "tokens", "images")
 """Shapes of rows without a separate prompt."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
@@ -124,6 +124,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     tokenized = any(one["shape"] == "tokens" for one in sources(plan))
+    pictured = any(one["shape"] == "images" for one in sources(plan))
     systems = data["system"] or data.get("system_column")
     local = any(one["path"] is not None for one in sources(plan))
     by_share = data.get("exhausted") is not None
@@ -165,6 +166,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "hub": arguments.get("push_to_hub"),
         "hub_kernels": model.get("kernels"),
         "idle": run.get("idle") != "allow",
+        "images": pictured,
         "kto": unpaired,
         "lengths": any(lengths),
         "liger": model["liger"],
@@ -215,6 +217,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",
         "trl_tool_calls": method.get("tools"),
         "ulysses": zero and run.get("context_parallel", 1) > 1,
+        "vision": pictured,
         "weight_dtypes": no_bfloat16 or wide,
         "weights_only": run.get("full_state") is False,
     }
@@ -225,7 +228,7 @@ def _has_fields(source: "Source") -> bool:
     """Whether messages of a source may have other keys than a role and a text."""
     if source["shape"] == "conversations":  # messages in a file may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
-    return source["shape"] not in ("text", "tokens")
+    return source["shape"] not in ("text", "tokens", "images")
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:

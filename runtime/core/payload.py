@@ -182,8 +182,8 @@ class Streaming(TypedDict):
 class Words(TypedDict):
     """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
     roles of named speakers, whether a mixture with shares ends when a source has no more rows ("stop"),
-    what the chat template may leave out of the rows, whether long texts are split ("chunk"), and whether rows are
-    read while the run trains."""
+    what the chat template may leave out of the rows, whether long texts are split ("chunk"), whether rows are read
+    while the run trains, and the most pixels of an image."""
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
@@ -192,6 +192,7 @@ class Words(TypedDict):
     omit: NotRequired[list[str]]
     long: NotRequired[str]
     streaming: NotRequired[Streaming]
+    max_pixels: NotRequired[int]
 
 
 class Data(Words):

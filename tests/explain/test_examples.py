@@ -24,10 +24,14 @@ TRAINS = {
     **{f"method {name}": OF_SHAPE[one.shapes[0]] for name, one in METHODS.items() if one.shapes[0] in OF_SHAPE},
     "lora(parameters": "qwen3-30b-a3b on infinity-instruct",
     "within=": "org/model on infinity-instruct",
+    "max_pixels=": 'qwen2.5-vl-3b-instruct on "pictured.jsonl"',
 }
 """What goes along with an example; otherwise rows of conversations."""
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",
+    "pictured.jsonl": json.dumps(
+        {"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")], "images": ["a.png"]}
+    ) + "\n",
     "books.txt": "Once.\n\nTwice.\n",
     "tools.py": 'def search(query: str) -> str:\n    """Search.\n\n    Args:\n        query: a text\n    """\n',
     "env.py": "class Maze:\n    def reset(self, **row): ...\n    def get_reward(self): return 1.0\n",

@@ -36,6 +36,7 @@ SAMPLES = {
     "repository": ("model", "me/model", '"me/model"'),
 }
 NAMED = {
+    "data.max_pixels": ("602112", "1M"),
     "model.rope": ("yarn(factor=4)",),
     "method.loss": ("dft", "[nll]"),
     "method.rewards": ("accuracy", "[accuracy(weight=1), format]"),

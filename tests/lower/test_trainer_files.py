@@ -87,6 +87,7 @@ ORDER = {
     "check_access": ("Hub", "ContinuedAdapter", "Packages"),
     "check_gpu_links": ("PeerToPeer", "AllReduce", "NodeAllReduce"),
     "tokenizer_loaded": (
+        "Processor",
         "ChatTemplate",
         "TemplateTime",
         "AddedTokens",
@@ -95,14 +96,14 @@ ORDER = {
         "Shares",
         "LengthLimits",
     ),
-    "row_format": ("PromptRows", "ChatRows"),
-    "row_converter": ("MessageFields", "PromptTemplate", "NamedRoles", "TokenRows"),
+    "row_format": ("Images", "PromptRows", "ChatRows"),
+    "row_converter": ("MessageFields", "Images", "PromptTemplate", "NamedRoles", "TokenRows"),
     "source_reader": ("FirstRows", "LocalSources"),
     "rows_mapped": ("Mixture", "Shares", "Streaming", "KtoRows", "LengthLimits"),
     "token_counter": ("TokenRows", "Streaming", "PairCounts", "OrpoCounts", "MixedShapes"),
     "tokens_counted": ("TokenRows", "Shares", "Packing", "LossMask", "RewardHead"),
     "model_options": ("RewardHead", "Rope", "Adapters"),
-    "model_loaded": ("WeightDtypes", "AddedTokens", "Liger"),
+    "model_loaded": ("WeightDtypes", "AddedTokens", "Liger", "Vision"),
     "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": (
         "OnPolicy",
@@ -113,6 +114,7 @@ ORDER = {
         "ContinuedAdapter",
         "Adapters",
         "AdapterInit",
+        "Vision",
     ),
     "before_first_step": ("Evaluation", "DeepSpeed", "Muon", "Idle"),
 }

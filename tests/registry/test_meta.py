@@ -3,6 +3,7 @@
 import pytest
 
 from xpc.compiler.registry import build, facts_from_config
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +18,9 @@ def real_parameters(config):
     keys = {key: value for key, value in config.items() if key not in ("model_type", "torch_dtype", "dtype")}
     with torch.device("meta"):
         hf_config = transformers.AutoConfig.for_model(config["model_type"], pad_token_id=0, **keys)
-        model = transformers.AutoModelForCausalLM.from_config(hf_config)
+        pictured = config["model_type"] in IMAGE_FAMILIES
+        maker = transformers.AutoModelForImageTextToText if pictured else transformers.AutoModelForCausalLM
+        model = maker.from_config(hf_config)
     model.tie_weights()
     return sum(p.numel() for p in model.parameters())
 
@@ -129,6 +132,8 @@ def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
     transformers = pytest.importorskip("transformers")
     config = {**TINY, "ffn_dim": 96, "moe_intermediate_size": 32, "num_experts": 4, "num_local_experts": 4,
               "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "model_type": model_type}  # fmt: skip
+    if model_type in IMAGE_FAMILIES:
+        config["vision_config"] = {"hidden_size": 32, "intermediate_size": 64, "depth": 2}
     facts = facts_from_config(config, "tiny", "models/tiny")
     assert not isinstance(facts, str), facts
     assert facts.tied == transformers.AutoConfig.for_model(model_type).tie_word_embeddings

@@ -9,6 +9,8 @@ import pytest
 from compile_support import checked, only, put
 
 from xpc.compiler import registry
+from xpc.compiler.registry import build, facts_from_config
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 READ_IMAGES = str.split("""
 Qwen/Qwen2-VL-7B-Instruct Qwen/Qwen2.5-VL-3B-Instruct Qwen/Qwen3-VL-8B-Instruct Qwen/Qwen2.5-Omni-7B Qwen/Qwen-VL-Chat
@@ -37,7 +39,11 @@ TEXT = {
 def test_names_say_whether_a_model_reads_images():
     assert [one for one in READ_IMAGES if not registry.multimodal(one)] == []
     assert [one for one in READ_TEXT if registry.multimodal(one)] == []
-    assert [one for one in registry.model_names() if registry.multimodal(one)] == []
+    assert all(
+        registry.find_model(one).model_type in IMAGE_FAMILIES
+        for one in registry.model_names()
+        if registry.multimodal(one)
+    )
 
 
 @pytest.mark.parametrize("key", ["vision_config", "audio_config", "visual"])
@@ -55,11 +61,26 @@ def test_config_of_a_text_model_overrules_the_name(tmp_path: Path):
     assert "XP130" not in {one.code for one in checked(spec, tmp_path).problems}
 
 
-@pytest.mark.parametrize(("kind", "refused"), [("qwen2_5_vl", True), ("qwen2_audio", True), ("qwen2_5_vl_text", False)])
+@pytest.mark.parametrize(
+    ("kind", "refused"), [("qwen2_5_vl", False), ("qwen3_vl", True), ("qwen2_audio", True), ("qwen2_5_vl_text", False)]
+)
 def test_the_family_of_a_configuration_is_read(tmp_path: Path, kind: str, refused: bool) -> None:
     put(tmp_path, {"m/config.json": json.dumps({**TEXT, "model_type": kind})})
     problems = checked('xpc 1\ntrain "m" on ultrachat-200k for 3 epochs\n', tmp_path).problems
     assert ("XP130" in {one.code for one in problems}) is refused
+
+
+def test_a_published_and_a_saved_configuration_are_the_same_model():
+    """transformers 5 saves the keys of the language model below `text_config`."""
+    entries = build.read("models.toml")
+    flat = build.model_config(entries, "qwen2.5-vl-3b-instruct")
+    own = ("model_type", "vision_config", "tie_word_embeddings", "torch_dtype")
+    text = {key: value for key, value in flat.items() if key not in own}
+    saved = {key: flat[key] for key in own} | {"text_config": {**text, "model_type": "qwen2_5_vl_text"}}
+    facts = facts_from_config(flat, "m", "m")
+    assert facts == facts_from_config(saved, "m", "m")
+    assert not isinstance(facts, str)
+    assert facts.params == 3_754_622_976  # the weights in Qwen's own checkpoint
 
 
 @pytest.mark.slow

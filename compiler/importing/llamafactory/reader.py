@@ -34,6 +34,7 @@ from xpc.compiler.importing.trl import trainer
 from xpc.compiler.importing.trl.switches import follow, fp8, patience, router
 from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.stacks import DEFAULT
 
 FIRST: Mapping[str, object] = {
@@ -78,7 +79,8 @@ def llamafactory(
     same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
-    for key in MEDIA if local_model.registered(draft.model, overrides) is not None else ():
+    known = local_model.registered(draft.model, overrides)
+    for key in MEDIA if known is not None and known.model_type not in IMAGE_FAMILIES else ():
         draft.note(named.get(key), "the model reads text only")
     if "rope_scaling" in named:
         by_length(draft, named["rope_scaling"], named.get("max_length"))

@@ -95,7 +95,7 @@ def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
             form: str) -> bool:  # fmt: skip
     """Report everything in the rows that the runtime does not read."""
-    whys = [f"`{name}` has a column of {key}, and the language trains on text" for key in MEDIA if key in columns]
+    whys = [f"`{name}` has a column of {key}, and rows with media are not imported" for key in MEDIA if key in columns]
     for key, what in (("history", "earlier turns"), ("tools", "tools")):
         if key in columns:
             whys.append(

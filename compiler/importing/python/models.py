@@ -69,7 +69,7 @@ def _head(loaded: Object, trainer: Object) -> None:
     if labels is not None and trainer.last != "RewardTrainer":
         raise Unreadable("it trains a classifier, and the language trains models that generate text", loaded.place.line)
     if "FastVision" in loaded.path or "Processor" in loaded.path:
-        raise Unreadable("it trains a vision model, and the language trains text models", loaded.place.line)
+        raise Unreadable("it trains a vision model, and programs with images are not imported", loaded.place.line)
 
 
 def is_unsloth(loaded: Object) -> bool:

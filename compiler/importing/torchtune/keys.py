@@ -12,7 +12,7 @@ KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
 """Keys of recipes that the language cannot express: a file with one is refused completely."""
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
-VISION = "the language trains models of text"
+VISION = "recipes with images are not imported"
 
 COSINE = ("torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
           "torchtune.modules.get_cosine_schedule_with_warmup")  # fmt: skip

@@ -9,13 +9,14 @@ from xpc.compiler.language.setting import Setting
 SFT = Method(
     "sft",
     "learns to continue the text of the rows",
-    ("messages", "conversations", "prompt_completion", "text", "tokens"),
+    ("messages", "conversations", "prompt_completion", "text", "tokens", "images"),
     (
         "method.loss",
         "data.min_tokens",
         "data.max_tokens",
         "data.streaming",
         "data.shuffle_buffer",
+        "data.max_pixels",
         "data.chat",
         "batch.seq",
         "batch.packing",

@@ -92,6 +92,7 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
     conversations = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
     shape, turns = source.shape, source.chat
     parts: dict[str, list[Any]] = {
+        "images": [[user, good], []],
         "messages": [[user, good]],
         "conversations": [conversations],
         "prompt_completion": [question, answer],

@@ -59,7 +59,13 @@ def checked_run(path: str, member: str | None = None) -> CheckedSpec:
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom = user_memory(), True
     workspace.most_members = 1 if member is None else workspace.most_members
-    return chosen_run(check_text(data, name, workspace), path, member, "rehearse")
+    spec = chosen_run(check_text(data, name, workspace), path, member, "rehearse")
+    if spec.reads_images:
+        raise UsageError(
+            f"{path} trains a model that reads images, and rehearse has no small model with a processor; `xpc preview` "
+            "shows its rows, and `launch.sh --rehearse` of its bundle runs two steps on the machine that trains"
+        )
+    return spec
 
 
 def warm_interpreter(python: str) -> Forks:

@@ -60,6 +60,8 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
     from jinja2 import TemplateError
 
     row = _own(session, row)
+    if session.processor is not None:
+        out["images"] = _images(session, row["images"])
     capture = Capture()
     out["verdicts"] += verdicts.lost(session, row)
     try:
@@ -93,6 +95,15 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
             out["verdicts"] += [each for each in found if each not in out["verdicts"]]
 
 
+def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[str, int]]:
+    """The size in pixels of each image, and the number of its tokens."""
+    many = importlib.import_module("trainer.features.model.vision").image_tokens(session.processor, images)
+    return [
+        {"width": one["width"], "height": one["height"], "tokens": count}
+        for one, count in zip(images, many, strict=True)
+    ]
+
+
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
     """The reason why a row is dropped, and the length that it needs (0 if length is not the reason)."""
     most = session.core("truncation").limit(session.bundle)
@@ -114,7 +125,7 @@ def _shown(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
     """A sequence as JSON, together with its findings."""
-    texts = tokens.pieces(session.tokenizer, one.full)
+    texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)
     read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, session.bears_loss)

@@ -142,6 +142,9 @@ class Scan:
 
     def lengths(self) -> list[int]:
         """The length of each row before truncation: the length of its longest sequence, with the prompt."""
+        if self.session.processor is not None:
+            count = importlib.import_module("trainer.features.model.vision").row_tokens
+            return [count(self.session.processor, row)[0] for row in self.tokenized]
         names = self.tokenized.column_names
         prompt = next((_lengths(self.tokenized, name) for name in PROMPTS if name in names), None)
         answers = [_lengths(self.tokenized, name) for name in (*_answer_columns(names),)]

@@ -86,6 +86,11 @@ class Session:
         """Whether the loss is per token: not for reward models, nor for prompts whose answers are generated."""
         return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
 
+    @property
+    def processor(self) -> Any:
+        """The processor of a model that reads images; None for other models."""
+        return getattr(getattr(self.tokenizer, "apply_chat_template", None), "processor", None)
+
     def tiny_model(self) -> Any:
         """A model that trl's constructors accept, over the tokenizer's vocabulary."""
         return self.preparing["tiny_model"](self.bundle, self.tokenizer)

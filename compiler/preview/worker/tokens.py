@@ -13,12 +13,18 @@ OPENING = -1
 """The turn of tokens before the first turn: a begin token, tools, a system prompt that the template adds."""
 
 
-def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text of each token. If several tokens form one character, the first has it and the others are empty."""
+def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
+    """The text of each token. If several tokens form one character, the first has it and the others are empty; also if
+    several tokens `image` stand for one image.
+    """
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
     at = 0
     while at < len(ids):
+        if image is not None and at and ids[at] == ids[at - 1] == image:
+            out.append("")
+            at += 1
+            continue
         text, used = _decoded(tokenizer, ids, names, at)
         out += [text, *[""] * (used - 1)]
         at += used

@@ -130,6 +130,11 @@ def token_rows(spec: Spec) -> bool:
     return any(one.shape == "tokens" or "input_ids" in (one.found or ()) for one in spec.sources)
 
 
+def pictured(spec: Spec) -> bool:
+    """The model reads images, or a source has rows with images."""
+    return spec.reads_images or any(one.shape == "images" for one in spec.sources)
+
+
 def data_folders(spec: Spec) -> bool:
     """A source is a folder."""
     return any(one.parts for one in spec.sources)

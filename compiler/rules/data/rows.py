@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.data import rows
+from xpc.compiler.data.shapes import IMAGES
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.registry import multimodal
 from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -145,11 +147,11 @@ MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 
 @rule("XP556", "images-not-read")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
-    """Rows must contain text only. Columns of images, videos or sound are accepted where the spec names the columns
-    that it reads (`columns`): then only these are trained on. XP554 refuses an image within a message.
+    """Rows for a model that reads only text must contain text only. Columns of images, videos or sound are accepted
+    where the spec names the columns that it reads (`columns`): then only these are trained on. XP554 refuses an image
+    within a message. A model that reads images (Qwen2.5-VL) reads the column `images`.
 
-    Why it is bad: the model would be trained without what the rows show. A model that reads images needs a processor in
-    place of the tokenizer, and torchvision; bundles have neither (XP130).
+    Why it is bad: the model would be trained without what the rows show.
 
     Without it: the plain trainer raises ValueError in its constructor, after the model is loaded.
 
@@ -157,10 +159,16 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.files:
         media = next((name for name in source.found or () if name in MEDIA), None)
-        if media is not None and not source.only:
-            text = ", ".join(source.columns or ("messages",))
+        if spec.reads_images:  # XP214 reports rows of another shape
+            others = MEDIA[2:] if source.shape == IMAGES else ()
+            media = next((name for name in source.found or () if name in others), None)
+        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # XP130
+        if media is not None and not source.only and not refused:
+            read = source.columns or (("messages", "images") if spec.reads_images else ("messages",))
+            text = ", ".join(read)
             yield Finding(
                 source.label,
-                f"`{source.name[:80]}` has a column `{media}`, and no model here reads more than text",
+                f"`{source.name[:80]}` has a column `{media}`, and "
+                + ("the model reads only images" if spec.reads_images else f"`{spec.model.name[:80]}` reads only text"),
                 f"write `columns = [{text}]` in `data` to train without it",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
+from xpc.compiler.data.shapes import IMAGES
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -195,7 +196,9 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "repeats", "repeat", "an earlier prompt and answer"),
-                "write `data(unique)` to drop repeated rows",
+                "leave the repeated rows out of the file"
+                if source.shape == IMAGES
+                else "write `data(unique)` to drop repeated rows",
             )
 
 

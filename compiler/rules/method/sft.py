@@ -13,7 +13,7 @@ from xpc.compiler.stacks import able
 
 WHEN = chosen("method", "sft")
 
-CONVERSATIONS = ("messages", "conversations")
+CONVERSATIONS = ("messages", "conversations", "images")
 COMPLETIONS = ("prompt_completion", "tokens")
 """Shapes that `completion_only` may be written with; XP153 refuses it if all data is tokenized."""
 

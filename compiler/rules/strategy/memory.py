@@ -53,7 +53,8 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    return teacher + facts.params * (held + copies)
+    frozen = (facts.params - facts.language_params) * weights  # the part that reads images
+    return teacher + frozen + facts.language_params * (held + copies)
 
 
 def oversized_states(spec: Spec) -> float:

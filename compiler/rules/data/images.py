@@ -1,0 +1,257 @@
+"""Models that read images, and rows with images (XP212 to XP219)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data.shapes import IMAGES, in_words
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.core.conditions import any_of, pictured, written
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
+
+WHEN = any_of(pictured, written("data.max_pixels"))
+
+METHODS = ("sft",)
+"""Methods that are trained on rows with images."""
+
+
+@rule("XP212", "images-not-in-the-target")
+def images_of_the_target(spec: Spec) -> Iterator[Finding]:
+    """A model that reads images needs a target whose trainer gives it images: trl-1.16.
+
+    Why it is bad: the older trainers prepare images in other ways, and no test here trains with them.
+
+    Without it: what trl 0.24 and 0.18 do with images was not measured.
+
+    Source: trl 1.16 `sft_trainer.py` (`DataCollatorForVisionLanguageModeling`); confirmed by running it.
+    """
+    if spec.reads_images and spec.model.model_type not in spec.stack.facts.image_families:
+        yield Finding(
+            spec.model.label,
+            f"`{spec.model.name[:80]}` reads images, and {spec.stack.name} trains only text models here",
+            f"write `target {able(lambda one: spec.model.model_type in one.facts.image_families)}`, or train a text "
+            "model, such as `qwen2.5-3b`",
+            (spec.label("target", "the target"),),
+        )
+
+
+@rule("XP213", "images-with-the-method")
+def images_of_the_method(spec: Spec) -> Iterator[Finding]:
+    """A model that reads images can be trained with sft.
+
+    Why it is bad: the other methods are not tested with images here.
+
+    Without it: TRL 1.16 has a collator of images for dpo, too; grpo generates with images, and the other trainers
+    refuse a column of images.
+
+    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`.
+    """
+    method = spec.text("method")
+    if spec.reads_images and method not in METHODS:
+        yield Finding(
+            spec.place("method", f"{method} of a model that reads images"),
+            f"`{spec.model.name[:80]}` reads images, and {method} trains only text models here",
+            "write `method sft`, or train a text model, such as `qwen2.5-3b`",
+            (spec.model.label,),
+        )
+
+
+@rule("XP214", "images-and-model-differ")
+def images_and_model(spec: Spec) -> Iterator[Finding]:
+    """A model that reads images is trained on local rows with images (`format = images`), and other models cannot be.
+    A row may have no image, if its list of images is empty.
+
+    Why it is bad: without a column of images TRL prepares the rows in another way, in which nothing here is tested. A
+    text model cannot read images.
+
+    Without it: a text model ends with ValueError ("The dataset appears to be vision-related") after it is loaded.
+
+    Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
+    """
+    if spec.reads_images and spec.text("method") not in METHODS:
+        return  # XP213 reports the method
+    for source in spec.sources:
+        if not spec.reads_images and source.shape == IMAGES:
+            if source.only or "images" not in (source.found or ()):  # XP556 reports the column
+                yield Finding(
+                    source.label,
+                    f"`{source.name[:80]}` has images, and `{spec.model.name[:80]}` reads only text",
+                    "write `format = messages`, or train `qwen2.5-vl-3b-instruct`",
+                    (spec.model.label,),
+                )
+        elif spec.reads_images and source.id is not None:
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` is on the hub, and images are read from local rows only",
+                'write the rows to a file, such as "rows.jsonl", next to a folder with their images',
+                (spec.model.label,),
+            )
+        elif spec.reads_images and source.shape != IMAGES:
+            yield Finding(
+                source.label,
+                f"`{spec.model.name[:80]}` reads images, and the rows of `{source.name[:80]}` are "
+                f"{in_words(source.shape)}",
+                "add a column `images` with a list of paths to each row (`[]` for a row without an image), or train a "
+                "text model, such as `qwen2.5-3b`",
+                (spec.model.label,),
+            )
+
+
+@rule("XP215", "images-in-joined-rows")
+def images_in_joined_rows(spec: Spec) -> Iterator[Finding]:
+    """Rows with images cannot be packed or flattened (`packing`, `padding_free`).
+
+    Why it is bad: TRL joins rows after it has tokenized them, and tokenizes rows with images only in the batch.
+
+    Without it: ValueError ("Packing is not supported for vision datasets") after the model is loaded.
+
+    Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
+    """
+    for path in ("batch.packing", "batch.padding_free"):
+        if spec.reads_images and spec.flag(path):
+            yield Finding(
+                spec.place(path, "rows would be joined"),
+                f"rows with images cannot use `{path[6:]}`: TRL tokenizes them one by one, in the batch",
+                f"leave `{path[6:]}` out",
+                (spec.model.label,),
+            )
+
+
+@rule("XP216", "images-with-sharded-weights")
+def images_of_shards(spec: Spec) -> Iterator[Finding]:
+    """A model that reads images is trained with ddp, zero1 or zero2, where each process has all weights.
+
+    Why it is bad: with zero3 and fsdp, all processes gather the weights of a layer together. A batch without an image
+    does not call the layers that read images, so that the other processes wait for it for ever.
+
+    Without it: the run hangs at the first step in which one process has no image.
+
+    Source: deepspeed 0.19.8 `partitioned_param_coordinator.py`, torch 2.13 `fully_shard`; transformers 5.23
+    `modeling_qwen2_5_vl.py` calls the part that reads images only with `pixel_values`.
+    """
+    if spec.reads_images and spec.weights_sharded:
+        name = spec.text("strategy")
+        yield Finding(
+            spec.place("strategy", "layers are gathered by all processes"),
+            f"{name} cannot train a model that reads images: a process without an image would keep the others waiting",
+            write("zero2") if spec.written("strategy") else "write `strategy zero2`",
+            (spec.model.label,),
+        )
+    if spec.reads_images and spec.context_parallel > 1:
+        yield Finding(
+            spec.place("strategy.context_parallel", "a row is divided between processes"),
+            "rows with images cannot use `context_parallel`: an image would be divided",
+            "leave `context_parallel` out",
+            (spec.model.label,),
+        )
+
+
+LIGER = "liger-kernel 0.8.5 cannot be imported for Qwen2.5-VL"
+UNREAD: dict[Path, str] = {
+    "memory.liger": LIGER,
+    "memory.offload_activations": "it was not tested with the part that reads images",
+    "lora.init": "the initial weights were not tested with a part that is left out",
+    "lora.from": "earlier adapters may be on the part that reads images",
+    "oft": "rotations were not tested with a part that is left out",
+    "lora.bits": "a quantized base was not tested with the part that reads images",
+    "freeze": "the part that reads images is always frozen, and the other weights are trained",
+    "model.compile": "the number of patches differs from batch to batch",
+    "model.rope": "positions of Qwen2.5-VL have three axes",
+    "model.tokens": "new tokens were not tested with a processor",
+    "data.unique": "equal texts may have different images",
+    "data.min_tokens": "the lengths of rows are known only with their images",
+    "data.max_tokens": "the lengths of rows are known only with their images",
+    "data.long": "an image cannot be cut",
+    "data.prompt_template": "rows with images are conversations",
+    "data.system_column": "rows with images are conversations",
+    "data.omit": "a template of a processor writes every text and image",
+    "eval.tasks": "lm-evaluation-harness would load it as a text model",
+    "optimizer.targets": "projected gradients were not tested with a part that is frozen",
+}
+"""Settings that rows with images cannot be trained with, and why."""
+
+
+@rule("XP217", "setting-without-images", reads=tuple(UNREAD))
+def setting_without_images(spec: Spec) -> Iterator[Finding]:
+    """Some settings do not work with rows with images: `liger`, `freeze`, quantized bases, `unique`, limits of tokens,
+    and others.
+
+    Why it is bad: the part that reads images, or the processor, does not support them, or nobody has tested it.
+
+    Without it: `liger` ends with ImportError (`LigerQwen2_5_VLCausalLMOutputWithPast`); `unique` drops rows that differ
+    only in their images.
+
+    Source: liger-kernel 0.8.5 `monkey_patch.py`, `model/qwen2_5_vl.py`; confirmed by running it.
+    """
+    if not spec.reads_images:
+        return
+    for path, why in UNREAD.items():
+        value = spec.get(path)
+        if value in (None, False, ()) or not spec.written(path) or (path == "data.long" and value == "cut"):
+            continue
+        name = path.rpartition(".")[2]
+        yield Finding(
+            spec.place(path, "with rows of images"),
+            f"`{name}` cannot be used with rows of images: {why}",
+            f"leave `{name}` out",
+            (spec.model.label,),
+        )
+
+
+@rule("XP218", "shortest-image", "warning")
+def shortest_image(spec: Spec) -> Iterator[Finding]:
+    """The longest sequence (`seq`) should leave room for images: at least 1,024 tokens, or more than the tokens of an
+    image of `max_pixels`. A photograph has hundreds of tokens, and a row with more than `seq` tokens ends the run
+    before its first step, because an image cannot be cut.
+
+    Why it is bad: an image of 1,000 x 1,000 pixels has 1,296 tokens in Qwen2.5-VL (28 x 28 pixels each).
+
+    Without it: the run counts the tokens of every row before the model is loaded, and stops.
+
+    Source: transformers 5.23 `image_processing_qwen2_vl.py`; trl 1.16 would end a cut row with ValueError ("Mismatch in
+    `image` token count between text and `input_ids`"); confirmed by running it.
+    """
+    seq, pixels = spec.get("batch.seq"), spec.get("data.max_pixels")
+    if not spec.reads_images or not isinstance(seq, int):
+        return
+    if not isinstance(pixels, int) and seq < SHORT:
+        side = PIXELS * int(seq**0.5)
+        yield Finding(
+            spec.place("batch.seq", f"{seq:,} tokens"),
+            f"seq = {seq:,} leaves no room for images of more than {side:,} x {side:,} pixels",
+            write(f"seq = {SHORT}"),
+            (spec.model.label,),
+        )
+    elif isinstance(pixels, int) and pixels // PIXELS**2 >= seq:
+        yield Finding(
+            spec.place("data.max_pixels", f"{pixels // PIXELS**2:,} tokens"),
+            f"an image of {pixels:,} pixels has as many tokens as a row may have: seq = {seq:,}",
+            write(f"max_pixels = {max(4, seq // 2) * PIXELS**2}"),
+            (spec.label("batch.seq", "the longest row"),),
+        )
+
+
+SHORT = 1024
+PIXELS = 28
+"""Width and height in pixels of the part of an image that becomes one token (Qwen2.5-VL)."""
+
+
+@rule("XP219", "pixels-of-text")
+def pixels_of_text(spec: Spec) -> Iterator[Finding]:
+    """`max_pixels` needs a model that reads images.
+
+    Why it is bad: a text model reads no image that could be scaled down.
+
+    Without it: nothing reads the setting.
+
+    Source: the runtime's `vision.py`, which only runs on rows with images have.
+    """
+    if spec.get("data.max_pixels") is not None and not spec.reads_images:
+        yield Finding(
+            spec.place("data.max_pixels", "no image is read"),
+            f"`{spec.model.name[:80]}` reads only text",
+            "leave `max_pixels` out, or train `qwen2.5-vl-3b-instruct` on rows with images",
+            (spec.model.label,),
+        )

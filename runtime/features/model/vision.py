@@ -1,0 +1,177 @@
+"""A model that reads images: its processor, its class, its frozen vision part, and its batches."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...core.errors import RunError, first_line, rank, say
+from ...core.feature import Bundle, Feature
+from ...core.rows import name
+from ..rows.images import SHAPE, opened, parts
+
+FOLDER = "merged"
+"""The folder of the model with merged adapters (`merged_adapters.py`)."""
+FROZEN = "visual"
+"""The module that reads images, with its projection to the width of the language model (Qwen2.5-VL)."""
+OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
+"""Full names of modules that get no adapter, as peft matches ``exclude_modules``."""
+
+
+class Renderer:
+    """Replaces ``apply_chat_template`` of a tokenizer: the template gets an image at each place in a text."""
+
+    def __init__(self, tokenizer: Any, processor: Any) -> None:
+        self.tokenizer, self.processor = tokenizer, processor
+
+    def __call__(self, conversation: Any, *given: Any, **options: Any) -> Any:
+        """What the tokenizer's method returns."""
+        batch = bool(conversation) and not isinstance(conversation[0], Mapping)
+        turns = [with_parts(one) for one in conversation] if batch else with_parts(conversation)
+        return type(self.tokenizer).apply_chat_template(self.tokenizer, turns, *given, **options)
+
+
+def with_parts(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with a list of parts as their content."""
+    return [{**turn, "content": parts(one) if isinstance(one := turn["content"], str) else one} for turn in turns]
+
+
+class Processor(Feature):
+    """The processor of a model that reads images: its chat template, and the tokens that images become."""
+
+    def __init__(self) -> None:
+        self.processor: Any = None
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Load the processor, whose chat template is used unless the bundle has one. Raises RunError."""
+        from transformers import AutoProcessor
+
+        try:
+            self.processor = AutoProcessor.from_pretrained(bundle.model_place, **bundle.loading())
+            self.processor.image_processor  # noqa: B018  # a tokenizer is returned for a folder without a processor
+        except (OSError, ValueError, ImportError, AttributeError) as error:
+            raise RunError(f"cannot load the processor of {bundle.model_place}: {first_line(error)}") from error
+        self.processor.tokenizer = tokenizer
+        if (most := bundle.data.get("max_pixels")) is not None:
+            limit_pixels(self.processor.image_processor, most)
+        tokenizer.chat_template = self.processor.chat_template or tokenizer.chat_template
+        tokenizer.apply_chat_template = Renderer(tokenizer, self.processor)
+
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+        """The tokens that the images of the first rows add."""
+        added = [sum(image_tokens(self.processor, row[SHAPE])) - len(row[SHAPE]) for row in rows]
+        return f"; their images add {', '.join(f'{one:,}' for one in added)}" if any(added) else ""
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+        """Count the tokens of every row. Raises RunError for rows with more than `seq`, because TRL does not cut them
+        and a cut could divide an image.
+        """
+        if self.processor is not None and rank() == 0:
+            say(counted(self.processor, bundle.run["seq"], name(source), rows))
+        return rows
+
+
+class Vision(Feature):
+    """The feature of a run that trains the language model of a model that reads images."""
+
+    def model_class(self, bundle: Bundle, kind: Any) -> Any:
+        """The class of models that read images and write text."""
+        from transformers import AutoModelForImageTextToText
+
+        return AutoModelForImageTextToText
+
+    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+        """Freeze the part that reads images, and keep no cache of keys and values in training."""
+        model.config.get_text_config().use_cache = False
+        frozen = [weight for path, weight in model.named_parameters() if within(path)]
+        for weight in frozen:
+            weight.requires_grad_(False)
+        total = sum(int(getattr(weight, "ds_numel", weight.numel())) for weight in frozen)
+        say(f"the part that reads images is frozen: {total:,} weights ({FROZEN})")
+
+    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        """Give the trainer the processor in place of its tokenizer, and no adapter to the frozen part."""
+        tokenizer = options["processing_class"]
+        processor = tokenizer.apply_chat_template.processor
+        processor.chat_template = tokenizer.chat_template
+        options["processing_class"] = processor
+        if options.get("peft_config") is not None:
+            options["peft_config"].exclude_modules = OUTSIDE
+
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Open the images of a batch, and keep their tokens out of the loss."""
+        trainer.data_collator = ImageCollator(trainer.data_collator, tokenizer.image_token_id)
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """Compare the number of trained weights in the frozen part with 0."""
+        trained = [path for path, weight in trainer.model.named_parameters() if within(path) and weight.requires_grad]
+        yield "the number of trained weights in the part that reads images", 0, len(trained)
+
+    def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Save the processor next to merged adapters, too; the trainer has saved it next to its own weights."""
+        if bundle.lora is not None and bundle.lora.get("merge") and trainer.is_world_process_zero():
+            trainer.processing_class.save_pretrained(os.path.join(trainer.args.output_dir, FOLDER))
+
+
+def limit_pixels(reader: Any, most: int) -> None:
+    """Let an image processor scale down images with more than ``most`` pixels; it is saved with this limit."""
+    reader.size["longest_edge"] = most
+    reader.size["shortest_edge"] = min(most, reader.size["shortest_edge"])
+
+
+def within(path: str) -> bool:
+    """Whether a weight belongs to the part that reads images, by its full name."""
+    return FROZEN in path.split(".")
+
+
+def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The number of tokens that each image becomes, by its size."""
+    reader = processor.image_processor
+    patches = [reader.get_number_of_image_patches(one["height"], one["width"], {}) for one in images]
+    return [one // reader.merge_size**2 for one in patches]
+
+
+def row_tokens(processor: Any, row: Mapping[str, Any]) -> tuple[int, int]:
+    """The number of all tokens of a row, and of those of its images; a rendered image is one token before."""
+    text = processor.tokenizer.apply_chat_template(row["messages"], tokenize=False)
+    images = image_tokens(processor, row[SHAPE])
+    many = len(processor.tokenizer(text, add_special_tokens=False)["input_ids"])
+    return many + sum(images) - len(images), sum(images)
+
+
+def counted(processor: Any, most: int, label: str, rows: Any) -> str:
+    """A sentence with the images and tokens of these rows. Raises RunError if a row has more than ``most`` tokens."""
+    images = total = of_images = 0
+    long: list[tuple[int, int, int]] = []
+    for number, row in enumerate(
+        rows.remove_columns([one for one in rows.column_names if one not in ("messages", SHAPE)])
+    ):
+        many, some = row_tokens(processor, row)
+        images, total, of_images = images + len(row[SHAPE]), total + many, of_images + some
+        if many > most:
+            long.append((many, number, some))
+    if long:
+        many, number, some = max(long, key=lambda one: one[0])
+        raise RunError(
+            f"{label}: {len(long):,} of {len(rows):,} rows have more than seq = {most:,} tokens, such as row {number} "
+            f"with {many:,} tokens, {some:,} of them its images'; an image cannot be cut: write `seq = {many}`, or "
+            "make the images smaller"
+        )
+    return f"{label}: {len(rows):,} rows with {images:,} images, {total:,} tokens, {of_images:,} of them the images'"
+
+
+class ImageCollator:
+    """Makes a batch of rows: opens their images, and keeps the images' tokens out of the loss.
+
+    TRL's collator learns the tokens that stand for an image, too: a sequence of one token that nobody writes.
+    """
+
+    def __init__(self, collator: Callable[[list[dict[str, Any]]], Any], token: int) -> None:
+        self.collator, self.token = collator, token
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """TRL's batch of these rows, with labels of -100 for the tokens of images."""
+        batch = self.collator(
+            [{"messages": with_parts(row["messages"]), SHAPE: [*map(opened, row[SHAPE])]} for row in rows]
+        )
+        batch["labels"][batch["input_ids"] == self.token] = -100
+        return batch

@@ -1,0 +1,229 @@
+"""Rows with images: find and check each image, and mark its place in the text.
+
+A converted row has messages of a role and a text, in which ``PLACE`` stands where an image is read, and the images in
+that order, each with its path or its bytes and with its size in pixels.
+"""
+
+import base64
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from io import BytesIO
+from typing import Any
+
+from ...core import rows
+from ...core.errors import RunError, first_line
+from ...core.feature import Bundle, Feature
+from ...core.rows import KEPT, RowFormat, from_value, name, with_system
+from ..launch import local_files
+from . import chat
+
+SHAPE = "images"
+PLACE = "<image>"
+"""Stands in a text where an image is read, as in LLaVA's rows."""
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+LARGEST = 64 * 2**20
+"""Most bytes of the file of an image."""
+MOST_PIXELS = 2**26
+"""Most pixels of an image (67 million); a small file can contain far more (a decompression bomb)."""
+NARROWEST = 200
+"""The side ratio from which Qwen2-VL's image processor refuses an image (transformers, smart_resize)."""
+EMBEDDED = "data:image/"
+
+
+def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+    """The dataset's columns with the messages and the images; ``present`` are the dataset's columns."""
+    if source["shape"] != SHAPE:
+        return rows.columns(source, present)
+    return dict(zip(("messages", SHAPE), source["columns"] or ("messages", SHAPE), strict=True))
+
+
+def to_row(
+    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **how: Any
+) -> dict[str, Any]:
+    """Convert one stored row: its messages with the places of its images, and the stored images.
+
+    Without a place in any text, the images stand before the first text of the user, as TRL puts them. Raises RunError
+    with the row's number (from 0) for a row of another shape.
+    """
+    if source["shape"] != SHAPE:
+        return chat.to_row(source, row, index, system, **{key: one for key, one in how.items() if key == "text"})
+    where, used = f"{name(source)}, row {index}", columns(source, list(row))
+    for column in () if source.get("only") else KEPT:
+        if row.get(column):
+            raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
+    turns, stored = row[used["messages"]], row[used[SHAPE]]
+    by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
+    turns = from_value(turns, where) if by_from else chat.messages(turns, where)
+    made = [_turn(turn, where) for turn in with_system(turns, system)]
+    images = stored if isinstance(stored, list) else [] if stored is None else [stored]
+    return {"messages": placed(made, len(images), where), SHAPE: images}
+
+
+def _turn(turn: Mapping[str, Any], where: str) -> dict[str, str]:
+    """A message with only a role and a text. Raises RunError for a message with anything else."""
+    more = [key for key, value in turn.items() if key not in ("role", "content") and value]
+    if more:
+        raise RunError(f"{where}: a message has `{more[0]}`, and messages with images have a role and a content only")
+    content = turn["content"]
+    return {"role": turn["role"], "content": content if isinstance(content, str) else _joined(content, where)}
+
+
+def _joined(content: Sequence[Any], where: str) -> str:
+    """The text of a content's parts, with a place for each image. Raises RunError for another kind of part."""
+    texts = []
+    for part in content:
+        kind, text = (part.get("type"), part.get("text")) if isinstance(part, dict) else ("text", part)
+        if kind == "image" and not any(part.get(key) for key in ("image", "url", "path", "base64")):
+            texts.append(PLACE)
+        elif kind not in (None, "text") or not isinstance(text, str):
+            raise RunError(
+                f"{where}: a message has a part of the type {str(kind)[:40]!r}; parts are texts, or images whose data "
+                "is in the column of images"
+            )
+        elif PLACE in text:
+            raise RunError(f"{where}: a text between parts contains {PLACE}; the part of the image is its place")
+        else:
+            texts.append(text)
+    return "".join(texts)
+
+
+def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[str, str]]:
+    """The messages with one place for each image. Raises RunError if their texts have other places."""
+    places = sum(turn["content"].count(PLACE) for turn in turns)
+    first = next((turn for turn in turns if turn["role"] == "user"), None)
+    if images and not places and first is not None:
+        first["content"] = PLACE * images + first["content"]
+        places = images
+    if places != images:
+        raise RunError(f"{where}: it has {images} images, and {places} places for them ({PLACE}) in its texts")
+    return turns
+
+
+def parts(text: str) -> list[dict[str, str]]:
+    """A text as the parts that a processor's chat template reads, with an image at each place."""
+    found: list[dict[str, str]] = []
+    for number, piece in enumerate(text.split(PLACE)):
+        found += [{"type": "image"}] if number else []
+        found += [{"type": "text", "text": piece}] if piece else []
+    return found or [{"type": "text", "text": ""}]
+
+
+def _read(
+    folder: str, convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int,
+    **how: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Convert a row, and check its images. ``folder`` is the bundle's."""
+    made = convert(source, row, index, **how)
+    where, root = f"{name(source)}, row {index}", _root(folder, source)
+    made[SHAPE] = [checked(one, root, f"{where}: image {number}") for number, one in enumerate(made.get(SHAPE, ()))]
+    return made
+
+
+def _root(folder: str, source: Mapping[str, Any]) -> str:
+    """The folder that paths of images are relative to: that of the rows' file, or the data folder itself."""
+    path = str(source["path"])
+    return local_files.find(folder, path if source.get("files") else os.path.dirname(path) or ".")
+
+
+def checked(stored: Any, root: str, where: str) -> dict[str, Any]:
+    """A stored image with its path or bytes and its size. It is decoded once, so that a broken one is found now.
+
+    ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. Raises
+    RunError.
+    """
+    from PIL import Image
+
+    if isinstance(stored, Image.Image):  # the datasets library has decoded it
+        out = BytesIO()
+        stored.convert("RGB").save(out, "PNG")
+        stored = out.getvalue()
+    if isinstance(stored, dict):
+        data = stored.get("bytes")
+        stored = data if data is not None else stored.get("path")
+        if isinstance(data, str):
+            stored = EMBEDDED + "," + data
+    found: dict[str, Any] = {"path": None, "bytes": None}
+    if isinstance(stored, bytes):
+        found["bytes"] = stored
+    elif isinstance(stored, str) and stored.startswith(EMBEDDED):
+        try:
+            found["bytes"] = base64.b64decode(stored.partition(",")[2], validate=True)
+        except ValueError:
+            raise RunError(f"{where} is not base64") from None
+    elif isinstance(stored, str):
+        found["path"] = _inside(root, stored, where)
+    else:
+        raise RunError(f"{where} is {type(stored).__name__}; it must be a path, bytes, or a data URL")
+    size = len(found["bytes"]) if found["path"] is None else os.path.getsize(found["path"])
+    if size > LARGEST:
+        raise RunError(f"{where} has {size:,} bytes; at most {LARGEST:,} are read")
+    try:
+        found["width"], found["height"] = _size(found)
+    except RunError as error:
+        raise RunError(f"{where} {error}") from None
+    except Exception as error:  # readers of broken files raise many classes
+        raise RunError(f"{where} cannot be read: {first_line(error)}") from error
+    return found
+
+
+def _inside(root: str, path: str, where: str) -> str:
+    """The real path of an image's file. Raises RunError for an address, and for a file that is not inside ``root``."""
+    if "://" in path:
+        raise RunError(f"{where} is the address {path[:80]!r}, which a run does not fetch")
+    root, place = os.path.realpath(root), os.path.realpath(os.path.join(root, path))
+    if os.path.commonpath((root, place)) != root:
+        raise RunError(f"{where} is {path[:80]!r}, outside of the data's folder {root}")
+    if not os.path.isfile(place):
+        raise RunError(f"{where} is {path[:80]!r}, and there is no such file in {root}")
+    return place
+
+
+def _size(found: Mapping[str, Any]) -> tuple[int, int]:
+    """The width and height of an image in pixels, after decoding it. Raises RunError, and errors of the decoder."""
+    with _file(found) as image:
+        width, height = image.size
+        if width * height > MOST_PIXELS:
+            raise RunError(f"has {width:,} x {height:,} pixels; at most {MOST_PIXELS:,} are read")
+        if max(width, height) >= NARROWEST * min(width, height):
+            raise RunError(f"is {width:,} x {height:,} pixels: one side must be less than {NARROWEST} times the other")
+    opened_image = opened(found)
+    return int(opened_image.width), int(opened_image.height)
+
+
+def _file(found: Mapping[str, Any]) -> Any:
+    from PIL import Image
+
+    return Image.open(found["path"] if found["bytes"] is None else BytesIO(found["bytes"]), formats=FORMATS)
+
+
+def opened(found: Mapping[str, Any]) -> Any:
+    """The decoded image in RGB, turned as its camera noted (EXIF), like the datasets library's images."""
+    from PIL import ImageOps
+
+    with _file(found) as image:
+        return ImageOps.exif_transpose(image).convert("RGB")
+
+
+FORMAT = RowFormat(columns, rows.dropped, rows.conversations, to_row)
+
+
+class Images(Feature):
+    """The feature of a run on rows with images."""
+
+    def row_format(self, bundle: Bundle) -> RowFormat:
+        """The format of rows with images."""
+        return FORMAT
+
+    def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """``convert`` with checked images."""
+        return partial(_read, bundle.folder, convert)
+
+    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+        """The types of the columns, because the first row may have no image."""
+        from datasets import Features, List, Value
+
+        text = Value("string")
+        image = {"path": text, "bytes": Value("binary"), "width": Value("int32"), "height": Value("int32")}
+        kept = {column: kind for column, kind in stored.features.items() if column not in dropped}
+        return Features({**kept, "messages": List({"role": text, "content": text}), SHAPE: List(image)})

@@ -1,0 +1,205 @@
+"""Rows with images: a tiny Qwen2.5-VL is trained by bundles, and what was made is looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_vision
+
+from xpc.compiler.cli import main
+from xpc.runtime.library_internals.liger_kernels import put_into
+
+pytestmark = pytest.mark.slow
+
+COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
+SIZES = {"red": (84, 56), "blue": (112, 112)}
+TOKENS = {"red": 3 * 2, "blue": 4 * 4}
+"""Tokens of an image: one for 28 x 28 pixels."""
+
+
+def row(question: str, *colours: str) -> dict[str, Any]:
+    answer = {"role": "assistant", "content": f"It is {' and '.join(colours) or 'red'}"}
+    turns = [{"role": "user", "content": question}, answer]
+    return {"messages": turns, "images": [f"pictures/{one}.png" for one in colours]}
+
+
+ROWS = [
+    row("Which colour is this?", "red"),
+    row("<image>Which colour?", "blue"),
+    row("Which colour is red?"),
+    row("This <image> and this <image>?", "red", "blue"),
+] * 3
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model, pictures, and rows. Skipped where torchvision cannot be loaded."""
+    if why := tiny_vision.missing():
+        pytest.skip(f"torchvision cannot be loaded here: {why}")
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("images")
+    subprocess.run([sys.executable, tiny_vision.__file__, str(folder / "model")], check=True)
+    (folder / "pictures").mkdir()
+    for name, colour in COLOURS.items():
+        Image.new("RGB", SIZES[name], colour).save(folder / "pictures" / f"{name}.png")
+    (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ROWS), encoding="utf-8")
+    return folder
+
+
+def trained(place: Path, name: str, *lines: str, hardware: str = "cpu", micro: int = 2) -> str:
+    """Compile a spec and launch its bundle; returns what the run printed."""
+    text = (
+        f'xpc 1\ntrain "model" on "rows.jsonl" for 2 steps\nhardware {hardware}\nbatch gbs=4 micro={micro} seq=1024\n'
+    )
+    text += f'optimizer adamw(lr=1e-2)\nsave "out/{name}"\n' + "\n".join(lines) + "\n"
+    spec, bundle = place / f"{name}.xp", place / f"{name}.bundle"
+    spec.write_text(text, encoding="utf-8")
+    assert main(["compile", str(spec), "-o", str(bundle)]) == 0
+    environment = {**os.environ, "PYTHON": sys.executable, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [bundle / "launch.sh"], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def weights(folder: Path, name: str = "model.safetensors") -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return load_file(str(folder / name))
+
+
+BATCH = """
+import sys, json
+sys.path.insert(0, sys.argv[1])
+from worker.session import Session, isolate
+del sys.path[0]  # the libraries must not import from there
+isolate()
+session = Session(sys.argv[2], sys.argv[3], False)
+session.load()
+rows, _ = session.rows()
+trainer = session.trainer(rows)
+batch = trainer.data_collator([rows[at] for at in range(4)])
+token = session.processor.image_token_id
+ids, labels = batch["input_ids"], batch["labels"]
+print("BATCH " + json.dumps({
+    "pixels": list(batch["pixel_values"].shape), "grid": batch["image_grid_thw"].tolist(),
+    "images": (ids == token).sum(1).tolist(), "learned_images": int((labels[ids == token] != -100).sum()),
+    "learned": (labels != -100).sum(1).tolist(), "tokens": batch["attention_mask"].sum(1).tolist(),
+    "sizes": [[(one["width"], one["height"]) for one in row["images"]] for row in rows],
+}))
+"""
+
+
+def batch(place: Path, bundle: str) -> dict[str, Any]:
+    """The first four rows as the trainer's collator passes them to the model."""
+    import xpc.compiler.preview as preview
+
+    arguments = [os.path.dirname(preview.__file__), str(place / bundle), str(place / "scratch")]
+    done = subprocess.run(
+        [sys.executable, "-c", BATCH, *arguments], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.rpartition("BATCH ")[2])
+    return found
+
+
+def test_the_language_model_is_trained_on_images(place: Path) -> None:
+    printed = trained(place, "full")
+    found = batch(place, "full.bundle")
+    expected = [[TOKENS[Path(one).stem] for one in each["images"]] for each in ROWS[:4]]
+    assert found["images"] == [sum(one) for one in expected] == [6, 16, 0, 22]
+    assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]  # four patches a token
+    assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]]
+    assert found["learned_images"] == 0
+    assert found["learned"] == [a - b for a, b in zip(found["tokens"], found["images"], strict=True)]
+    assert found["sizes"][3] == [list(SIZES["red"]), list(SIZES["blue"])]
+    total, images = 3 * sum(found["tokens"]), 3 * sum(found["images"])
+    assert f"12 rows with 12 images, {total} tokens, {images} of them the images'" in printed
+    before, after = weights(place / "model"), weights(place / "out" / "full")
+    assert before.keys() == after.keys()
+    moved = {name for name in before if not before[name].equal(after[name])}
+    assert moved == {name for name in before if "visual" not in name}
+
+
+def test_a_trained_model_is_loaded_with_its_processor_and_answers(place: Path) -> None:
+    import torch
+    from PIL import Image
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    if not (place / "out" / "full").exists():
+        trained(place, "full")
+    folder = str(place / "out" / "full")
+    processor = AutoProcessor.from_pretrained(folder)
+    model = AutoModelForImageTextToText.from_pretrained(folder).eval()
+    logits = []
+    for name in COLOURS:
+        with Image.open(place / "pictures" / "red.png") as picture:
+            image = picture.convert("RGB") if name == "red" else Image.new("RGB", SIZES["red"], COLOURS["blue"])
+        turn = {"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": "Which?"}]}
+        read = processor.apply_chat_template(
+            [turn], tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+        )
+        with torch.no_grad():
+            logits.append(model(**read).logits[0, -1])
+            assert model.generate(**read, max_new_tokens=3, do_sample=False).shape[1] > read["input_ids"].shape[1]
+    assert not torch.equal(*logits)  # the same text about another image
+
+
+def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
+    """On two processes, with a loss on answers only, recomputation, a holdout, and smaller images."""
+    printed = trained(
+        place, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
+        "eval(every=1)", "memory(checkpointing)", "strategy ddp", hardware="2 x cpu", micro=1,
+    )  # fmt: skip
+    assert printed.count("eval loss") == 3
+    adapters = weights(place / "out" / "lora", "adapter_model.safetensors")
+    assert len(adapters) == 2 * 2 * 7  # A and B of seven matrices in two layers
+    assert not any("visual" in name for name in adapters)
+    assert all(one.abs().sum() > 0 for name, one in adapters.items() if "lora_B" in name)
+    found = batch(place, "lora.bundle")
+    assert 4 in found["images"] or 10 in found["images"]  # the blue image is scaled down to 56 x 56
+    assert {*found["images"]} <= {6, 4, 0, 10}
+    saved = json.loads((place / "out" / "lora" / "processor_config.json").read_text(encoding="utf-8"))
+    assert saved["image_processor"]["size"]["longest_edge"] == 7000
+    assert found["learned_images"] == 0
+    assert all(0 < learned < tokens - images for learned, tokens, images in zip(
+        found["learned"], found["tokens"], found["images"], strict=True))  # fmt: skip
+
+
+def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path, tmp_path: Path) -> None:
+    """XP215 (joined rows), XP218 (a cut image), XP217 (Liger), and the tokens of images that TRL would learn."""
+    from datasets import Dataset
+    from PIL import Image
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+    from trl import SFTConfig, SFTTrainer
+
+    rows = [{**row("Which?", "red"), "images": [Image.new("RGB", SIZES["red"])]}] * 2
+
+    def built(**options: Any) -> Any:
+        processor = AutoProcessor.from_pretrained(place / "model")
+        model = AutoModelForImageTextToText.from_pretrained(place / "model")
+        args = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[], **{"max_length": None, **options})
+        return SFTTrainer(model, args, train_dataset=Dataset.from_list(rows), processing_class=processor)
+
+    with pytest.raises(ValueError, match="Packing is not supported for vision"):
+        built(packing=True)
+    with pytest.raises(ValueError, match="Padding-free training is yet not supported for vision"):
+        built(padding_free=True)
+    with pytest.raises(ValueError, match="Mismatch in `image` token count"):
+        next(iter(built(max_length=20).get_train_dataloader()))
+    trainer = built()
+    with pytest.raises(ImportError, match="LigerQwen2_5_VLCausalLMOutputWithPast"):
+        put_into(trainer.model)
+    read = next(iter(trainer.get_train_dataloader()))
+    images = read["input_ids"] == trainer.processing_class.image_token_id
+    assert int(images.sum()) == 2 * TOKENS["red"]
+    assert (read["labels"][images] != -100).all()
+    assert any(".visual." in name and one.requires_grad for name, one in trainer.model.named_parameters())
