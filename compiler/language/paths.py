@@ -67,6 +67,7 @@ IntegerPath = Literal[
     "data.shuffle_buffer",
     "data.min_tokens",
     "data.max_tokens",
+    "data.max_pixels",
     "method.max_prompt",
     "method.sync_reference.every",
     "method.generations",

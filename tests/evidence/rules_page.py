@@ -46,7 +46,17 @@ TOPICS = {
         "Rows of the data",
         tuple(
             f"rules.data.{one}"
-            for one in ("images", "plain_text", "roles", "rows", "streams", "structure", "survey", "token_rows", "tokens")
+            for one in (
+                "images",
+                "plain_text",
+                "roles",
+                "rows",
+                "streams",
+                "structure",
+                "survey",
+                "token_rows",
+                "tokens",
+            )
         ),
     ),
     "sources": ("Sources, prompts and evaluation data", ("rules.data.", "resolve.590")),
