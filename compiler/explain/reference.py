@@ -14,7 +14,7 @@ from xpc.grammar.package_data import read_text
 
 TOGETHER = {
     "train": ("seed", "target", "sweep", "extra"),
-    "lora": ("qlora", "oft"),
+    "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
 """Clauses with few settings, by the clause on whose page they are listed."""

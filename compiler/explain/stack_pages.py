@@ -73,7 +73,8 @@ def _methods(stack: Stack) -> str:
         )
     lacks = [(f"`{one}`", why) for what in ("optimizers", "schedules") for one, why in stack.lacking(what).items()]
     adapters = (
-        "`lora`, `qlora`, `oft` and `freeze` work with every method, unless a rule below refuses the combination."
+        "`lora`, `qlora`, `oft`, `vera`, `loha`, `miss` and `freeze` work with every method, unless a rule below "
+        "refuses the combination."
     )
     text = "## Methods and adapters\n\n" + _table(("method", "arguments of", "losses"), *rows) + "\n\n" + adapters
     text += "\n\nThe values of `packing(strategy=...)` are " + ", ".join(f"`{one}`" for one in stack.packing) + "."

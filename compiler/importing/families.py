@@ -228,7 +228,7 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 def trained_dtype(draft: Draft, tool: str) -> None:
     """Train in fp32 if bf16 weights would lose small updates, or fp16 gradients could not be scaled."""
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
-    complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ("lora", "qlora", "oft")))
+    complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))
     if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):
         _replace(
             draft,
@@ -242,7 +242,7 @@ def trained_dtype(draft: Draft, tool: str) -> None:
         return
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
         return
-    if strategy.text == "ddp" and not any(map(draft.has, ("lora", "qlora", "oft"))):
+    if strategy.text == "ddp" and not any(map(draft.has, ADAPTERS)):
         _replace(
             draft,
             "model.dtype",

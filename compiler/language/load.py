@@ -9,7 +9,7 @@ from xpc.compiler.language.advisor import Advisor, GetAdvisor
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.items import BASE, SPEC, Evaluated, Item, Row, Swept, Written
-from xpc.compiler.language.schema import ADAPTERS, OF_ONE_KIND
+from xpc.compiler.language.schema import ADAPTERS, OF_KIND, OF_ONE_KIND
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
@@ -129,8 +129,8 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
         if path not in written.items:
             continue
         for other in ADAPTERS:  # the child's adapter replaces the adapter of its base
-            if other not in written.items and out.items.pop(other, None) is not None and "oft" in (path, other):
-                for setting in OF_ONE_KIND:
+            if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
+                for setting in (*OF_ONE_KIND, *(("dropout",) if path == "loha" else ())):
                     out.items.pop(f"lora.{setting}", None)  # settings of the other kind of adapter
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):

@@ -25,13 +25,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-ADAPTERS: Final = ("lora", "qlora", "oft")
+ADAPTERS: Final = ("lora", "qlora", "oft", "vera", "loha", "miss")
 """Clauses of adapters; their settings are all under `lora`."""
 OF_ONE_KIND = (
     "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
     "embedding_lr",
 )  # fmt: skip
-"""Settings that a child drops when it replaces a low-rank adapter of its base by a rotation, or the reverse."""
+"""Settings that a child drops when it replaces the adapter of its base by one of another kind."""
+OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
+    "oft": ("rank", "block_size"), "vera": ("rank",), "loha": ("rank", "alpha"), "miss": ("rank",),
+}  # fmt: skip
+"""The settings of `OF_ONE_KIND` that these adapters have; `lora` and `qlora` have all but `block_size`."""
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """Maximum number of nodes, and of processes of a node."""
@@ -71,8 +75,14 @@ TABLE: tuple[Setting, ...] = (
     Setting("qlora", k.FLAG, "train low-rank adapters over a 4-bit base", head=True),
     Setting("oft", k.FLAG, "train rotations of the inputs of layers (OFT); the model's own weights are frozen",
             head=True),
+    Setting("vera", k.FLAG, "train two vectors for each layer, which scale random matrices that all layers share "
+            "(VeRA); the model's own weights are frozen", head=True),
+    Setting("loha", k.FLAG, "train element-wise products of two low-rank matrices (LoHa); the model's own weights are "
+            "frozen", head=True),
+    Setting("miss", k.FLAG, "train one matrix for each layer, shared by blocks of its inputs (MiSS); the model's own "
+            "weights are frozen", head=True),
     Setting("lora.rank", k.INT, "rank of the adapters; for oft, the number of blocks in a layer, instead of "
-            "`block_size`", low=1,
+            "`block_size`; for miss, the number of a layer's inputs in a block", low=1,
             high=2**16, inner=True),
     Setting("lora.block_size", k.INT, "number of a layer's inputs that are rotated together (oft)",
             low=2, high=2**16, inner=True),

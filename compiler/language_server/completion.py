@@ -15,6 +15,7 @@ from xpc.compiler.language.schema import (
     BY_PATH,
     CLAUSES,
     EXTRA_TARGETS,
+    OF_KIND,
     OF_ONE_KIND,
     TABLE,
     bare_choices,
@@ -40,8 +41,6 @@ class Item:
     doc: str = ""
 
 
-ROTATIONS = ("rank", "block_size")
-"""Settings of `OF_ONE_KIND` that oft has (XP464)."""
 SNIPPET = """\
 xpc 1
 
@@ -94,8 +93,9 @@ def _names(place: Place) -> Iterator[Item]:
 def _is_legal(row: Setting, chosen: str) -> bool:
     """Whether a setting can be written with a choice of its clause: a method, an engine or a kind of adapter."""
     if row.clause == "lora" and chosen in ADAPTERS:
-        matrices = row.name not in OF_ONE_KIND or row.name in ROTATIONS
-        return matrices if chosen == "oft" else row.name != "block_size"
+        if chosen not in OF_KIND:
+            return row.name != "block_size"
+        return row.name in OF_KIND[chosen] if row.name in OF_ONE_KIND else (chosen, row.name) != ("loha", "dropout")
     of_method = chosen not in METHODS or not row.methods or chosen in row.methods
     return of_method and (chosen not in ENGINES or not row.engines or chosen in row.engines)
 

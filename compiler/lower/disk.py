@@ -16,7 +16,7 @@ from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
 from xpc.compiler.lower.optimizer_states import optimizer_states
 from xpc.compiler.registry import ModelFacts
-from xpc.compiler.registry.linear_layers import lora_parameters, tables
+from xpc.compiler.registry.linear_layers import layer_parameters, lora_parameters, shared_parameters, tables
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import adapter_layers
 
@@ -38,7 +38,7 @@ def disk(spec: Spec) -> Disk | None:
     if spec.method.scores and not facts.tied:
         params -= facts.vocab * facts.hidden  # a reward model has a head with one output instead of the vocabulary head
     weight, trained = _weight(spec), _trained(spec, facts, params)
-    saved = trained if spec.lora else params
+    saved = trained + (_shared(spec, facts) if trained else 0) if spec.lora else params
     sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
     model = saved * weight
     full = optimizer_states(spec, facts, trained, weight)
@@ -71,7 +71,7 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """The number of trained parameters; 0 if frozen parts or rotations make it unknown."""
+    """The number of trained parameters; 0 if frozen parts, rotations or experts make it unknown."""
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
     if spec.lora:
@@ -80,10 +80,25 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """Parameters of LoRA's matrices, and of the modules that are trained in full (`modules_to_save`)."""
+    """Trained parameters of the adapters, and of the modules that are trained in full (`modules_to_save`); 0 if
+    unknown.
+    """
+    if not spec.low_rank and facts.experts:
+        return 0
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
-    matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
+    if spec.low_rank:
+        matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
+    else:
+        matrices = facts.layers * layer_parameters(spec.adapter, spec.integer("lora.rank"), linear)
     return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
+
+
+def _shared(spec: Spec, facts: ModelFacts) -> int:
+    """Parameters of the random matrices that VeRA's layers share, which are saved with the adapter."""
+    if not spec.flag("vera"):
+        return 0
+    linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
+    return shared_parameters(spec.integer("lora.rank"), linear)
 
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:

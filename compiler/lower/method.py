@@ -132,7 +132,7 @@ def max_prompt(spec: Spec) -> int | None:
 
 
 def lora_section(spec: Spec) -> Adapter | None:
-    """The values of the runtime's LoraConfig and BitsAndBytesConfig; None if all weights are trained.
+    """The values of the adapters' PEFT configuration and of BitsAndBytesConfig; None if all weights are trained.
 
     4-bit weights are stored as bytes, bitsandbytes' default. Under FSDP and ZeRO-3 they are stored in the dtype of the
     other weights, which cannot shard other dtypes (accelerate 1.15, utils/fsdp_utils.py).
@@ -164,16 +164,24 @@ def lora_section(spec: Spec) -> Adapter | None:
 
 
 def _shape(spec: Spec) -> AdapterShape:
-    """The kind and shape of the adapters: low-rank matrices, with LoRA+ rates if set, or rotations (OFT)."""
+    """The kind and shape of the adapters: LoRA's matrices, with LoRA+ rates if set, or those of another kind."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
         block = None if rank is not None else spec.integer("lora.block_size")
         return {"kind": "oft", "rank": rank, "block_size": block}
-    alpha, ratio = spec.real("lora.alpha"), spec.get("lora.lr_ratio")
+    if spec.flag("vera"):
+        return {"kind": "vera", "rank": spec.integer("lora.rank")}
+    if spec.flag("miss"):
+        return {"kind": "miss", "rank": spec.integer("lora.rank")}
+    real = spec.real("lora.alpha")
+    alpha = int(real) if real == int(real) else real
+    if spec.flag("loha"):
+        return {"kind": "loha", "rank": spec.integer("lora.rank"), "alpha": alpha}
+    ratio = spec.get("lora.lr_ratio")
     made: AdapterShape = {
         "kind": "lora",
         "rank": spec.integer("lora.rank"),
-        "alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "alpha": alpha,
         "rslora": spec.flag("lora.rslora"),
         "dora": spec.flag("lora.dora"),
         "parameters": list(spec.names("lora.parameters")) or None,

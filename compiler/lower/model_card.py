@@ -21,7 +21,7 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
     If the base is a local folder, only the text names it, because the hub accepts only its own ids as `base_model`.
     """
     base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
-    kind = ["oft" if spec.flag("oft") else "lora"] if spec.lora else []
+    kind = ["lora" if spec.low_rank else spec.adapter] if spec.lora else []
     head: dict[str, object] = {
         "base_model": base,
         "base_model_relation": "adapter" if adapter else "finetune",

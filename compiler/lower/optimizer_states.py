@@ -14,6 +14,7 @@ from xpc.compiler.language.optimizers import LOW_RANK, MOMENTS, PACKAGES, UNSAVE
 from xpc.compiler.registry import ModelFacts
 from xpc.compiler.registry.linear_layers import ATTENTION, HEADS, TOKEN_EMBEDDINGS, Linear, linear_layers, targeted
 from xpc.compiler.spec import Spec
+from xpc.grammar.record import evolve
 
 MASTER = 12
 """Bytes per parameter in DeepSpeed's shards: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
@@ -76,7 +77,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
         # Match a part of the module's path, as transformers does. Stacked experts are not linear modules.
-        if (one.count > 1 and spec.stack.facts.experts_stacked) or not _named(one, targets):
+        # The weights of VeRA, LoHa and MiSS are not in linear modules either.
+        if (one.count > 1 and spec.stack.facts.experts_stacked) or not spec.low_rank or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1
         narrow, wide = sorted((one.inputs, one.outputs))
@@ -97,8 +99,24 @@ def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
         return
     rank = spec.integer("lora.rank")
     for one in targeted(facts, spec.get("lora.targets")):
+        if not spec.low_rank:
+            yield from _of_layer(spec.adapter, rank, one)
+            continue
         yield Linear(f"{one.name}.lora_A", one.site, one.inputs, rank, one.count)
         yield Linear(f"{one.name}.lora_B", one.site, rank, one.outputs, one.count)
+
+
+def _of_layer(kind: str, rank: int, one: Linear) -> Iterator[Linear]:
+    """The sizes of VeRA's, LoHa's or MiSS's weights on a layer."""
+    if kind == "vera":
+        yield evolve(one, inputs=1, outputs=rank)
+        yield evolve(one, inputs=1)
+    elif kind == "loha":
+        for _ in range(2):
+            yield evolve(one, inputs=rank)
+            yield evolve(one, outputs=rank)
+    else:
+        yield evolve(one, inputs=rank)
 
 
 def _named(one: Linear, targets: object) -> bool:

@@ -229,6 +229,14 @@ def _adapters(spec: Spec) -> str:
     if spec.flag("oft"):
         shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations per layer"
         return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{more}"
+    if spec.flag("vera"):
+        shape = f"two vectors per layer for shared random matrices of rank {rank}"
+        return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{more}"
+    if spec.flag("loha"):
+        shape = f"products of two matrices of rank {rank}, alpha {spec.real('lora.alpha'):g}"
+        return f"{shape}, on {cell(where)}{base}{more}"
+    if spec.flag("miss"):
+        return f"one matrix per layer for blocks of {rank} inputs, dropout {dropout:g}, on {cell(where)}{base}{more}"
     if spec.get("lora.init") is not None:
         more += f", initialized by {spec.text('lora.init')}"
     if spec.get("lora.lr_ratio") is not None:

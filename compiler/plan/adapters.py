@@ -1,7 +1,9 @@
 """Memory that adapters need in a layer: saved tensors that the family's table does not count, and temporary tensors.
 
-The table has LoRA's tensors, counted on real models. DoRA and rotations (OFT) keep the same tensors plus those counted
-here. Tests count both on the same models (tests/plan/test_adapters_kept.py), and also the parameters of rotations.
+The table has LoRA's tensors, counted on real models. DoRA, rotations (OFT) and LoHa keep the same tensors plus those
+counted here. For VeRA, LoHa and MiSS the sum is an upper bound: VeRA and MiSS need no inputs of the adapted layers, and
+under autocast LoHa has no float32 copies of them. Tests count all on the same models
+(tests/plan/test_adapters_kept.py), and also the parameters of each kind.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ ROTATED_CAST = 14.0
 def component(load: Load) -> str:
     """The name of the memory component that `of_layer` and `in_forward` count."""
     kind = "lora" if load.adapters is None else load.adapters.kind
-    return {"oft": "rotations", "dora": "norms of adapted weights"}.get(kind, "merged experts")
+    return {
+        "oft": "rotations", "dora": "norms of adapted weights", "loha": "products of matrices",
+    }.get(kind, "merged experts")  # fmt: skip
 
 
 def of_token(load: Load) -> float:
@@ -33,6 +37,11 @@ def of_token(load: Load) -> float:
         # The mask, one byte per element, and the dropout's output. Under autocast each site keeps its input in any
         # case.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
+    if tuned.kind in ("vera", "miss"):
+        # VeRA's vectors scale numbers of the rank and the adapter's outputs, and MiSS's matrix multiplies sums of the
+        # rank; their gradients need both (tuners/vera/layer.py, tuners/miss/layer.py).
+        wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
+        out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
         # The magnitudes scale the outputs of the layer and of its matrices; both outputs are kept
         # (tuners/lora/dora.py).
@@ -63,6 +72,11 @@ def _of_an_input(load: Load) -> float:
     return 4.0 if load.widened or load.element == 4 else 2.0
 
 
+def _computed(load: Load) -> float:
+    """Bytes of one number that an adapter computes."""
+    return 2.0 if load.amp or load.element == 2 else 4.0
+
+
 def of_layer(load: Load) -> float:
     """Bytes of a layer that do not depend on its tokens: rotations, and copies of experts with merged adapters.
 
@@ -74,6 +88,9 @@ def of_layer(load: Load) -> float:
         return 0.0
     if tuned.kind == "oft":
         return tuned.blocks * (ROTATED_CAST if load.amp else ROTATED["bf16" if load.element == 2 else "fp32"])
+    if tuned.kind == "loha":
+        # The product of the two matrices, which the gradient of a layer's inputs needs (tuners/loha/layer.py).
+        return sum(one.inputs * one.outputs for one in tuned.linear) * _computed(load)
     if not tuned.merged:
         return 0.0
     return _copy(load, tuned) + tuned.params / load.facts.layers * (tuned.element + (2 if load.amp else 0))
@@ -87,9 +104,12 @@ def in_forward(load: Load) -> float:
     """The largest temporary memory of one linear layer's forward pass, in bytes.
 
     DoRA computes the norm of the weight plus its adapter. For this, peft multiplies the adapter's matrices with an
-    identity matrix as wide as the layer's input, and then makes another copy for the sum (tuners/lora/dora.py).
+    identity matrix as wide as the layer's input, and then makes another copy for the sum (tuners/lora/dora.py). LoHa
+    multiplies two products, each as large as the layer's weight, and scales the result (tuners/loha/layer.py).
     """
     tuned = load.adapters
+    if tuned is not None and tuned.kind == "loha":
+        return 3 * _computed(load) * max((one.inputs * one.outputs for one in tuned.linear), default=0)
     if tuned is None or tuned.kind != "dora":
         return 0.0
     cast = 2 if load.amp else 0
@@ -103,11 +123,14 @@ def in_backward(load: Load) -> float:
 
     For merged experts, this is their gradient: first the down projection's, then that of gate and up, which are two
     thirds of the stack. For a quantized base, one weight at a time exists in the computed dtype (bitsandbytes 0.50
-    `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights).
+    `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights). LoHa computes a product
+    again, and has the gradient of the other one in float32 and in the computed dtype (tuners/loha/layer.py).
     """
     tuned = load.adapters
     if tuned is None:
         return 0.0
+    if tuned.kind == "loha":
+        return 16.0 * max((one.inputs * one.outputs for one in tuned.linear), default=0)
     sizes = (one.inputs * one.outputs for one in linear_layers(load.facts))
     largest = max(sizes, default=0) if tuned.bits else 0
     unpacked = float(load.element * largest)

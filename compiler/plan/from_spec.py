@@ -9,7 +9,14 @@ from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load
-from xpc.compiler.registry.linear_layers import ATTENTION, lora_parameters, matrix_numbers, tables
+from xpc.compiler.registry.linear_layers import (
+    ATTENTION,
+    layer_parameters,
+    lora_parameters,
+    matrix_numbers,
+    shared_parameters,
+    tables,
+)
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype, norms_widened, tables_dtype
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
@@ -38,8 +45,8 @@ def load_of(spec: Spec) -> Load | str:
         return "the memory of a CPU process is not planned"
     if "quantization_config" in spec.model.config and not spec.in_mxfp4:
         return "the checkpoint is quantized, and its weights are not of one size"
-    if facts.experts and spec.flag("oft"):
-        return "OFT on a mixture of experts was not measured"
+    if facts.experts and not spec.low_rank:
+        return f"`{spec.adapter}` on a mixture of experts was not measured"
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
@@ -119,21 +126,23 @@ def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
 def _adapters(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
     assert facts is not None  # checked by the caller
-    rank, oft = spec.get("lora.rank"), spec.flag("oft")
+    rank, kind = spec.get("lora.rank"), "dora" if spec.flag("lora.dora") else "lora" if spec.low_rank else spec.adapter
     linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
     standing = "all" if not sites <= set(ATTENTION) else "qv" if sites <= {"q", "v", "qkv"} else "qkvo"
-    blocks = 0
-    if oft:
+    blocks = shared = 0
+    if kind == "oft":
         each, blocks = rotations(linear, rank, spec.get("lora.block_size") or 0)
         params = facts.layers * each
+    elif not spec.low_rank:
+        params = facts.layers * layer_parameters(kind, rank or 0, linear)
+        shared = shared_parameters(rank or 0, linear) if kind == "vera" else 0
     else:
         params = lora_parameters(facts, rank or 0, linear, spec.flag("lora.dora"))
     params += tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
     return Adapters(
         standing, rank or 0, params, 4 if element == 4 else 2, linear, spec.get("lora.dropout") or 0.0, merged,
-        "oft" if oft else "dora" if spec.flag("lora.dora") else "lora", blocks, spec.bits or 0,
-        spec.flag("lora.double_quant"),
+        kind, blocks, spec.bits or 0, spec.flag("lora.double_quant"), shared,
     )  # fmt: skip
 
 
@@ -146,9 +155,11 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch may need less memory than counted: with offloaded activations, with flattened rows (short rows
-    leave room for a long row), and with some arguments of `extra`.
+    """Whether a batch may need less memory than counted: with VeRA, LoHa and MiSS, with offloaded activations, with
+    flattened rows (short rows leave room for a long row), and with some arguments of `extra`.
     """
+    if spec.adapter in ("vera", "loha", "miss"):
+        return True  # they keep less than the measured rows of LoRA contain
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra

@@ -21,9 +21,10 @@ class Adapters:
 
     `sites` are the modules that have one; `params` counts the adapters' parameters in the complete model, `element` is
     the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer, and `merged` are the weights
-    of a layer that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora or oft;
-    `blocks` counts the elements of a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0,
-    and `nested` says that its scales are quantized, too.
+    of a layer that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora, oft,
+    vera, loha or miss; `shared` counts the frozen parameters that VeRA's layers share; `blocks` counts the elements of
+    a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0, and `nested` says that its
+    scales are quantized, too.
     """
 
     sites: str
@@ -37,6 +38,7 @@ class Adapters:
     blocks: int = 0
     bits: int = 0
     nested: bool = False
+    shared: int = 0
 
 
 @record
@@ -128,11 +130,14 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # The memory of the other adapters follows from LoRA's row (`adapters.py`).
-        kind = tuned.kind if precision == "amp32" else "lora"
+        # The memory of the other adapters follows from LoRA's row (`adapters.py`). Over a float32 base all of them
+        # but DoRA return the dtype of a layer's input, as rotations do.
+        kind = "lora"
+        if precision == "amp32" and tuned.kind != "lora":
+            kind = "dora" if tuned.kind == "dora" else "oft"
         return f"{kind}-{tuned.sites}/{precision}"
 
     @property
     def rank(self) -> int:
         """The value of the factor "rank" in the table's rows."""
-        return 0 if self.adapters is None or self.adapters.kind == "oft" else self.adapters.rank
+        return 0 if self.adapters is None or self.adapters.kind not in ("lora", "dora") else self.adapters.rank

@@ -180,7 +180,7 @@ def _states(load: Load) -> States:
     trained = load.trained + (adapters.params if adapters is not None else 0.0)
     element = float(adapters.element) if adapters is not None else load.weight
     own = adapters.params * element if adapters is not None else 0.0
-    weights = (facts.params * load.weight + own) / spread[3]
+    weights = (facts.params * load.weight + own) / spread[3] + (0 if adapters is None else adapters.shared * element)
     whole = facts.layer_params * load.element
     gradients = trained * element / spread[2]
     if load.layerwise:

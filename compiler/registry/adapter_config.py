@@ -1,4 +1,4 @@
-"""Read the settings of `lora` and `oft` from peft's adapter_config.json."""
+"""Read the settings of an adapter, such as `lora` or `oft`, from peft's adapter_config.json."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ SHAPES = {
     "OFT": {
         "rank": "r", "block_size": "oft_block_size", "dropout": "module_dropout", "targets": "target_modules",
         "modules_to_save": "modules_to_save",
+    },
+    "VERA": {
+        "rank": "r", "dropout": "vera_dropout", "targets": "target_modules", "modules_to_save": "modules_to_save",
+    },
+    "LOHA": {"rank": "r", "alpha": "alpha", "targets": "target_modules", "modules_to_save": "modules_to_save"},
+    "MISS": {
+        "rank": "r", "dropout": "miss_dropout", "targets": "target_modules", "modules_to_save": "modules_to_save",
     },
 }  # fmt: skip
 """peft's names for the settings, by kind of adapter."""

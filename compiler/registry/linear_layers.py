@@ -107,3 +107,21 @@ def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora
     """The parameters of LoRA's matrices on these layers of all decoder layers. DoRA adds a magnitude for each row."""
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
     return facts.layers * each
+
+
+def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
+    """The trained parameters of VeRA, LoHa or MiSS on these layers of one decoder layer.
+
+    VeRA trains a vector of the rank and one of a layer's outputs, LoHa two pairs of matrices, MiSS one matrix of rank x
+    outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
+    """
+    if kind == "vera":
+        return sum((rank + one.outputs) * one.count for one in layers)
+    if kind == "loha":
+        return sum(2 * rank * (one.inputs + one.outputs) * one.count for one in layers)
+    return sum(rank * one.outputs * one.count for one in layers)
+
+
+def shared_parameters(rank: int, layers: Sequence[Linear]) -> int:
+    """The frozen parameters of VeRA's two random matrices, which are as wide as the widest layer."""
+    return rank * (max((one.inputs for one in layers), default=0) + max((one.outputs for one in layers), default=0))

@@ -17,8 +17,8 @@ from xpc.grammar.diagnostic import Label
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 NOT_WRITTEN = (
     "alora_invocation_tokens", "alpha_pattern", "arrow_config", "block_share", "coft", "exclude_modules",
-    "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias", "rank_pattern",
-    "trainable_token_indices", "use_qalora",
+    "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias",
+    "projection_prng_key", "rank_dropout", "rank_pattern", "trainable_token_indices", "use_qalora",
 )  # fmt: skip
 """peft's options that no setting expresses, so that training would continue without them."""
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
@@ -43,12 +43,18 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         config = None
     kind = config.get("peft_type") if isinstance(config, dict) else None
     if not isinstance(config, dict) or kind not in SHAPES:
-        help = "name an adapter that peft saved of type LORA or OFT"
+        help = f"name an adapter that peft saved of type {', '.join(SHAPES)}"
         return _refuse(problems, label, f"`{read.name}` states no adapter that can be trained here", help)
     options = [name for name in NOT_WRITTEN if config.get(name)]
     options += ["bias"] if config.get("bias") not in (None, "none") else []
     if str(config.get("init_lora_weights")).lower().startswith(CHANGES_THE_BASE):
         options.append("init_lora_weights")
+    if kind == "LOHA" and config.get("module_dropout"):
+        options.append("module_dropout")
+    if kind == "MISS" and config.get("init_weights") in ("bat", "mini"):  # other shapes of the matrix
+        options.append("init_weights")
+    if kind == "VERA" and config.get("save_projection") is False:
+        options.append("save_projection")
     if options:
         why = f"the adapter has `{options[0]} = {json.dumps(config[options[0]])[:40]}`, which no setting expresses"
         return _refuse(problems, label, why, "merge it into its base, and train that with a new adapter")
@@ -76,7 +82,7 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
     """Set unwritten settings from adapter_config.json. Returns the name of a required value that is missing, or ""."""
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
-        if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind == "LORA")):
+        if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind != "OFT")):
             return theirs
         if path not in values and found is not None and found is not False:
             values[path] = Value(found, Origin(DERIVED, None, f"that of {folder}"))

@@ -5,12 +5,13 @@ Loaded only for specs with an adapter or a method other than sft.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
 
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.plan import Need, packed_bytes
 from xpc.compiler.registry.linear_layers import tables
 from xpc.compiler.resolve.open_spec import OpenSpec
@@ -20,6 +21,11 @@ from xpc.grammar.record import evolve
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
 """TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
+OTHERS: Mapping[str, Mapping[str, int | float]] = {
+    "vera": {"rank": 256, "dropout": 0.0}, "loha": {"rank": 8, "alpha": 8.0, "dropout": 0.0},
+    "miss": {"rank": 64, "dropout": 0.0},
+}  # fmt: skip
+"""The classes' own defaults; PEFT 0.21 and 0.17 `VeraConfig`, `LoHaConfig`, `MissConfig`."""
 OFT_BLOCK = 32
 """The size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
 EVA_ROWS = 256
@@ -47,10 +53,11 @@ def adapter(of: OpenSpec) -> None:
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
     if "lora.dropout" not in of.values and stacks:
         of.set("lora.dropout", 0.0, "experts in one parameter cannot have any", DEFAULT)
-    for name, value in LORA.items() if of.get("oft") is not True else ():
+    kind = next((one for one in ADAPTERS if of.get(one) is True), "lora")
+    for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
         path = path_of(f"lora.{name}")
         if path not in of.values:
-            of.set(path, value, "TRL's own", DEFAULT)
+            of.set(path, value, "PEFT's own" if kind in OTHERS else "TRL's own", DEFAULT)
     if of.get("oft") is True:
         if "lora.dropout" not in of.values:
             of.set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
@@ -179,10 +186,15 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 
 def _rank(of: OpenSpec, need: Need) -> int:
-    """The rank of the adapters. For OFT, a rank with at least as many parameters: a block of n inputs has n(n-1)/2."""
+    """The rank of the adapters. For other kinds, a rank with at least as many parameters: a block of n inputs has
+    n(n-1)/2 in OFT, LoHa has two pairs of matrices, and VeRA's vectors and shared matrices have fewer numbers than a
+    pair of rank 2 on every layer.
+    """
     rank = of.integer("lora.rank") or 0
+    if of.get("vera") is True:
+        return min(rank, 2)
     if of.get("oft") is not True:
-        return rank
+        return rank * (2 if of.get("loha") is True else 1)
     block = of.integer("lora.block_size") or 0
     if rank and need.facts is not None:
         block = need.facts.hidden // rank

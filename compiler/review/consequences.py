@@ -146,7 +146,7 @@ def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]
 
 def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
     rank, alpha = spec.get("lora.rank"), spec.get("lora.alpha")
-    if spec.lora and rank and alpha is not None and not spec.flag("oft"):
+    if spec.lora and rank and alpha is not None:
         scale = float(alpha) / (sqrt(rank) if spec.flag("lora.rslora") else rank)
         root = "square root of " if spec.flag("lora.rslora") else ""
         yield "alpha over rank", Quantity(f"{scale:.4g}", float(f"{scale:.6g}"), f"{alpha:g} / {root}{rank}")

@@ -255,6 +255,11 @@ class Spec:
         """The path of the adapter's clause; `lora` if there are no adapters."""
         return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
+    @property
+    def low_rank(self) -> bool:
+        """Whether the adapters, if there are any, are LoRA's pairs of matrices (`lora`, `qlora`)."""
+        return self.adapter in ("lora", "qlora")
+
     def names(self, path: NamesPath) -> tuple[str, ...]:
         """The value of a setting that is a list of names; empty if it has no value."""
         value = self.get(path)

@@ -222,9 +222,9 @@ class Continued(TypedDict):
 
 
 class AdapterShape(TypedDict):
-    """The kind and shape of the adapters: low-rank matrices ("lora"), with LoRA+ rates if set, or rotations ("oft")."""
+    """The kind and shape of the adapters, such as LoRA's matrices, with LoRA+ rates if set, or rotations ("oft")."""
 
-    kind: Literal["lora", "oft"]
+    kind: Literal["lora", "oft", "vera", "loha", "miss"]
     rank: int | None
     alpha: NotRequired[float]
     rslora: NotRequired[bool]

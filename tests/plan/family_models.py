@@ -153,6 +153,9 @@ def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kin
     config: Any
     if kind == "oft":
         config = peft.OFTConfig(r=0, oft_block_size=rank, module_dropout=dropout, target_modules=modules)
+    elif kind in ("vera", "loha", "miss"):
+        made_by = {"vera": peft.VeraConfig, "loha": peft.LoHaConfig, "miss": peft.MissConfig}[kind]
+        config = made_by(r=rank, target_modules=modules)
     else:
         config = peft.LoraConfig(r=rank, lora_dropout=dropout, target_modules=modules, use_dora=kind == "dora")
     out = peft.get_peft_model(model, config, autocast_adapter_dtype=fp32)

@@ -138,14 +138,20 @@ def reward(index: int) -> Any:
 
 
 def adapters(plan: dict[str, Any], method: str) -> Any:
-    """The LoraConfig or OFTConfig of a payload's `lora` section."""
-    from peft import LoraConfig, OFTConfig
+    """PEFT's configuration of a payload's `lora` section."""
+    from peft import LoHaConfig, LoraConfig, MissConfig, OFTConfig, VeraConfig
 
     task = "SEQ_CLS" if method == "reward" else "CAUSAL_LM"
     common = {"target_modules": plan["targets"], "modules_to_save": plan["modules_to_save"], "task_type": task}
     if plan["kind"] == "oft":
         sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
         return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
+    if plan["kind"] == "vera":
+        return VeraConfig(r=plan["rank"], vera_dropout=plan["dropout"], **common)
+    if plan["kind"] == "miss":
+        return MissConfig(r=plan["rank"], miss_dropout=plan["dropout"], **common)
+    if plan["kind"] == "loha":
+        return LoHaConfig(r=plan["rank"], alpha=plan["alpha"], **common)
     return LoraConfig(r=plan["rank"], lora_alpha=plan["alpha"], lora_dropout=plan["dropout"],
                       use_rslora=plan["rslora"], use_dora=plan["dora"], target_parameters=plan["parameters"],
                       init_lora_weights=plan.get("init") or True,

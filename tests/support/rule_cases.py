@@ -43,6 +43,7 @@ TOPICS = (
     "resolve/cases_sweep",
     "rules/adapters/cases_tuned",
     "rules/adapters/cases_initial",
+    "rules/adapters/cases_other_kinds",
     "rules/extra/cases_extras",
 )
 """The tables below tests/, in the order in which explanations look for an example of a code."""

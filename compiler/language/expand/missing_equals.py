@@ -81,14 +81,17 @@ def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
 def _is_switch(name: str, word: str) -> bool:
     """Whether a word switches the name before it on or off, and is not legal there (`lora false` is legal)."""
     row = schema.BY_PATH.get(name)
-    if row is not None or name in schema.CLAUSES or name in ("qlora", "oft"):
+    if row is not None or name in schema.CLAUSES or name in schema.ADAPTERS:
         return (name in schema.ADAPTERS or (row is not None and row.kind is FLAG)) and word not in ("true", "false")
     return any(row.kind is FLAG and row.name == name for row in schema.TABLE)
 
 
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
-NUMBERED = {"eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "batch": "gbs"}
+NUMBERED = {
+    "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
+    "loha": "rank", "miss": "rank", "batch": "gbs",
+}  # fmt: skip
 """The setting that a number means when it is alone in a clause, as in `lora 16`."""
 
 

@@ -187,13 +187,13 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
 
 def _path_at(text: str, offset: int) -> str | None:
     """The setting that is written at an offset of the twin's text."""
-    from xpc.compiler.language.schema import BY_PATH
+    from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text[begin : end if end >= 0 else len(text)]
     clause = line.split(" ")[0] if line[:1].strip() else text[:begin].rstrip("\n").rpartition("\n\n")[2].split(" ")[0]
-    clause = "lora" if clause in ("qlora", "oft") else clause
+    clause = "lora" if clause in ADAPTERS else clause
     if line[:1].strip():
         return clause if clause in BY_PATH else None
     name = re.split(r"[ (=]", line.strip(), maxsplit=1)[0]

@@ -34,8 +34,8 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     if adapter is None:
         return
     kind = str(adapter.config["peft_type"])
-    if (kind == "OFT") is not spec.flag("oft"):
-        name = "oft" if kind == "OFT" else "lora"
+    name = kind.lower()
+    if name != ("lora" if spec.low_rank else spec.adapter):
         yield Finding(
             spec.place("lora.from", f"{kind} in its adapter_config.json"),
             f"`{spec.adapter}` cannot continue a saved `{name}` adapter",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.registry.linear_layers import TABLES
+from xpc.compiler.rules.adapters.layers import adaptable
 from xpc.compiler.rules.core.conditions import adapters
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import names
-from xpc.compiler.stacks.modules import EXPERTS, LORA, OFT, PARAMETER, ends, part, paths, possible
+from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, paths, possible
 
 WHEN = adapters
 
@@ -48,10 +49,10 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     stacked = sorted(
         {_stacked(one) for one in paths(known, PARAMETER) if part(one, PARAMETER) == EXPERTS}, reverse=True
     )
-    if EXPERTS in without and stacked and not spec.flag("oft"):
+    if EXPERTS in without and stacked and spec.low_rank:
         advice = f"`parameters = [{', '.join(stacked)}]` adapts the experts"
     elif EXPERTS in without:
-        advice = "write `lora` to adapt the experts: oft rotates only linear layers"
+        advice = f"write `lora` to adapt the experts: {spec.adapter} adapts only linear layers"
     else:
         advice = "`modules_to_save` trains such a part completely"
     yield Finding(
@@ -67,7 +68,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
     """The modules that the targets of an adapter name, as paths with N for numbers; empty for an unknown family."""
     targets = spec.get("lora.targets")
     known = possible(spec.stack.name, spec.model.model_type, spec.model.config)
-    legal = paths(known, OFT if spec.flag("oft") else LORA)
+    legal = paths(known, adaptable(spec))
     if isinstance(targets, tuple):
         return tuple(path for path in legal if _named(path, targets))
     return tuple(path for path in legal if not _in_table(path))
@@ -111,7 +112,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
     Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
     """
     converted = names(spec.stack, spec.model.model_type)
-    if spec.flag("oft") or not converted:
+    if not spec.low_rank or not converted:
         return
     for one in spec.names("lora.targets"):
         numbered = any(word.isdecimal() for word in one.split("."))

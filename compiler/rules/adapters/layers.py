@@ -10,10 +10,11 @@ from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.core.conditions import adapters
 from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 from xpc.compiler.stacks.fused_experts import adapted, expert_parameters, names
-from xpc.compiler.stacks.modules import LORA, ends, modules, paths
+from xpc.compiler.stacks.modules import LORA, OFT, ends, modules, paths
 
 WHEN = adapters
 
@@ -26,6 +27,13 @@ STATE_SPACES = {
 }
 """Families with state-space layers whose kernel bypasses adapters, and the modules that can have an adapter."""
 READ_BY_THE_KERNEL = ("out_proj", "conv1d")
+
+
+def adaptable(spec: Spec) -> str:
+    """The letter of the modules (`stacks/modules.py`) that can have adapters of the run's kind: linear ones, but for
+    LoRA, and for VeRA on GPT-2's Conv1D layers, which PEFT adapts as LoRA does.
+    """
+    return LORA if spec.low_rank or (spec.flag("vera") and spec.model.model_type in CONVOLUTIONS) else OFT
 
 
 @rule("XP460", "dropout-over-fused-experts")
@@ -42,7 +50,7 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
     kind, targets = spec.model.model_type, spec.get("lora.targets")
     layers = adapted(spec.stack, kind, targets)
     named = spec.names("lora.parameters")
-    if (layers or named) and not spec.flag("oft") and spec.real("lora.dropout") > 0:
+    if (layers or named) and spec.low_rank and spec.real("lora.dropout") > 0:
         what = f"`{layers[0]}` is" if layers and isinstance(targets, tuple) else "all-linear includes"
         if named:
             what = f"`{named[0][:60]}` is"
@@ -206,7 +214,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
     """
     targets = spec.names("lora.targets")
-    if not targets or spec.flag("oft"):
+    if not targets or not spec.low_rank:
         return
     pair = names(spec.stack, spec.model.model_type)[:2]
     there = [name for name in pair if name in adapted(spec.stack, spec.model.model_type, targets)]

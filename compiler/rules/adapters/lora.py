@@ -8,14 +8,14 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.adapters.layer_numbers import missing_layer
-from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES
+from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES, adaptable
 from xpc.compiler.rules.core.conditions import adapters, fused_loss
 from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import names
-from xpc.compiler.stacks.modules import LORA, OFT, ends, last_names, paths, possible
+from xpc.compiler.stacks.modules import LORA, ends, last_names, paths, possible
 
 WHEN = adapters
 
@@ -113,7 +113,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     known = possible(spec.stack.name, family, spec.model.config) if targets else {}
     if not known:
         return
-    legal = paths(known, OFT if spec.flag("oft") else LORA)
+    legal = paths(known, adaptable(spec))
     if spec.method.scores:
         legal = tuple(path for path in legal if path not in HEADS)
     never = [path for path, kinds in known.items() if not kinds]  # PEFT raises for these, next to others, too
@@ -125,7 +125,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     if not missing:
         return
     kept = [one for one in targets if one not in missing]
-    converted = () if spec.flag("oft") else names(spec.stack, family)
+    converted = () if not spec.low_rank else names(spec.stack, family)
     apart = [one for one in missing if one.rpartition(".")[2] in (*converted, "gate")[: 4 * bool(converted)]]
     if apart and ends(apart[0], known):
         last = apart[0].rpartition(".")[2]
@@ -167,7 +167,7 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
     """Whether XP462 or XP465 refuses the target with a better reason."""
     family, last = spec.model.model_type, target.rpartition(".")[2]
-    if spec.flag("oft"):
+    if not spec.low_rank:
         return (family in CONVOLUTIONS or last in EMBEDDINGS) and ends(target, paths(known, LORA))
     return family in STATE_SPACES and last in READ_BY_THE_KERNEL
 
@@ -175,7 +175,7 @@ def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool
 def _half(spec: Spec, targets: list[str]) -> bool:
     """Whether `targets` names only one of the experts' gate and up projections, which are one parameter (XP461)."""
     pair = names(spec.stack, spec.model.model_type)[:2]
-    return not spec.flag("oft") and len({one.rpartition(".")[2] for one in targets} & {*pair}) == 1
+    return spec.low_rank and len({one.rpartition(".")[2] for one in targets} & {*pair}) == 1
 
 
 @rule("XP456", "adapter-of-no-effect")
@@ -233,7 +233,7 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
     Source: arXiv 2106.09685.
     """
     facts, rank = spec.model.facts, spec.get("lora.rank")
-    if facts is not None and isinstance(rank, int) and rank > facts.hidden and not spec.flag("oft"):
+    if facts is not None and isinstance(rank, int) and rank > facts.hidden and spec.low_rank:
         yield Finding(
             spec.place("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
             f"adapters of rank {rank:,} are larger than the layers that they adapt",

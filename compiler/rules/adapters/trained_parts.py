@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import gcd
 
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MADE_BY_RUNTIME
-from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.schema import OF_KIND, OF_ONE_KIND, path_of
 from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES, TOKEN_EMBEDDINGS
 from xpc.compiler.rules.adapters.layer_numbers import missing_layer
@@ -20,7 +20,7 @@ from xpc.compiler.stacks.fused_experts import adapter_layers
 from xpc.compiler.stacks.modules import PARAMETER, ends, last_names, modules, paths
 
 WHEN = any_of(
-    enabled("freeze", "oft"),
+    enabled("freeze", "oft", "vera", "loha", "miss"),
     written(
         "lora.within", "lora.targets",
         "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr",
@@ -28,9 +28,10 @@ WHEN = any_of(
     ),
 )  # fmt: skip
 
-OF_LORA = (
-    "alpha", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio", "embedding_lr",
-)  # fmt: skip
+WHOSE = {
+    "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
+}  # fmt: skip
+"""Labels of settings that not only `lora` and `qlora` have."""
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
@@ -83,23 +84,26 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP464", "setting-of-another-adapter")
 def setting_of_another(spec: Spec) -> Iterator[Finding]:
-    """Each kind of adapter takes only its own settings: `alpha`, the two learning rates and `parameters` are LoRA's,
-    blocks are OFT's. PEFT takes either the number or the size of OFT's blocks and derives the other, and it rotates
-    only linear layers.
+    """Each kind of adapter takes only its own settings: the two learning rates and `parameters` are LoRA's, `alpha` is
+    LoRA's and LoHa's, blocks are OFT's, and LoHa has no dropout of its inputs. PEFT takes either the number or the size
+    of OFT's blocks and derives the other.
 
     Why it is bad: the adapter has no such setting.
 
     Without it: PEFT raises TypeError for an argument of the other kind of adapter, and ValueError if both the number
     and the size are given.
 
-    Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`; confirmed by running it.
+    Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`, `tuners/vera/config.py`,
+    `tuners/loha/config.py`, `tuners/miss/config.py`; confirmed by running it.
     """
-    for name in OF_LORA if spec.flag("oft") else ("block_size",):
+    own = OF_KIND.get(spec.adapter, tuple(one for one in OF_ONE_KIND if one != "block_size"))
+    others = [*(one for one in OF_ONE_KIND if one not in own), *(("dropout",) if spec.flag("loha") else ())]
+    for name in others:
         path = path_of(f"lora.{name}")
         if not spec.written(path):
             continue
         yield Finding(
-            spec.place(path, "only oft has it" if name == "block_size" else "only lora and qlora have it"),
+            spec.place(path, WHOSE.get(name, "only lora and qlora have it")),
             f"`{spec.adapter}` has no `{name}`",
             f"leave `{name}` out",
             (spec.label(spec.adapter, "the adapter"),),
@@ -111,7 +115,7 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
             "leave `rank` out",
             (spec.label("lora.block_size", "their size"),),
         )
-    if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and not spec.flag("oft"):
+    if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and spec.low_rank:
         yield Finding(
             spec.place("lora.embedding_lr", "only LoRA+ reads it"),
             "`embedding_lr` does nothing without `lr_ratio`",
@@ -121,28 +125,33 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP465", "rotation-of-what-is-not-linear")
 def not_linear(spec: Spec) -> Iterator[Finding]:
-    """OFT needs linear layers. GPT-2's layers are Conv1D; embeddings can be rotated by peft 0.21 but not by 0.17.
+    """`oft`, `vera`, `loha` and `miss` need linear layers. GPT-2's layers are Conv1D, which only `vera` can adapt, and
+    of these only `oft` of peft 0.21 can adapt embeddings.
 
     Why it is bad: the run cannot start.
 
-    Without it: TypeError (ValueError on trl-0.18) in the trainer's constructor, after the data is tokenized.
+    Without it: TypeError (ValueError on trl-0.24 and trl-0.18) in the trainer's constructor, after the data is
+    tokenized.
 
-    Source: peft 0.21 and 0.17 `tuners/oft/model.py`; confirmed by running it.
+    Source: peft 0.21, 0.18 and 0.17 `tuners/oft/model.py`, `tuners/vera/model.py`, `tuners/lycoris_utils.py`,
+    `tuners/miss/model.py`; confirmed by running it.
     """
-    if not spec.flag("oft"):
+    if spec.low_rank:
         return
+    oft = spec.flag("oft")
+    verb = "rotate" if oft else "adapt"
     wrong = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in EMBEDDINGS]
-    if spec.model.model_type in CONVOLUTIONS:
+    if spec.model.model_type in CONVOLUTIONS and not spec.flag("vera"):
         yield Finding(
-            spec.place("oft", "its layers are Conv1D"),
-            f"oft cannot rotate the layers of {spec.model.model_type}",
+            spec.place(spec.adapter, "its layers are Conv1D"),
+            f"{spec.adapter} cannot {verb} the layers of {spec.model.model_type}",
             "write `lora` instead",
             (spec.model.label,),
         )
-    elif wrong and not spec.stack.facts.oft_embeddings:
+    elif wrong and not (oft and spec.stack.facts.oft_embeddings):
         yield Finding(
             spec.place("lora.targets", f"`{wrong[0]}` is not a linear layer"),
-            f"oft cannot rotate embeddings on {spec.stack.name}",
+            f"{spec.adapter} cannot {verb} embeddings{f' on {spec.stack.name}' if oft else ''}",
             write("targets = all-linear"),
             (spec.label("target", "the target"),),
         )
@@ -263,7 +272,7 @@ def _refused(spec: Spec, targets: list[str]) -> bool:
     """Whether XP454 or XP465 refuses an adapter on one of the targets."""
     names = {one.rpartition(".")[2] for one in targets}
     fused = fused_loss(spec) and spec.method.head != "model"
-    return bool((fused and names & {*HEADS}) or (spec.flag("oft") and names & {*TOKEN_EMBEDDINGS}))
+    return bool((fused and names & {*HEADS}) or (not spec.low_rank and names & {*TOKEN_EMBEDDINGS}))
 
 
 @rule("XP468", "parameter-that-is-none")

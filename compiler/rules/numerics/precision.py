@@ -204,8 +204,8 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP326", "fp16-weights-in-bf16-autocast")
 def mixed_halves(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights with 4-bit layers or rotations (oft) cannot be trained in bf16 under ddp. ZeRO and FSDP cast the
-    weights that they manage.
+    """fp16 weights with 4-bit layers, or with adapters other than LoRA, cannot be trained in bf16 under ddp. ZeRO and
+    FSDP cast the weights that they manage.
 
     Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses to combine fp16
     tensors, as rotary positions do.
@@ -213,18 +213,18 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     Without it: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
     Source: torch 2.13 `aten/src/ATen/autocast_mode.h` (`prioritize`); bitsandbytes 0.50 `nn/modules.py`, peft 0.17 to
-    0.21 `tuners/oft/layer.py`; confirmed by running it with qwen2 and llama.
+    0.21 `tuners/oft/layer.py`, `tuners/vera/layer.py`, `tuners/loha/layer.py`, `tuners/miss/layer.py`; confirmed by
+    running it with qwen2 and llama.
     """
     if spec.text("model.dtype") != "fp16" or spec.text("precision") != "bf16" or spec.text("strategy") != "ddp":
         return
-    oft = spec.flag("oft")
-    if (spec.bits == 4 or oft) and spec.model.model_type not in UNROTATED:
-        what = "rotations" if oft else "a base of 4 bits"
+    if (spec.bits == 4 or not spec.low_rank) and spec.model.model_type not in UNROTATED:
+        what = "a base of 4 bits" if spec.low_rank else "rotations" if spec.flag("oft") else f"`{spec.adapter}`"
         yield Finding(
             spec.place("model.dtype", "bf16 autocast refuses fp16 tensors"),
             f"fp16 weights with {what} cannot be trained in bf16",
             write("dtype = bf16"),
-            (spec.label("precision"), spec.label("oft" if oft else "lora.bits")),
+            (spec.label("precision"), spec.label("lora.bits" if spec.low_rank else spec.adapter)),
         )
 
 

@@ -119,13 +119,14 @@ def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP139", "not-a-matrix-for-muon")
 def not_a_matrix(spec: Spec) -> Iterator[Finding]:
-    """Muon trains weights that are one matrix each: those of linear layers, or the low-rank matrices of LoRA. Stacked
-    experts and the rotations of OFT contain several matrices in one weight.
+    """Muon trains weights that are one matrix each: those of linear layers, or the matrices of LoRA, LoHa and MiSS.
+    Stacked experts and the rotations of OFT contain several matrices in one weight, and VeRA trains vectors.
 
     Why it is bad: Muon makes the rows of an update orthogonal to each other, and rows of different experts or of
     different blocks of a rotation have nothing to do with each other.
 
-    Without it: torch's Muon raises ValueError for a stack of experts, and mixes the blocks of a rotation.
+    Without it: torch's Muon raises ValueError for a stack of experts and for a vector, and mixes the blocks of a
+    rotation.
 
     Source: torch 2.13 `optim/_muon.py`; peft 0.21 `tuners/oft/layer.py`; confirmed by running it.
     """
@@ -135,6 +136,13 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
             "Muon cannot train OFT, whose rotations are many blocks in one weight",
             f"write {_adamw(spec)}, or `lora` instead of `oft`",
             (spec.label("oft", "the adapters"),),
+        )
+    elif spec.flag("vera"):
+        yield Finding(
+            spec.place("optimizer", "one matrix at a time"),
+            "Muon cannot train VeRA, whose weights are vectors",
+            f"write {_adamw(spec)}, or `lora` instead of `vera`",
+            (spec.label("vera", "the adapters"),),
         )
     elif _trains_stacked_experts(spec):
         yield Finding(

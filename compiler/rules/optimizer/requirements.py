@@ -239,8 +239,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     Source: galore-torch 1.0 `galore_projector.py`; confirmed by running it.
     """
     name = spec.text("optimizer")
-    low_rank = spec.lora and not spec.flag("oft")
-    if low_rank and name in LOW_RANK and spec.integer("optimizer.rank") >= spec.integer("lora.rank"):
+    if spec.lora and spec.low_rank and name in LOW_RANK and spec.integer("optimizer.rank") >= spec.integer("lora.rank"):
         ranks = f"{spec.integer('optimizer.rank')} >= {spec.integer('lora.rank')}"
         yield Finding(
             spec.place("optimizer", ranks),

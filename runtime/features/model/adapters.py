@@ -56,7 +56,7 @@ class Adapters(Feature):
 
 
 def adapter(bundle: Bundle) -> Any:
-    """peft's LoraConfig or OFTConfig; None if no adapter is trained.
+    """peft's configuration of the adapters; None if no adapter is trained.
 
     The score head of a reward model is new. With the task SEQ_CLS, peft trains and saves it next to the adapters
     (``modules_to_save``), and excludes it from "all-linear". The revision goes into adapter_config.json, so that the
@@ -65,7 +65,7 @@ def adapter(bundle: Bundle) -> Any:
     plan = bundle.lora
     if plan is None:
         return None
-    from peft import LoraConfig, OFTConfig
+    import peft
 
     common = {
         "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
@@ -76,9 +76,15 @@ def adapter(bundle: Bundle) -> Any:
     if plan["kind"] == "oft":
         # peft takes one of the two sizes; the other is 0.
         sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
-        return OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
+        return peft.OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
+    if plan["kind"] == "vera":
+        return peft.VeraConfig(r=plan["rank"], vera_dropout=plan["dropout"], **common)
+    if plan["kind"] == "miss":
+        return peft.MissConfig(r=plan["rank"], miss_dropout=plan["dropout"], **common)
     alpha = plan["alpha"]
-    return LoraConfig(
+    if plan["kind"] == "loha":
+        return peft.LoHaConfig(r=plan["rank"], alpha=alpha, **common)
+    return peft.LoraConfig(
         r=plan["rank"],
         lora_alpha=int(alpha) if int(alpha) == alpha else alpha,
         lora_dropout=plan["dropout"],
@@ -104,8 +110,9 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
     two that are stacked together share an adapter of twice the rank.
     """
     config = model.peft_config[ADAPTER]
-    layers = ((name, one) for name, one in model.named_modules() if isinstance(getattr(one, "r", None), dict))
-    adapted = {name: one for name, one in layers if ADAPTER in one.r}
+    ranks = "miss_r" if plan["kind"] == "miss" else "r"
+    layers = ((name, one) for name, one in model.named_modules() if isinstance(getattr(one, ranks, None), dict))
+    adapted = {name: one for name, one in layers if ADAPTER in getattr(one, ranks)}
     places = [name.replace(".base_layer", "") for name in adapted]
     stacks = [
         f"{name}.{getattr(one, 'parameter_name', '')}" for name, one in zip(places, adapted.values(), strict=True)
@@ -127,11 +134,11 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():
         yield f"the module `{name}`", "trained", "trained" if _matches(name, saved) else "not in the model"
-    attribute, stated = ("r", plan["rank"]) if plan["rank"] is not None else ("oft_block_size", plan["block_size"])
+    attribute, stated = (ranks, plan["rank"]) if plan["rank"] is not None else ("oft_block_size", plan["block_size"])
     for name, module in adapted.items():
         fused = plan["kind"] == "lora" and getattr(module, "parameter_name", None) in renamed
         value = getattr(module, attribute)[ADAPTER]
-        what = f"the {'rank' if attribute == 'r' else 'block size'} of the adapter on {name}"
+        what = f"the {'rank' if attribute == ranks else 'block size'} of the adapter on {name}"
         yield what, stated, stated if fused and value == 2 * stated else value
     yield from _weights(plan, model)
 

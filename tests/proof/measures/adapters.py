@@ -32,6 +32,28 @@ def packed(run: Any) -> dict[str, Any]:
     return {"trains": True}
 
 
+def packed_step(run: Any) -> dict[str, Any]:
+    """One step of the bundle's adapters over a base of 4 or 8 bits, in the bundle's dtype and precision."""
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from trl import SFTTrainer
+
+    lora, precision = run.plan["lora"], run.plan["lora"]["compute_dtype"]
+    four = {"load_in_4bit": True, "bnb_4bit_compute_dtype": getattr(torch, precision)}
+    plan = BitsAndBytesConfig(**four) if lora["bits"] == 4 else BitsAndBytesConfig(load_in_8bit=True)
+    dtype = getattr(torch, run.plan["model"]["dtype"])
+    model = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family), quantization_config=plan, dtype=dtype)
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    trainer = SFTTrainer(model=model, args=run.args, train_dataset=run.rows, processing_class=run.tokenizer,
+                         peft_config=tiny_models.adapters(lora, "sft"))  # fmt: skip
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        trainer.compute_loss(trainer.model, batch).backward()
+    return {"steps": True}
+
+
 def stored_in_fp8(run: Any) -> dict[str, Any]:
     """Whether a base that is loaded and saved can be loaded again; it is a checkpoint in fp8 if the spec names one."""
     import tempfile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from case_support import spec
+from case_support import on_cpu, spec
 from prove import Proof
 
 PROOFS: tuple[Proof, ...] = (
@@ -11,6 +11,16 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q36", "XP465", at="init", raises="ValueError", match="is not supported",
           legal=spec("oft(targets=[q_proj])", "target trl-0.18")),
     Proof("Q36", "XP465", case="XP465-gpt2", at="init", raises="TypeError", match="is not supported", variant="gpt2"),
+    Proof("Q36", "XP465", case="XP465-loha", at="init", raises="TypeError", match="not supported", variant="loha"),
+    Proof("Q36", "XP465", case="XP465-miss", at="init", raises="TypeError", match="not supported", variant="miss"),
+    Proof("Q68", "XP230", at="init", raises="IndexError", match="tuple index out of range",
+          text=on_cpu("loha", strategy="zero3", batch="gbs=4 micro=2"),
+          legal=on_cpu("miss(rank=8)", strategy="zero3", batch="gbs=4 micro=2")),
+    Proof("Q69", "XP231", at="load", measure="adapters.packed_step", raises="RuntimeError", match="cannot be multiplied"),
+    Proof("Q70", "XP232", at="init", raises="ValueError", match="less than or equal to in_features",
+          legal=spec("miss(rank=8)")),
+    Proof("Q71", "XP233", at="load", measure="adapters.packed_step", raises="RuntimeError", match="same dtype",
+          legal=spec("vera(bits=8)", strategy="ddp")),
     Proof("Q37", "XP466", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q38", "XP467", measure="adapters.tied", expect={"kept": False},
           legal=spec("lora", "target trl-0.18")),

@@ -1,0 +1,99 @@
+"""Adapters of peft other than LoRA and OFT: `vera`, `loha` and `miss` (XP230 to XP233)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import enabled
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.adapter_dtype import adapter_dtype
+from xpc.compiler.stacks.fused_experts import adapter_layers
+
+WHEN = enabled("vera", "loha", "miss")
+
+
+@rule("XP230", "loha-of-sharded-weights")
+def sharded(spec: Spec) -> Iterator[Finding]:
+    """`loha` cannot be combined with ZeRO-3. peft reads the shape of LoHa's matrices from the layer's weight, which
+    ZeRO-3 has already sharded. `vera` and `miss` read the sizes of the layer itself.
+
+    Why it is bad: the run cannot start.
+
+    Without it: IndexError "tuple index out of range" in the trainer's constructor, after the data is tokenized.
+
+    Source: peft 0.21, 0.18 and 0.17 `tuners/loha/layer.py` (`update_layer`); confirmed by running it.
+    """
+    if spec.flag("loha") and spec.zero_stage == 3:
+        yield Finding(
+            spec.place("loha", "takes its shape from the weight"),
+            "loha cannot adapt weights that zero3 has sharded",
+            write("strategy zero2", ", or `lora` instead of `loha`"),
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP231", "loha-of-packed-weights")
+def packed(spec: Spec) -> Iterator[Finding]:
+    """`loha` cannot adapt a base of 4 bits: its matrices have the shape of the layer's weight, and 4-bit weights are
+    packed into one column. A base of 8 bits keeps its shape.
+
+    Why it is bad: the run cannot train.
+
+    Without it: RuntimeError in the first step ("mat1 and mat2 shapes cannot be multiplied").
+
+    Source: peft 0.21, 0.18 and 0.17 `tuners/loha/layer.py`; bitsandbytes 0.50 `nn/modules.py` (`Linear4bit`); confirmed
+    by running it.
+    """
+    if spec.flag("loha") and spec.bits == 4:
+        yield Finding(
+            spec.place("lora.bits", "packed into one column"),
+            "loha cannot adapt a base of 4 bits",
+            write("bits = 8", ", or `vera` or `miss` instead of `loha`"),
+            (spec.label("loha", "the adapter"),),
+        )
+
+
+@rule("XP232", "block-wider-than-the-layer", reads=("lora.rank", "lora.targets"))
+def wide_block(spec: Spec) -> Iterator[Finding]:
+    """The `rank` of `miss` must not exceed the inputs of a layer: MiSS splits a layer's inputs into blocks of `rank`.
+
+    Why it is bad: the layer has less than one block.
+
+    Without it: ValueError in the trainer's constructor, after the data is tokenized. peft 0.17 and 0.18 pad the inputs
+    and train; their adapter cannot be merged (RuntimeError).
+
+    Source: peft 0.21, 0.18 and 0.17 `tuners/miss/layer.py`; confirmed by running it.
+    """
+    facts = spec.model.facts
+    if not spec.flag("miss") or facts is None:
+        return
+    layers, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
+    narrow = min(layers, key=lambda one: one.inputs, default=None)
+    if narrow is not None and spec.integer("lora.rank") > narrow.inputs:
+        yield Finding(
+            spec.place("lora.rank", f"`{narrow.name}` has {narrow.inputs:,} inputs"),
+            f"a block of {spec.integer('lora.rank'):,} inputs is wider than `{narrow.name}`",
+            write(f"rank = {min(64, narrow.inputs)}"),
+            (spec.label("miss", "the adapter"), spec.model.label),
+        )
+
+
+@rule("XP233", "vera-in-two-dtypes")
+def two_dtypes(spec: Spec) -> Iterator[Finding]:
+    """`vera` over a quantized base needs fp16 or bf16 precision if the stack trains adapters in bfloat16. The matrices
+    that VeRA's layers share are float32, and only autocast multiplies them with bfloat16 numbers.
+
+    Why it is bad: the run cannot train.
+
+    Without it: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
+
+    Source: peft 0.21 `tuners/vera/layer.py`, trl 1.16 `sft_trainer.py`; confirmed by running it.
+    """
+    if spec.flag("vera") and spec.bits and spec.text("precision") == "fp32" and adapter_dtype(spec) == "bf16":
+        yield Finding(
+            spec.place("model.dtype", "the adapters' dtype, too"),
+            f"vera cannot train over a {spec.text('model.dtype')} base of {spec.bits} bits in fp32",
+            write("dtype = fp32", ", or `precision bf16`"),
+            (spec.label("precision", "no autocast"),),
+        )
