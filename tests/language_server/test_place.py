@@ -140,6 +140,8 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca for 1 epochs\n"
         ("lora(", {"rank", "alpha"}, {"block_size"}),
         ("qlora(", {"rank", "double_quant"}, {"block_size"}),
         ("oft(", {"rank", "block_size"}, {"alpha", "rslora"}),
+        ("vera(", {"rank", "dropout"}, {"alpha", "block_size"}),
+        ("loha(", {"rank", "alpha"}, {"dropout", "rslora"}),
         ("lora {\n  rank = 8\n  ", {"alpha"}, {"block_size"}),
         ("launch slurm(", {"partition", "time"}, {"volume", "pull_secret"}),
         ("launch k8s {\n  ", {"volume"}, {"partition"}),

@@ -86,16 +86,24 @@ def test_the_readme_says_what_is_trained() -> None:
 @pytest.mark.parametrize("one", ADAPTERS)
 @pytest.mark.parametrize("other", ADAPTERS)
 def test_a_childs_adapter_replaces_its_bases(one: str, other: str, tmp_path: object) -> None:
-    sizes = {"lora": "rank=8, alpha=8", "qlora": "rank=8, alpha=8", "oft": "block_size=8"}
-    root = put(tmp_path, {"base.xp": f"{one}({sizes[one]}, dropout=0.25)\n"})
+    sizes = {
+        "lora": "rank=8, alpha=8, dropout=0.25", "qlora": "rank=8, alpha=8, dropout=0.25",
+        "oft": "block_size=8, dropout=0.25", "vera": "rank=8, dropout=0.25", "loha": "rank=8, alpha=8",
+        "miss": "rank=8, dropout=0.25",
+    }  # fmt: skip
+    root = put(tmp_path, {"base.xp": f"{one}({sizes[one]})\n"})
     child = spec(other).replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
     lora = json.loads(compiled(child, root)["trainer_args.json"])["lora"]
-    assert lora["dropout"] == 0.25
-    assert (lora["kind"], lora["bits"]) == ("oft" if other == "oft" else "lora", 4 if other == "qlora" else None)
+    kinds = {"qlora": "lora"}
+    usual = {"lora": 16, "qlora": 16, "vera": 256, "loha": 8, "miss": 64}
+    same = kinds.get(one, one) == kinds.get(other, other)
+    if "loha" not in (one, other):
+        assert lora["dropout"] == 0.25
+    assert (lora["kind"], lora["bits"]) == (kinds.get(other, other), 4 if other == "qlora" else None)
     if other == "oft":
         assert lora["block_size"] == (8 if one == "oft" else 32)
     else:
-        assert lora["rank"] == (16 if one == "oft" else 8)
+        assert lora["rank"] == (8 if same else usual[other])
 
 
 @pytest.mark.parametrize("lines", [("lora", "oft"), ("qlora", "oft"), ("lora", "qlora", "oft")])

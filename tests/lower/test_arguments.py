@@ -188,6 +188,12 @@ ROWS = {
         Row("oft", {".lora.kind": "oft", ".lora.block_size": 32, ".lora.rank": None, ".lora.dropout": 0}),
         Row("oft(rank=8, dropout=0.1, bits=4)",
             {".lora.block_size": None, ".lora.rank": 8, ".lora.dropout": 0.1, ".lora.bits": 4}),
+        Row("vera", {".lora.kind": "vera", ".lora.rank": 256, ".lora.dropout": 0}),
+        Row("vera(rank=64, bits=8)", {".lora.rank": 64, ".lora.bits": 8}),
+        Row("loha", {".lora.kind": "loha", ".lora.rank": 8, ".lora.alpha": 8}),
+        Row("loha(rank=4, alpha=16)", {".lora.rank": 4, ".lora.alpha": 16}),
+        Row("miss", {".lora.kind": "miss", ".lora.rank": 64, ".lora.dropout": 0}),
+        Row("miss(rank=16, dropout=0.1)", {".lora.rank": 16, ".lora.dropout": 0.1}),
         Row("freeze(except_first=1, except_last=2, layer_modules=[mlp], except_modules=[norm])", {".freeze": {
             "last": 2, "first": 1, "layer_modules": ["mlp"], "modules": ["norm"], "parameters": None,
         }}),

@@ -9,7 +9,7 @@ import pytest
 from xpc.compiler.plan import adapters, coefficients
 from xpc.compiler.plan.load import SITES, Adapters, Load
 from xpc.compiler.plan.memory import memory
-from xpc.compiler.registry.linear_layers import linear_layers
+from xpc.compiler.registry.linear_layers import layer_parameters, linear_layers, shared_parameters
 
 RANK, BLOCK = 6, 8
 SHAPE = (96, 128, 8, 2, 16, 6, 2)
@@ -66,6 +66,33 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
 @pytest.mark.slow
 def test_a_layer_with_dora_and_rotations_keeps_what_the_plan_says() -> None:
     compared("qwen2", SHAPE, ("dora", "oft"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["vera", "loha", "miss"])
+def test_the_plan_is_an_upper_bound_for_the_other_kinds(kind: str) -> None:
+    """The inputs of layers, which LoRA's rows contain, are up to a third of what a layer keeps."""
+    for base in PRECISIONS[:3]:
+        for sites in ("qv", "all"):
+            grows, fixed = measured("qwen2", SHAPE, kind, sites, base)
+            made = load("qwen2", SHAPE, kind, sites, base)
+            assert 1 - 1e-6 <= planned(made) / grows <= 1.7, (base, sites)
+            if kind == "loha":
+                assert fixed == pytest.approx(adapters.of_layer(made), rel=0.01), (base, sites)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rank"), [("Vera", 16), ("LoHa", 4), ("Miss", 6)])
+def test_the_other_kinds_have_the_parameters_that_peft_makes(name: str, rank: int) -> None:
+    oracle, peft = pytest.importorskip("oracle"), pytest.importorskip("peft")
+    facts = oracle.facts("qwen2", SHAPE, 2)
+    config = getattr(peft, f"{name}Config")(r=rank, target_modules="all-linear")
+    model = peft.get_peft_model(oracle.built("qwen2", SHAPE, 2, "sdpa", oracle.torch.bfloat16), config)
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    assert trained == facts.layers * layer_parameters(name.lower(), rank, linear_layers(facts))
+    if name == "Vera":
+        shared = sum(one.numel() for key, one in model.named_buffers() if "vera_" in key)
+        assert shared == shared_parameters(rank, linear_layers(facts))
 
 
 @pytest.mark.slow

@@ -185,6 +185,7 @@ def test_what_is_not_known_says_nothing() -> None:
         ("lora", NO),
         ("lora(dora)", NO),
         ("oft", NO),
+        ("vera", TIGHT),
     ],
 )
 def test_the_check_says_what_the_plan_says(more: str, said: str) -> None:

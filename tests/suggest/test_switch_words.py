@@ -41,7 +41,9 @@ def test_off_behind_a_switch_of_a_clause(row) -> None:
     assert checked(again).spec is None or not checked(again).spec.values[row.path].value
 
 
-@pytest.mark.parametrize("name", ["lora", "qlora", "oft", "freeze", "packing", "liger", "checkpointing", "hub"])
+@pytest.mark.parametrize(
+    "name", ["lora", "qlora", "oft", "vera", "loha", "miss", "freeze", "packing", "liger", "checkpointing", "hub"]
+)
 @pytest.mark.parametrize("form", ["xpc 1\n{line}\n{name} off\n", "{line} with {name} off gbs=64\n"])
 def test_off_behind_a_switch_that_stands_alone(name, form) -> None:
     text = form.format(line=LINE, name=name)

@@ -97,7 +97,10 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
     `tuners/loha/config.py`, `tuners/miss/config.py`; confirmed by running it.
     """
     own = OF_KIND.get(spec.adapter, tuple(one for one in OF_ONE_KIND if one != "block_size"))
-    others = [*(one for one in OF_ONE_KIND if one not in own), *(("dropout",) if spec.flag("loha") else ())]
+    others = [
+        *(one for one in OF_ONE_KIND if one not in own),
+        *(("dropout",) if spec.flag("loha") and spec.get("lora.dropout") else ()),
+    ]
     for name in others:
         path = path_of(f"lora.{name}")
         if not spec.written(path):

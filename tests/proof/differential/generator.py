@@ -100,7 +100,7 @@ class Draft:
             ):
                 self._head(row)
         for clause in schema.CLAUSES:
-            if clause not in ("train", "extra", "qlora", "oft", "batch"):
+            if clause not in ("train", "extra", "qlora", "oft", "vera", "loha", "miss", "batch"):
                 self._settings(clause)
         self._settings("batch")
         self._repair()
@@ -173,7 +173,7 @@ class Draft:
     def _states(self, model: str) -> float:
         """GiB of weights, gradients and optimizer states of a model that nothing shards."""
         facts = registry.find_model(model)
-        each = 16 if not {"lora", "qlora", "oft"} & set(self.heads) else 5
+        each = 16 if not {*schema.ADAPTERS} & set(self.heads) else 5
         return 0.0 if facts is None else facts.params * each / 2**30
 
     def _numerics(self) -> None:
@@ -282,7 +282,7 @@ class Draft:
         if row.path in ("method.generations", "method.steps_per_generation"):
             return False
         if row.path.startswith("lora.") and row.name in schema.OF_ONE_KIND:
-            return "oft" not in self.heads
+            return not schema.OF_KIND.keys() & self.heads.keys()
         if row.path in ("method.rpo", "method.reference_free"):
             return row.args[0] in self.stack.fields(self.stack.config(self.method))
         if row.path == "method.assistant_only":

@@ -32,6 +32,9 @@ KINDS = {
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
     "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer that transformers makes, with a group left empty
     "oft": "oft(block_size=8)",
+    "vera": "vera(rank=16)",
+    "loha": "loha(rank=4, alpha=32)",
+    "miss": "miss(rank=6, dropout=0.1)",  # 6 does not divide the layers' inputs
     "freeze": 'freeze(except_last=1, except_modules=[norm], except_parameters=["^lm_head.weight$"])',
 }
 
@@ -55,7 +58,7 @@ class Kind:
     @property
     def nightly(self) -> bool:
         """Whether only `make slow` trains it: on the older stacks, all but what differs from one stack to the next."""
-        return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens")
+        return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens", *PREFIXES)
 
     @property
     def resumes(self) -> bool:
@@ -78,7 +81,12 @@ class Kind:
         return made.replace('"tiny"', '"experts"' if self.what == "parameters" else '"untied"')
 
 
+PREFIXES = {"vera": ".vera_", "loha": ".hada_", "miss": ".miss_block"}
+"""Parts of the names of the weights, by kind of adapter."""
 RUNS = (
+    *(Kind(what, target) for what in PREFIXES for target in (DEFAULT, *OTHERS)),
+    *(Kind(what, DEFAULT, "zero3") for what in ("vera", "miss")),
+    Kind("loha", DEFAULT, "zero2"),
     *(Kind(what, DEFAULT, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
     Kind("dora"),
     *(Kind(what, target) for what in ("tied", "tied_saved") for target in (DEFAULT, *OTHERS)),
@@ -198,6 +206,14 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
         if kind.what == "oft":
             assert (settings["peft_type"], settings["oft_block_size"], settings["r"]) == ("OFT", 8, 0)
             assert all(".oft_R." in name and any(weight) for name, weight in after.items())
+            continue
+        if kind.what in PREFIXES:
+            sizes = {"vera": 16, "loha": 4, "miss": 6}
+            assert (settings["peft_type"], settings["r"]) == (kind.what.upper(), sizes[kind.what])
+            assert all(PREFIXES[kind.what] in f".{name}" and any(weight) for name, weight in after.items())
+            shared = [name for name in after if ".vera_A" in name or ".vera_B" in name]
+            assert len(after) - len(shared) == {"vera": 28, "loha": 56, "miss": 14}[kind.what]
+            assert len(shared) == (2 if kind.what == "vera" else 0)
             continue
         if kind.what == "saved":
             assert sorted(settings["modules_to_save"]) == ["embed_tokens", "lm_head"]
