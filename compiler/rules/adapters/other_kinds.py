@@ -28,7 +28,7 @@ def sharded(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("loha", "takes its shape from the weight"),
             "loha cannot adapt weights that zero3 has sharded",
-            write("strategy zero2", ", or `lora` instead of `loha`"),
+            "write `strategy zero2`, or `lora` instead of `loha`",
             (spec.label("strategy", "the strategy"),),
         )
 
