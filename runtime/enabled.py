@@ -15,6 +15,7 @@ from .features.evaluation.during_training import EvaluatingTrainer, Evaluation
 from .features.evaluation.early_stopping import EarlyStopping
 from .features.launch.local_files import LocalFiles
 from .features.launch.packages import Packages
+from .features.launch.trackers import Trackers
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
 from .features.method.kto import KtoRows
@@ -149,6 +150,7 @@ FEATURES: tuple[Feature, ...] = (
     MergedAdapters(),
     Vision(),
     Packages(),
+    Trackers(),
     EpochOrder(),
     Ulysses(),
     TiedWeights(),

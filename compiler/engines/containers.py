@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xpc.compiler.spec import Spec
+
 FOLDER = "/workspace"
 """The path of the shared folder in a container."""
 
@@ -12,6 +14,13 @@ export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 
 LONGEST_NAME = 45
 """A pod is called NAME-node-0-1023-abcde, which is a DNS label of at most 63 characters."""
+
+TOKENS = {
+    "wandb": ("WANDB_API_KEY",),
+    "swanlab": ("SWANLAB_API_KEY",),
+    "clearml": ("CLEARML_API_ACCESS_KEY", "CLEARML_API_SECRET_KEY"),
+}
+"""The variables with the secrets of a tracker."""
 
 
 def pod_name(name: str) -> str:
@@ -27,6 +36,11 @@ def pod_name(name: str) -> str:
 
         label = f"{label[: LONGEST_NAME - 9].rstrip('-')}-{sha256(name.encode()).hexdigest()[:8]}"
     return label
+
+
+def tokens(spec: Spec) -> list[str]:
+    """The variables with the secrets of the run's trackers. MLflow's server usually needs none."""
+    return [name for tracker in spec.names("track") for name in TOKENS.get(tracker, ())]
 
 
 def object_name_fault(name: str) -> str | None:

@@ -366,7 +366,7 @@ TABLE: tuple[Setting, ...] = (
             default="auto", inner=True,
             choices=("auto", "never"), bare=False, args=("resume_from_checkpoint",)),
     Setting("track", k.CHOICES, "experiment trackers", default=("none",), head=True,
-            choices=("wandb", "trackio", "tensorboard", "none"), args=("report_to",)),
+            choices=("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml", "none"), args=("report_to",)),
     Setting("track.name", k.TEXT, "name of the run", inner=True, args=("run_name",)),
     Setting("track.project", k.TEXT, "project of the tracker", inner=True, args=("project",)),
     Setting("track.every", k.EVERY, "how often to log", default=k.Amount("count", 10), inner=True,

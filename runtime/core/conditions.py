@@ -214,6 +214,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "tokens": tokenized,
         "tools": method.get("tools"),
         "torch_exit_barrier": nodes,
+        "trackers": {"mlflow", "swanlab", "clearml"} & {*(arguments.get("report_to") or ())},
         "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",
         "trl_tool_calls": method.get("tools"),
         "ulysses": zero and run.get("context_parallel", 1) > 1,

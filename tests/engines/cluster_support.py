@@ -50,7 +50,7 @@ K8S = {
 }
 SKY = {
     "one": spec(sky()),
-    "two": spec(*TWO, sky(f'volume=shared, image="{IMAGE}"'), "track wandb", batch="gbs=128 micro=8"),
+    "two": spec(*TWO, sky(f'volume=shared, image="{IMAGE}"'), "track wandb clearml", batch="gbs=128 micro=8"),
     "bucket": spec(sky('volume="s3://mine/runs"'), save='save "out/run" hub(name="me/run", private)'),
     "bare": spec("launch sky"),
     "cpu": on_cpu(*TWO, sky(), batch="gbs=8 micro=2"),

@@ -284,7 +284,8 @@ def test_a_task_asks_for_the_gpus_and_names_its_secrets():
     assert two["resources"]["accelerators"] == "H100:8"
     assert two["resources"]["image_id"] == f"docker:{IMAGE}"
     assert two["resources"]["job_recovery"] == {"max_restarts_on_errors": 3, "recover_on_exit_codes": [75]}
-    assert two["secrets"] == {"WANDB_API_KEY": None}
+    secrets = ("WANDB_API_KEY", "CLEARML_API_ACCESS_KEY", "CLEARML_API_SECRET_KEY")
+    assert two["secrets"] == dict.fromkeys(secrets)
     assert two["volumes"] == {"/workspace": "shared"}
     bucket = read(SKY["bucket"], "sky.yaml")
     assert bucket["file_mounts"] == {"/workspace": {"source": "s3://mine/runs", "mode": "MOUNT_CACHED"}}
@@ -328,7 +329,11 @@ SWEPT = "sweep {\n  lr = [1e-5, 2e-5]\n}"
     ("text", "command"),
     [
         (K8S["one"], "kubectl apply -f './a b/jobset.yaml'"),
-        (SKY["two"], "cd -- './a b' && sky jobs launch --secret WANDB_API_KEY sky.yaml"),
+        (
+            SKY["two"],
+            "cd -- './a b' && sky jobs launch --secret WANDB_API_KEY --secret CLEARML_API_ACCESS_KEY "
+            "--secret CLEARML_API_SECRET_KEY sky.yaml",
+        ),
         (spec(k8s(), SWEPT), "for file in './a b/members'/*/jobset.yaml; do kubectl apply -f \"$file\"; done"),
         (
             spec(sky(), SWEPT),

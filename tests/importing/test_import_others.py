@@ -14,6 +14,7 @@ LF = (
     "model_name_or_path: Qwen/Qwen3-4B-Instruct-2507\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
     "dataset: identity,other\ntemplate: qwen3_nothink\ncutoff_len: 1024\noutput_dir: saves/x\nbf16: true\n"
 )
+SWANLAB = "plugins:\n  - axolotl.integrations.swanlab.SwanLabPlugin\n"
 AX = (
     "base_model: Qwen/Qwen2.5-3B\ndatasets:\n  - path: org/chat\n    type: chat_template\nsequence_len: 2048\n"
     "micro_batch_size: 2\ngradient_accumulation_steps: 4\nnum_epochs: 4\nlearning_rate: 0.0002\nbf16: auto\n"
@@ -265,6 +266,11 @@ def test_axolotl_without_held_out_rows_evaluates_nothing():
         ("deepspeed: deepspeed_configs/zero2.json\n", "run", "zero_stage", 2),
         ("cosine_min_lr_ratio: 0.1\n", "arguments", "lr_scheduler_type", "cosine_with_min_lr"),
         ("wandb_project: p\nwandb_name: n\n", "arguments", "report_to", ["wandb"]),
+        ("mlflow_experiment_name: p\nmlflow_run_name: n\n", "arguments", "report_to", ["mlflow"]),
+        ("use_mlflow: true\nmlflow_run_name: n\n", "arguments", "run_name", "n"),
+        (SWANLAB + "swanlab_project: p\n", "run", "project", "p"),
+        (SWANLAB + "use_swanlab: true\nswanlab_experiment_name: n\n", "arguments", "report_to", ["swanlab"]),
+        ("use_swanlab: true\nswanlab_project: p\n", "arguments", "report_to", []),  # without its plugin
         ("special_tokens:\n  pad_token: '<|pad|>'\n", "tokenizer", "pad_token", "<|pad|>"),
     ],
 )  # fmt: skip

@@ -168,12 +168,15 @@ def test_missing_checkpoint_gets_the_architecture_of_the_folder_above(folder: st
     assert any("by its name, the architecture" in one for one in found.messages)
 
 
-def test_swanlab_is_kept_in_a_comment_and_its_key_is_not() -> None:
-    more = "use_swanlab: true\nswanlab_project: toys\nswanlab_mode: local\nswanlab_api_key: abc123\n"
-    found = imported(FACTORY + more, *HARDWARE)
+def test_swanlab_joins_the_other_trackers_and_its_key_is_in_no_comment() -> None:
+    more = "use_swanlab: true\nswanlab_run_name: first\nswanlab_mode: local\nswanlab_api_key: abc123\n"
+    found = imported(FACTORY + "report_to: wandb\n" + more, *HARDWARE)
     assert not found.errors
-    assert "swanlab_project: toys" in found.text
+    assert found.arguments["report_to"] == ["wandb", "swanlab"]
+    assert (found.arguments["run_name"], found.payload["run"]["project"]) == ("first", "llamafactory")
+    assert "swanlab_mode: local" in found.text
     assert "abc123" not in found.text
+    assert "swanlab" not in imported(FACTORY + "swanlab_project: toys\n", *HARDWARE).text
 
 
 def test_unsloth_checkpointing_computes_the_same_with_a_warning() -> None:

@@ -1,43 +1,63 @@
-"""Trackers without a network: what each of them keeps of a run, on both targets."""
+"""Trackers without a network: what each of them keeps of a run and of its resume, on every target."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from functools import cache
 from glob import glob
+from typing import Any
 
 import pytest
-from method_runs import STEPS, Trained, Warm, small
+from method_runs import KEPT, STEPS, Trained, Warm, cut, small
 from stacks import has
 from tiers import EACH_STACK
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
-HERE = {name: ("wandb", *(["trackio"] if load(name).facts.trackio else []), "tensorboard") for name in STACKS}
+ALL = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
+HERE = {name: [one for one in ALL if one != "trackio" or load(name).facts.trackio] for name in STACKS}
 """The trackers that the stack's transformers has callbacks for."""
+OFFLINE = {
+    "WANDB_MODE": "offline", "SWANLAB_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "CLEARML_CONFIG_FILE": "none.conf",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}  # fmt: skip
+Tracked = Callable[[str, str], tuple[Trained, Trained]]
 
 
 @pytest.fixture(scope="module")
-def tracked(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    """The run of a target that reports to each of its trackers, trained once."""
+def tracked(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
+    """The run of a target that reports to each installed tracker, trained once, and resumed from its first checkpoint.
+
+    Skips the test if the tracker that it reads is not installed.
+    """
 
     @cache
-    def run(target: str) -> Trained:
-        missing = [name for name in HERE[target] if not has(target, name)]
-        if missing:
-            pytest.skip(f"the interpreter of {target} has no {' and no '.join(missing)}")
-        names = " ".join(HERE[target])
-        text = small(method="sft", target=target).replace(
+    def run(target: str) -> tuple[Trained, Trained]:
+        names = " ".join(one for one in HERE[target] if has(target, one))
+        text = small(method="sft", target=target, save=f'save "out" every={KEPT}').replace(
             "track none(every=1)", f'track {names} (project="colours", name="answers", every=1)'
         )
         cwd = str(tmp_path_factory.mktemp(target))
-        return warm.train(text, f"tracked-{target}", target, cwd, WANDB_MODE="offline")
+        variables = {**OFFLINE, "CLEARML_CACHE_DIR": os.path.join(cwd, "clearml")}
+        first = warm.train(text, f"tracked-{target}", target, cwd, **variables)
+        complete = os.path.join(cwd, "complete")
+        os.rename(first.out, complete)
+        shutil.copytree(complete, first.out)
+        cut(first)
+        again = warm.run(first.folder, cwd, target, XPC_PREFLIGHT="passed", **variables)
+        return Trained(first.folder, complete, first.status, first.output, first.complained, first.events), again
 
-    return run
+    def of(target: str, tracker: str) -> tuple[Trained, Trained]:
+        if tracker and not has(target, tracker):
+            pytest.skip(f"the interpreter of {target} has no {tracker}")
+        return run(target)
+
+    return of
 
 
 def read(path: str) -> bytes:
@@ -45,10 +65,16 @@ def read(path: str) -> bytes:
         return handle.read()
 
 
+def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
+    """Each step and value that a tracker gets: those of the first start, and again those after the checkpoint."""
+    first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
+    return [*first, *(one for one in again if one[0] > KEPT)]
+
+
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_wandb_keeps_every_step(tracked: Callable[[str], Trained], target: str) -> None:
-    done = tracked(target)
-    (path,) = glob(os.path.join(os.path.dirname(done.out), "wandb", "offline-run-*", "*.wandb"))
+def test_wandb_keeps_every_step(tracked: Tracked, target: str) -> None:
+    done, _ = tracked(target, "wandb")
+    path, *_ = sorted(glob(os.path.join(os.path.dirname(done.out), "wandb", "offline-run-*", "*.wandb")))
     kept = read(path)
     assert b"colours" in kept  # the project
     assert b"answers" in kept  # the run
@@ -57,20 +83,68 @@ def test_wandb_keeps_every_step(tracked: Callable[[str], Trained], target: str) 
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_tensorboard_keeps_every_step(tracked: Callable[[str], Trained], target: str) -> None:
-    done = tracked(target)
+def test_tensorboard_keeps_every_step(tracked: Tracked, target: str) -> None:
+    done, _ = tracked(target, "tensorboard")
     (path,) = glob(os.path.join(done.out, "runs", "*", "events.out.tfevents.*"))
     assert read(path).count(b"train/loss") == STEPS
 
 
-def test_trackio_keeps_every_step(tracked: Callable[[str], Trained], warm: Warm) -> None:
-    done = tracked(DEFAULT)
+def test_trackio_keeps_every_step(tracked: Tracked, warm: Warm) -> None:
+    done = tracked(DEFAULT, "trackio")
     with sqlite3.connect(os.path.join(warm.notes, "colours.db")) as kept:
         rows = [(name, json.loads(event)) for name, event in kept.execute("select run_name, metrics from metrics")]
     assert {name for name, _ in rows} == {"answers"}
-    assert [event["train/loss"] for _, event in rows if "train/loss" in event] == done.values("loss")
+    losses = [event["train/loss"] for _, event in rows if "train/loss" in event]
+    assert losses == [loss for _, loss in both(done)]
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_our_own_metrics_are_there_all_the_same(tracked: Callable[[str], Trained], target: str) -> None:
-    assert [event["step"] for event in tracked(target).events] == list(range(1, STEPS + 1))
+def test_mlflow_has_one_run_with_every_step_and_the_parameters(tracked: Tracked, target: str) -> None:
+    runs = tracked(target, "mlflow")
+    with sqlite3.connect(os.path.join(os.path.dirname(runs[0].out), "mlflow.db")) as kept:
+        ((run, status, experiment),) = kept.execute(
+            "select r.run_uuid, r.status, e.name from runs r join experiments e using (experiment_id)"
+        )
+        ((name,),) = kept.execute("select value from tags where key = 'mlflow.runName' and run_uuid = ?", [run])
+        steps = kept.execute("select step, value from metrics where key = 'loss' order by timestamp, step").fetchall()
+        parameters = dict(kept.execute("select key, value from params"))
+    assert (experiment, name, status) == ("colours", "answers", "FINISHED")
+    assert steps == both(runs)
+    assert (parameters["learning_rate"], parameters["max_steps"]) == ("0.001", str(STEPS))
+    assert "MLflow" not in runs[1].output
+
+
+@pytest.mark.parametrize("target", EACH_STACK)
+def test_swanlab_keeps_every_step(tracked: Tracked, target: str) -> None:
+    runs = tracked(target, "swanlab")
+    folders = sorted(glob(os.path.join(os.path.dirname(runs[0].out), "swanlog", "run-*")))
+    assert len(folders) == 2  # offline, SwanLab continues no run
+    kept = read(os.path.join(folders[0], "backup.swanlab"))
+    assert b"colours" in kept
+    assert b"answers" in kept
+    for loss in runs[0].values("loss"):
+        assert repr(loss)[:12].encode() in kept
+    assert b"learning_rate" in read(os.path.join(folders[0], "files", "config.yaml"))
+
+
+@pytest.mark.parametrize("target", EACH_STACK)
+def test_clearml_has_one_task_with_every_step_and_no_checkpoint(tracked: Tracked, target: str) -> None:
+    runs = tracked(target, "clearml")
+    (folder,) = glob(os.path.join(os.path.dirname(runs[0].out), "clearml", "offline", "*", ""))
+    with open(os.path.join(folder, "task.json"), encoding="utf-8") as handle:
+        task = json.load(handle)
+    assert (task["project_name"], task["name"]) == ("colours", "answers")
+    hyperparameters = task["hyperparams"]["Transformers"]
+    assert hyperparameters["learning_rate"]["value"] == "0.001"
+    events: list[dict[str, Any]] = []
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as handle:
+        for line in handle:
+            events += json.loads(line)
+    steps = [(one["iter"], one["value"]) for one in events if (one["metric"], one["variant"]) == ("train", "loss")]
+    assert steps == both(runs)
+    assert not task["offline_output_models"]
+
+
+@pytest.mark.parametrize("target", EACH_STACK)
+def test_our_own_metrics_are_there_all_the_same(tracked: Tracked, target: str) -> None:
+    assert [event["step"] for event in tracked(target, "")[0].events] == list(range(1, STEPS + 1))

@@ -7,7 +7,7 @@ shell runs.
 
 from __future__ import annotations
 
-from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
+from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name, tokens
 from xpc.compiler.engines.environment import read
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.engines.pin import check
@@ -108,7 +108,7 @@ def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
     if isinstance(secret, str):
         trainer["env"] = [
             {"name": one, "valueFrom": {"secretKeyRef": {"name": secret, "key": one, "optional": True}}}
-            for one in ("HF_TOKEN", "WANDB_API_KEY")
+            for one in dict.fromkeys(("HF_TOKEN", "WANDB_API_KEY", *tokens(spec)))
         ]
     pod: dict[str, Json] = {
         "terminationGracePeriodSeconds": grace(spec),

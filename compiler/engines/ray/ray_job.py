@@ -33,7 +33,9 @@ FINAL = (0, 1, 2, TEMPFAIL)
 """Exit statuses after which a retry is useless: no failure, or one that would happen again."""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
-PREFIXES = ("GLOO_", "HF_", "NCCL_", "PYTORCH_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_")
+PREFIXES = (
+    "CLEARML_", "GLOO_", "HF_", "MLFLOW_", "NCCL_", "PYTORCH_", "SWANLAB_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_",
+)  # fmt: skip
 """Variables of the job that are passed to every node and override its own."""
 
 

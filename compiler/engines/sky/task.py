@@ -4,7 +4,7 @@ the spec.
 
 from __future__ import annotations
 
-from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name
+from xpc.compiler.engines.containers import CACHE, FOLDER, pod_name, tokens
 from xpc.compiler.engines.install import install
 from xpc.compiler.engines.pin import check
 from xpc.compiler.engines.restarts import ONCE, TEMPFAIL, requeues, retries
@@ -54,8 +54,7 @@ def submit(spec: Spec) -> str:
 
 def _secrets(spec: Spec) -> list[str]:
     """The environment variables with tokens that the run needs."""
-    needed = {"HF_TOKEN": spec.flag("save.hub"), "WANDB_API_KEY": "wandb" in spec.names("track")}
-    return [name for name, wanted in needed.items() if wanted]
+    return [*(["HF_TOKEN"] if spec.flag("save.hub") else []), *tokens(spec)]
 
 
 def _task(spec: Spec, pin: str) -> dict[str, Json]:

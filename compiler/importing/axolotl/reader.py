@@ -201,30 +201,38 @@ def _muon(draft: Draft) -> None:
         draft.differs("optimizer", "axolotl's Muon does not train norms and biases, the spec trains them by AdamW")
 
 
+TRACKERS = {
+    "wandb": ("use_wandb", "wandb_project", "wandb_name"),
+    "trackio": ("use_trackio", "trackio_project_name", "trackio_run_name"),
+    "tensorboard": ("use_tensorboard", "", ""),
+    "mlflow": ("use_mlflow", "mlflow_experiment_name", "mlflow_run_name"),
+    "swanlab": ("use_swanlab", "swanlab_project", "swanlab_experiment_name"),
+}
+"""The key that turns a tracker on, the key of the project, which also does, and the key of the run's name."""
+
+
 def _trackers(draft: Draft, named: Entries) -> None:
-    on: list[str] = []
-    project, name, run = (named.get(key) for key in ("wandb_project", "wandb_name", "wandb_run_id"))
-    use, board, trackio = (named.get(key) for key in ("use_wandb", "use_tensorboard", "use_trackio"))
-    theirs, called = named.get("trackio_project_name"), named.get("trackio_run_name")
-    if (project is not None and not project.empty) or (use is not None and boolean(use)):
-        on.append("wandb")
-    if (theirs is not None and not theirs.empty) or (trackio is not None and boolean(trackio)):
-        on.append("trackio")
-    if board is not None and boolean(board):
-        on.append("tensorboard")
-    draft.default("track", tuple(on) if on else ("none",), "the trackers of the source")
+    """Write the trackers. The first project and the first name count; SwanLab also needs its plugin."""
+    found = {one: [named.get(key) for key in keys if key] for one, keys in TRACKERS.items()}
+    plugins = words(named["plugins"]) if "plugins" in named else None
+    on = tuple(
+        one for one, (use, *names) in found.items()
+        if (use is not None and boolean(use)) or (names and names[0] is not None and not names[0].empty)
+        if one != "swanlab" or any(plugin.endswith("SwanLabPlugin") for plugin in plugins or ())
+    )  # fmt: skip
+    draft.default("track", on or ("none",), "the trackers of the source")
     if on:
-        draft.put("track", tuple(on))
-    for one, path, needs in ((project, "track.project", "wandb"), (theirs, "track.project", "trackio"),
-                             (name, "track.name", "wandb"), (called, "track.name", "trackio")):  # fmt: skip
-        if one is not None and one.empty:
-            draft.note(one, "null: nothing is tracked")
-        elif one is not None and needs in on:
-            draft.setting(path, one)
-        elif one is not None:
-            draft.note(one, "nothing is tracked")
-    for one in (use, board, trackio):
-        draft.mark(one, "mapped", "track")
+        draft.put("track", on)
+    for tracker, (use, *names) in found.items():
+        draft.mark(use, "mapped", "track")
+        for one, path in zip(names, ("track.project", "track.name"), strict=False):
+            if one is not None and one.empty:
+                draft.note(one, "null: nothing is tracked")
+            elif one is not None and tracker in on:
+                draft.setting(path, one, weak=True)
+            elif one is not None:
+                draft.note(one, "nothing is tracked")
+    run = named.get("wandb_run_id")
     if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
         draft.setting("track.name", run)
     elif run is not None:

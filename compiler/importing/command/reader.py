@@ -19,10 +19,13 @@ from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve
 
-ENVIRONMENT = {"WANDB_PROJECT": "wandb_project"}
+ENVIRONMENT = {
+    "WANDB_PROJECT": "wandb_project", "MLFLOW_EXPERIMENT_NAME": "mlflow_experiment_name",
+    "SWANLAB_PROJECT": "swanlab_project", "CLEARML_PROJECT": "clearml_project", "CLEARML_TASK": "clearml_task",
+}  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
 """Settings that only name a run. A loop does not sweep them, because the members of a sweep get their own names."""
-NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
+NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *ENVIRONMENT.values())
 """Arguments that only name a run or a place."""
 
 

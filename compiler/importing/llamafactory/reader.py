@@ -20,6 +20,7 @@ from xpc.compiler.importing.llamafactory.switches import (
     packed,
     recomputing,
     saved_by_epochs,
+    swanlab,
     switches,
     trainers,
 )
@@ -89,6 +90,7 @@ def llamafactory(
     others = {key for key, row in KEYS.items() if row.read or row.refused}
     rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
+    swanlab(draft, named)
     _precision(draft, named, overrides.method)
     tuning(draft, named)
     models.continued(draft, named.get("adapter_name_or_path"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import KEYS, SECOND
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
+from xpc.compiler.importing.text.values import TRACKERS
 from xpc.compiler.language.kinds import EPOCH, Amount
 
 FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe")
@@ -37,6 +38,22 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
         draft.note(entry, f"LLaMA-Factory balances no experts of {known.model_type}")
     elif not draft.escape("trl", "router_aux_loss_coef", entry):
         draft.error(entry, f"{draft.stack.name} has no load-balancing loss for {draft.method}")
+
+
+def swanlab(draft: Draft, named: Entries) -> None:
+    """Add SwanLab to the trackers of `report_to`, with LLaMA-Factory's own default of its project."""
+    use, others = named.get("use_swanlab"), named.get("report_to")
+    names = {"track.project": named.get("swanlab_project"), "track.name": named.get("swanlab_run_name")}
+    if use is None or not boolean(use):
+        for one in (use, *names.values()):
+            draft.note(one, "SwanLab is off")
+        return
+    draft.settings.pop("track", None)
+    reported = () if others is None else tuple(one for one in words(others) or [] if one in TRACKERS)
+    draft.put("track", (*reported, "swanlab"), use)
+    for path, one in names.items():
+        draft.setting(path, one, weak=True)
+    draft.default("track.project", "llamafactory", "not set: LLaMA-Factory's own")
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:

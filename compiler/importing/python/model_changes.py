@@ -43,6 +43,8 @@ LIBRARIES = (
     "isinstance",
     "huggingface_hub",
     "mlflow",
+    "swanlab",
+    "clearml",
     "id",
     "repr",
     "display",

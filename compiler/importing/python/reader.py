@@ -83,7 +83,7 @@ LIFE = (
     "__post_init__",
 )
 """Methods of a trainer that change reports and files, not what is learned."""
-IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|HF_|CUDA|MASTER_")
+IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
 """Environment variables of accounts and launchers."""
 UNREAD = (
     "run_name",

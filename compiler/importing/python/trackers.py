@@ -1,12 +1,28 @@
-"""Read how a script configures its tracker: `wandb.init(project=..., name=...)`, and the variables of W&B."""
+"""Read how a script configures its tracker: `wandb.init(project=..., name=...)`, and the trackers' variables."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from xpc.compiler.importing.python.entries import Entries, unread
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Object
 
-STARTED = ("wandb.init", "trackio.init")
+STARTED: Mapping[str, tuple[str, int | None, str, int | None]] = {
+    "wandb.init": ("project", None, "name", None),
+    "trackio.init": ("project", 0, "name", None),
+    "swanlab.init": ("project", 0, "experiment_name", None),
+    "clearml.Task.init": ("project_name", 0, "task_name", 1),
+    "mlflow.set_experiment": ("experiment_name", 0, "", None),
+    "mlflow.start_run": ("", None, "run_name", None),
+}
+"""Calls that start a tracker: the arguments with the project and with the run's name, each with its position."""
+PROJECTS = {
+    "wandb": ("WANDB_PROJECT", "wandb_project"), "trackio": ("WANDB_PROJECT", "wandb_project"),
+    "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),
+    "clearml": ("CLEARML_PROJECT", "clearml_project"),
+}  # fmt: skip
+"""The variable with the project of a tracker, and the key for it (`TRACKER_NAMES` in trl/switches.py)."""
 OPEN = (None, "all")
 """Values of `report_to` with which transformers 4 reports to every tracker that is installed."""
 
@@ -16,29 +32,33 @@ def gather(entries: Entries, machine: Machine) -> None:
 
     Without `report_to`, transformers 4 reports to this tracker, which is installed because the script imports it.
     """
-    start = next((one for one in machine.calls if one.path in STARTED), None)
+    starts = [one for one in machine.calls if one.path in STARTED]
+    tracker = starts[0].path.partition(".")[0] if starts else ""
     disabled = machine.environment.get("WANDB_DISABLED")
     if disabled is not None and str(disabled.value).lower() in ("true", "1"):
         if "report_to" not in entries.values:
             entries.add("report_to", Argument("none", disabled.place))
         return
     given = entries.values.get("report_to")
-    if start is not None and (given is None or given.value in OPEN) and not _is_off(start):
+    if starts and (given is None or given.value in OPEN) and not _is_off(starts[0]):
         entries.values.pop("report_to", None)
-        entries.add("report_to", Argument(start.path.partition(".")[0], start.place))
+        entries.add("report_to", Argument(tracker, starts[0].place))
         given = entries.values["report_to"]
     names = [] if given is None else [one.value for one in given.items] or [given.value]
-    if not {"wandb", "trackio"} & {str(one) for one in names}:
+    reported = [one for one in PROJECTS if one in names]
+    if not reported:
         return
-    project = machine.environment.get("WANDB_PROJECT")
-    if start is not None:
-        project = start.argument("project", 0 if start.path.startswith("trackio") else None) or project
-        name = start.keywords.get("name")
+    variable, key = PROJECTS[tracker if tracker in reported else reported[0]]
+    project = machine.environment.get(variable)
+    for start in (one for one in starts if one.path.startswith(f"{tracker}.")):
+        project_argument, first, name_argument, second = STARTED[start.path]
+        project = start.argument(project_argument, first) or project
+        name = start.argument(name_argument, second)
         if name is not None and name.value is not None and not unread(name.value):
             entries.values.pop("run_name", None)  # the name is only known when the run starts
             entries.add("run_name", name)
-    if project is not None and isinstance(project.value, str) and "wandb_project" not in entries.values:
-        entries.add("project" if "project" in entries.values else "wandb_project", project)
+    if project is not None and isinstance(project.value, str) and key not in entries.values:
+        entries.add("project" if "project" in entries.values else key, project)
 
 
 def _is_off(start: Object) -> bool:

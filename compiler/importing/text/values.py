@@ -12,10 +12,8 @@ ATTENTION, DTYPES, SCHEDULES = (KEYS[name].values for name in ("attn_implementat
 RENAMES = KEYS.column("renamed")
 """From names in other versions to the names in the schema."""
 
-TRACKERS = ("wandb", "trackio", "tensorboard")
-OTHER_TRACKERS = (
-    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow", "neptune", "swanlab",
-)  # fmt: skip
+TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
+OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "neptune")
 """Trackers of transformers that the language does not have."""
 
 

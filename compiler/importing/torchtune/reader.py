@@ -300,7 +300,7 @@ def _tracker(draft: Draft, entries: Entries) -> None:
     if made is not None and last in loggers:
         draft.put("track", (loggers[last],), made)
     elif made is not None:
-        draft.error(made, "the language has wandb, trackio and tensorboard")
+        draft.error(made, "the language has wandb, trackio, tensorboard, mlflow, swanlab and clearml")
     for key, path in (("project", "track.project"), ("name", "track.name")):
         one = at(entries, f"metric_logger.{key}")
         draft.setting(path, one)

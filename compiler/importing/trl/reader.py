@@ -105,8 +105,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     named = Lookups(trainer.canonical(entries), draft.seen)
     draft.keep(named, KEYS.column("comment"))
     _callbacks(draft, named.get("callbacks"))
-    project = named.get("wandb_project")
-    draft.setting("track.project", project)
+    switches.tracker_names(draft, named)
     for key in ("use_cpu", "no_cuda"):
         if key in named and boolean(named[key]):
             found.cpu = True
@@ -217,7 +216,7 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
     return out
 
 
-NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "wandb_project", "cache_dir")
+NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *switches.TRACKER_NAMES)
 """Keys that only name a run or a place."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 

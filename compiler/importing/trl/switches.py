@@ -123,6 +123,26 @@ def trackers(draft: Draft, named: Entries) -> None:
         draft.error(entry, "the language has the trackers " + ", ".join(TRACKERS), "name one of them, or `none`")
 
 
+TRACKER_NAMES = {
+    "wandb_project": ("wandb", "track.project"), "mlflow_experiment_name": ("mlflow", "track.project"),
+    "swanlab_project": ("swanlab", "track.project"), "clearml_project": ("clearml", "track.project"),
+    "clearml_task": ("clearml", "track.name"),
+}  # fmt: skip
+"""Keys with the project or the run's name of one tracker; a script's environment variables have these names, too."""
+
+
+def tracker_names(draft: Draft, named: Entries) -> None:
+    """Write the project and the run's name of the trackers in `report_to`."""
+    entry = named.get("report_to")
+    reported = [] if entry is None else words(entry) or []
+    for key, (tracker, path) in TRACKER_NAMES.items():
+        one = named.get(key)
+        if one is not None and tracker != "wandb" and tracker not in reported:
+            draft.note(one, f"the run does not report to {tracker}")
+        else:
+            draft.setting(path, one, weak=tracker != "wandb")
+
+
 def checkpointing(draft: Draft, named: Entries) -> None:
     """Write `gradient_checkpointing` and its keyword arguments."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")

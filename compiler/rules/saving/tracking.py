@@ -1,15 +1,18 @@
-"""Rules for experiment trackers (XP751, XP752, XP754)."""
+"""Rules for experiment trackers (XP173, XP751, XP752, XP754)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from xpc.compiler.rules.core.conditions import written
-from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
+from xpc.grammar.tree import quoted
 
 WHEN = written("track", "track.name", "track.project")
+LEGAL = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-+.")
+"""Characters of a project's name in SwanLab."""
 
 
 @rule("XP751", "tracker-not-in-the-target")
@@ -46,6 +49,29 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
             spec.place("track", "the project is `huggingface`"),
             "trackio needs a project",
             f'write `track trackio(project="{spec.name}")`',
+        )
+
+
+@rule("XP173", "swanlab-project-name")
+def swanlab_project(spec: Spec) -> Iterator[Finding]:
+    """A project of SwanLab is named with letters, digits and `-_+.` only.
+
+    Why it is bad: SwanLab opens the project when training begins, after the model is loaded and the data is tokenized.
+
+    Without it: ValueError, `Project name ... is invalid`, in the trainer's `train`.
+
+    Source: swanlab 0.7.20 `formatter.py` (`check_proj_name_format`); confirmed by running it.
+    """
+    project = spec.get("track.project")
+    if "swanlab" not in spec.names("track") or not isinstance(project, str):
+        return
+    legal = "".join(one if one in LEGAL else "-" for one in project)
+    if legal != project or not project:
+        yield Finding(
+            spec.place("track.project", "SwanLab takes letters, digits and -_+."),
+            f"SwanLab refuses the project name {quoted(project)}",
+            write(f"project = {quoted(legal or spec.name)}"),
+            (spec.label("track", "the trackers"),),
         )
 
 

@@ -122,6 +122,14 @@ def test_continued_adapter(keywords: str, more: str, why: str) -> None:
     ("wandb.init(project='apples', name='first')", "", ["track wandb", 'project = "apples"', 'name = "first"']),
     ("wandb.init(project='apples')", ", report_to=None", ["track wandb", 'project = "apples"']),
     ("os.environ['WANDB_PROJECT'] = 'apples'", ", report_to='wandb'", ["track wandb", 'project = "apples"']),
+    ("import mlflow\nmlflow.set_experiment('apples')\nmlflow.start_run(run_name='first')", "",
+     ["track mlflow", 'project = "apples"', 'name = "first"']),
+    ("import swanlab\nswanlab.init(project='apples', experiment_name='first')", "",
+     ["track swanlab", 'project = "apples"', 'name = "first"']),
+    ("from clearml import Task\nTask.init('apples', 'first')", "",
+     ["track clearml", 'project = "apples"', 'name = "first"']),
+    ("os.environ['MLFLOW_EXPERIMENT_NAME'] = 'apples'", ", report_to='mlflow'",
+     ["track mlflow", 'project = "apples"']),
     ("wandb.init(project='apples')", ", report_to='none'", []),
     ("wandb.init(project='apples', mode='disabled')", "", []),
 ])  # fmt: skip
@@ -130,7 +138,8 @@ def test_tracker_that_a_script_starts(body: str, arguments: str, lines: list[str
     assert not found.draft.wrong, found.messages
     for line in lines:
         assert line in found.text, (line, found.text)
-    assert ("track wandb" in found.text) is bool(lines)
+    trackers = ("wandb", "mlflow", "swanlab", "clearml")
+    assert any(f"track {one}" in found.text for one in trackers) is bool(lines)
 
 
 def test_report_to_none_is_reported() -> None:

@@ -89,6 +89,27 @@ def test_a_script_with_variables_continuations_and_comments():
 
 
 @pytest.mark.parametrize(
+    ("variables", "tracker", "lines"),
+    [
+        ("MLFLOW_EXPERIMENT_NAME=mine", "mlflow", ['project = "mine"']),
+        ("SWANLAB_PROJECT=mine", "swanlab", ['project = "mine"']),
+        ("CLEARML_PROJECT=mine CLEARML_TASK=first", "clearml", ['project = "mine"', 'name = "first"']),
+        ("MLFLOW_EXPERIMENT_NAME=mine", "swanlab", []),
+    ],
+)
+def test_the_variables_of_a_tracker(variables: str, tracker: str, lines: list[str]):
+    found = imported(
+        f"{variables} torchrun --nproc_per_node=4 sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b "
+        f"--report_to {tracker}\n",
+        name="run.sh",
+    )
+    assert not found.errors
+    assert found.arguments["report_to"] == [tracker]
+    assert [one for one in lines if one not in found.text] == []
+    assert lines or "mine" not in found.text
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("echo hello", "no training command"),

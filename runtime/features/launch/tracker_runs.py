@@ -1,0 +1,99 @@
+"""Continue the run of each tracker when training resumes. Each checkpoint stores their ids."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from ...core.errors import say
+
+
+class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
+    """Stores the ids of the trackers' runs in each trainer_state.json, and continues these runs.
+
+    Metrics that a run has logged after the checkpoint are logged again.
+    """
+
+    def __init__(self, reported: Sequence[str]) -> None:
+        self.trackers = [one for one in RUNS if one in reported]
+
+    def state(self) -> dict[str, Any]:
+        """The state that transformers writes into the trainer_state.json of a checkpoint."""
+        return {"args": {}, "attributes": {one: RUNS[one][0]() for one in self.trackers}}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Choose the runs to continue, before the trackers' own callbacks start new ones."""
+        nothing: dict[str, Any] = {"args": {}, "attributes": {}}
+        before = state.stateful_callbacks.setdefault(type(self).__name__, nothing)["attributes"]
+        for tracker in self.trackers:
+            if before.get(tracker) and state.is_world_process_zero:
+                RUNS[tracker][1](before[tracker])
+
+
+def _mlflow() -> str | None:
+    import mlflow
+
+    run = mlflow.active_run()
+    return None if run is None else str(run.info.run_id)
+
+
+def _continue_mlflow(run: str) -> None:
+    """Continue a run that still exists in the run's experiment, with the parameters of its first start, because MLflow
+    changes none.
+    """
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = mlflow.get_run(run).info
+        experiment = mlflow.get_experiment(found.experiment_id).name
+    except MlflowException:
+        found = experiment = None
+    if (
+        found is None
+        or found.lifecycle_stage != "active"
+        or os.environ.get("MLFLOW_EXPERIMENT_NAME", experiment) != experiment
+    ):
+        say(f"MLflow has no run {run} in this experiment: a new run starts there")
+        return
+    os.environ.setdefault("MLFLOW_RUN_ID", run)
+    os.environ["MLFLOW_MAX_LOG_PARAMS"] = "0"
+
+
+def _swanlab() -> str | None:
+    """The id of the run in the cloud; None offline, where SwanLab continues no run."""
+    import swanlab
+
+    run = swanlab.get_run()
+    return None if run is None else run.id
+
+
+def _continue_swanlab(run: str) -> None:
+    os.environ.setdefault("SWANLAB_RUN_ID", run)
+    os.environ.setdefault("SWANLAB_RESUME", "allow")
+
+
+def _clearml() -> str | None:
+    from clearml import Task
+
+    task = Task.current_task()
+    return None if task is None else str(task.id)
+
+
+def _continue_clearml(run: str) -> None:
+    """Continue a task as transformers would start it, with the steps of the trainer (offset 0)."""
+    from clearml import Task
+
+    project, name = os.environ.get("CLEARML_PROJECT", "HuggingFace Transformers"), os.environ["CLEARML_TASK"]
+    connected = {"tensorboard": False, "pytorch": False}
+    Task.init(project, name, reuse_last_task_id=run, continue_last_task=0, auto_connect_frameworks=connected)
+
+
+RUNS: dict[str, tuple[Callable[[], str | None], Callable[[str], None]]] = {
+    "mlflow": (_mlflow, _continue_mlflow),
+    "swanlab": (_swanlab, _continue_swanlab),
+    "clearml": (_clearml, _continue_clearml),
+}
+"""For each tracker: the id of the run that is open, and a function that makes transformers continue a run."""
