@@ -76,6 +76,7 @@ from .library_internals.epoch_order import EpochOrder
 from .library_internals.hub_kernels import HubKernels
 from .library_internals.random_states import RandomStatesTrainer
 from .library_internals.repeated_prompts import RepeatedPromptsTrainer
+from .library_internals.rollout_rounds import RolloutRoundsTrainer
 from .library_internals.template_time import TemplateTime
 from .library_internals.torch_exit_barrier import TorchExitBarrier
 from .library_internals.trl_tool_calls import ToolCallingTrainer
@@ -182,6 +183,7 @@ def trainer_class() -> type[FaultTolerant]:
         OnPolicyTrainer,
         ToolCallingTrainer,
         RepeatedPromptsTrainer,
+        RolloutRoundsTrainer,
         SFTTrainer,  # type: ignore[misc]  # trl has no types
         NamedLog,
     ):

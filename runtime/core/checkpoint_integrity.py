@@ -17,8 +17,8 @@ RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
 NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
 """Beginnings of the names of files that change after a run, or that only a resumed run reads."""
-WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|__)(\d+)[_.]")
-"""Files that each process writes: DeepSpeed's and torch's shards, transformers' random states."""
+WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
+"""Files that each process writes: DeepSpeed's and torch's shards, transformers' random states, completions."""
 BLOCK = 1 << 20
 PART = 64 << 20
 """Bytes."""

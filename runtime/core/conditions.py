@@ -20,8 +20,9 @@ CHATS = ("text", "messages", "conversations", "tokens", "images")
 """Shapes of rows without a separate prompt."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
-        "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy", "optim",
-        "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "use_vllm",
+        "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
+        "gradient_accumulation_steps", "num_iterations", "optim", "optim_target_modules", "packing", "pad_token",
+        "push_to_hub", "report_to", "save_total_limit", "steps_per_generation", "use_vllm",
     ),
     "run": (
         "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu",
@@ -140,6 +141,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
     divided = run["division"]["step"] is None and run["division"]["processes"] is None
     continued = plan["lora"] and plan["lora"].get("continued")
+    rounds, iterations = (arguments.get(name) for name in ("steps_per_generation", "num_iterations"))
+    accumulation = arguments.get("gradient_accumulation_steps")
     unpaired, on_policy = method["unpaired"], plan["config"].endswith("GKDConfig")
     used: dict[str, object] = {
         "adapter_init": plan["lora"] and plan["lora"].get("init") not in (None, "gaussian"),
@@ -202,6 +205,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "reward_head": method["scores"],
         "reward_progress": method["name"] != "sft",
         "rewards": method["rewarded"],
+        "rollout_rounds": method["generates"] and method["rewarded"] and (rounds, iterations) != (accumulation, 1),
         "rope": model.get("rope"),
         "rotation": arguments.get("save_total_limit"),
         "sampling": method["generates"],

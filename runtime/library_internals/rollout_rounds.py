@@ -1,0 +1,36 @@
+"""Completions of a round that more steps will train on are part of a checkpoint (trl 0.18 to 1.16)."""
+
+import os
+from typing import Any
+
+
+class RolloutRoundsTrainer:
+    """A base class between our trainer classes and trl's trainer.
+
+    Several steps train on the completions of one round if `iterations` is above 1, or `steps_per_generation` above the
+    accumulation. trl saves neither the completions nor its place in the round: a run that resumes within a round would
+    generate new ones and train on them for a complete round.
+    """
+
+    args: Any
+    _step: int
+    _buffered_inputs: Any
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        import torch
+
+        super()._save_rng_state(output_dir)  # type: ignore[misc]
+        if self._step % (self.args.steps_per_generation * self.args.num_iterations):
+            torch.save({"step": self._step, "completions": self._buffered_inputs}, self._rollouts(output_dir))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        import torch
+
+        super()._load_rng_state(checkpoint)  # type: ignore[misc]
+        if checkpoint is not None and os.path.exists(self._rollouts(checkpoint)):
+            saved = torch.load(self._rollouts(checkpoint), map_location=self.args.device, weights_only=True)
+            self._step, self._buffered_inputs = saved["step"], saved["completions"]
+
+    def _rollouts(self, checkpoint: str) -> str:
+        """The file of this process in a checkpoint."""
+        return os.path.join(checkpoint, f"rollouts_{self.args.process_index}.pt")

@@ -1,0 +1,36 @@
+"""A run that resumes within a round of generation trains on the completions of that round, to the same weights."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from method_runs import KEPT, STEPS, Warm, small, tensors
+from tiers import EACH_STACK
+
+from xpc.compiler.stacks import load
+
+pytestmark = pytest.mark.slow
+ROUNDS = {"iterations": "iterations=3", "steps_per_generation": "steps_per_generation=6"}
+"""Rounds of three steps, of two micro-batches each; the first checkpoint is after two."""
+
+
+@pytest.mark.parametrize("target", EACH_STACK)
+@pytest.mark.parametrize(("method", "written"), [("grpo", "iterations"), ("rloo", "steps_per_generation")])
+def test_a_resume_within_a_round(
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, written: str, target: str
+) -> None:
+    if load(target).refused(method) is not None:
+        pytest.skip(f"{target} has no {method}")
+    more = f'method {method}(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04, {ROUNDS[written]})'
+    text = small(more, method=method, target=target, save=f'save "out" every={KEPT}')
+    done, again = warm.twice(
+        text, f"round-{target}-{method}", target, str(tmp_path_factory.mktemp(f"{target}-{method}"))
+    )
+    assert again.summary["resumed_from"] == f"checkpoint-{KEPT}"
+    assert "rollouts_0.pt" in os.listdir(os.path.join(again.out, f"checkpoint-{KEPT}"))
+    assert again.values("loss") == done.values("loss")
+    weights: list[Any] = [tensors(os.path.join(one.out, "model.safetensors")) for one in (done, again)]
+    assert weights[0] == weights[1]
+    assert len(again.events) == STEPS
