@@ -21,16 +21,17 @@ class RolloutRoundsTrainer:
 
         super()._save_rng_state(output_dir)  # type: ignore[misc]
         if self._step % (self.args.steps_per_generation * self.args.num_iterations):
-            torch.save({"step": self._step, "completions": self._buffered_inputs}, self._rollouts(output_dir))
+            torch.save({"step": self._step, "completions": self._buffered_inputs}, rollouts(output_dir, self.args))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         import torch
 
         super()._load_rng_state(checkpoint)  # type: ignore[misc]
-        if checkpoint is not None and os.path.exists(self._rollouts(checkpoint)):
-            saved = torch.load(self._rollouts(checkpoint), map_location=self.args.device, weights_only=True)
+        if checkpoint is not None and os.path.exists(rollouts(checkpoint, self.args)):
+            saved = torch.load(rollouts(checkpoint, self.args), map_location=self.args.device, weights_only=True)
             self._step, self._buffered_inputs = saved["step"], saved["completions"]
 
-    def _rollouts(self, checkpoint: str) -> str:
-        """The file of this process in a checkpoint."""
-        return os.path.join(checkpoint, f"rollouts_{self.args.process_index}.pt")
+
+def rollouts(checkpoint: str, args: Any) -> str:
+    """The file of this process in a checkpoint."""
+    return os.path.join(checkpoint, f"rollouts_{args.process_index}.pt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -112,6 +113,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[objec
         }  # fmt: skip
         for name, members in stubs.items():
             module = ModuleType(name)
+            module.__spec__ = ModuleSpec(name, None)
             for member, value in members.items():
                 setattr(module, member, value)
             monkeypatch.setitem(sys.modules, name, module)
