@@ -216,14 +216,14 @@ def _extra_target(name: str) -> str:
 def _foreign(name: str) -> str:
     """The equivalent of a name from another tool, or the reason why there is none."""
     from xpc.compiler.suggest.meaning import SAME, meaning
-    from xpc.compiler.suggest.no_equivalent import own_reason, reason
+    from xpc.compiler.suggest.no_equivalent import loose_reason, own_reason, reason
 
     why = own_reason(name)
     meant = None if why is not None else meaning(name, exact=True)
     if meant is not None and meant.likeness >= SAME and meant.path in BY_PATH:
         value = f" ({meant.value})" if meant.value in bare_choices() else ""
         return f"{name}: {_decided(meant.path)}{value}\n"
-    why = why or reason(name)
+    why = why or loose_reason(name) or reason(name)
     return "" if why is None else f"{name}: no equivalent, because {why}\n"
 
 

@@ -10,18 +10,10 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed_on
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
-from xpc.compiler.suggest.no_equivalent import advice, own_reason
-from xpc.compiler.suggest.tables import components
+from xpc.compiler.suggest.no_equivalent import advice, loose_reason
+from xpc.compiler.suggest.tables import components, general_words, idle_words
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
-
-GENERAL = (
-    "name", "path", "type", "n", "id", "dir", "size", "kind", "value", "enabled", "enable", "config", "mode", "version",
-    "file", "files", "model", "data", "steps", "every", "interval", "freq", "class_path", "target", "format",
-    "level", "device",
-)  # fmt: skip
-"""Last words of a name that mean nothing without the word before them."""
-
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
 """Last words of a name whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
@@ -42,10 +34,30 @@ def after_component(name: str) -> Meaning | None:
     """The setting of a clause in a name that begins with a word for the clause: `rollout_max_tokens`; or None."""
     first, *rest = parts(name) or ("",)  # `_` has no part
     clause = components().get(first)
-    specific = not {*rest}.issubset(GENERAL)  # not `generation_steps`
+    specific = not general_words().issuperset(rest)  # not `generation_steps`
     guess = meaning(" ".join(rest), clause, exact=True) if clause and specific else None
     inside = clause is not None and guess is not None and guess.path.startswith(f"{clause}.")
     return evolve(guess, likeness=SAME - 0.01) if inside and guess is not None else None
+
+
+def by_parent(name: str) -> Meaning | None:
+    """The setting of the clause that a part of a dotted name means, by the last part: `data.seed`,
+    `validation_ds.micro_batch_size`; or None.
+    """
+    *before, last = name.split(".")
+    if advice(last, "") is not None:
+        return None
+    for parent in reversed(before):
+        clause = next((components()[one] for one in parts(parent) if one in components()), None)
+        guess = None if clause is None else meaning(last, clause, exact=True)
+        if guess is not None and guess.path.startswith(f"{clause}."):
+            return guess
+    return None
+
+
+def of_evaluation(name: str) -> bool:
+    """Whether a dotted name is of evaluation, such as `validation_ds.global_batch_size`: no setting of training."""
+    return any(components().get(one) == "eval" for part in name.split(".")[:-1] for one in parts(part))
 
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:
@@ -53,12 +65,14 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
     component = _by_class(unknown)
     if component is not None:
         return component
-    parts = unknown.name.split(".")
-    for first in range(1, len(parts)):
-        end = ".".join(parts[first:])
+    segments = unknown.name.split(".")
+    for first in range(1, len(segments)):
+        end = ".".join(segments[first:])
+        if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
+            continue  # `rollout.name` is no `name`, but `training.steps` is `steps`
         if (
             meaning(end, exact=True) is not None
-            or own_reason(end) is not None
+            or loose_reason(end) is not None
             or advice(end, "") is not None
             or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None
         ):

@@ -15,6 +15,7 @@ from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
 NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
+SWITCHES = ("true", "false", "null")
 SPELLED = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
 """A duration in words: 12 hours, 30 min, 2 days."""
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
@@ -55,6 +56,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if kind in SHARED and _is_ratio(name) and NUMBER.fullmatch(text):
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
+        if not isinstance(node, String) and text.lower() in SWITCHES:
+            return None  # `output_dir = true` names nothing
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         return typed if _is_known(row, node) else None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.language.codes import report
+from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.suggest.converted_values import SHARED, bounds, converted, expected
+from xpc.compiler.suggest.converted_values import SHARED, SWITCHES, bounds, converted, expected
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
@@ -226,7 +227,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
     if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
-        return typed[1:-1].strip(" ,")
+        alone = evolve(item, node=node.items[0])
+        return None if isinstance(convert(row, alone), Wrong) else typed[1:-1].strip(" ,")
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
     if product is not None:  # `64/8` looks like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None
@@ -244,7 +246,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
     if isinstance(node, String) and not node.value.strip():
         return None
-    if kind in ("names", "tasks") and isinstance(node, Ref | String):
+    if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
         return f"[{typed}]"
     from xpc.compiler.suggest.meaning import choice
 

@@ -156,6 +156,12 @@ def _with_all_words(name: str) -> str | None:
     return nearest[0] if len(nearest) == 1 else None
 
 
+def shares_word(name: str, path: str) -> bool:
+    """Whether a name has a word of a known name of the setting; otherwise only its letters are similar."""
+    names, with_word, _ = index()
+    return any(names[number].path == path for word in words(name[:80]) for number in with_word.get(word, ()))
+
+
 def nearest_other_name(name: str) -> tuple[str | None, float]:
     """The nearest name that `extra` passes on or that no setting covers, or None; and the similarity."""
     typed = letters(name[:80])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest.components import GENERAL, after_component, by_last_part
+from xpc.compiler.suggest.components import after_component, by_last_part, by_parent, of_evaluation
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import passed_on
@@ -16,10 +18,11 @@ from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import ALREADY
 from xpc.compiler.suggest.likeness import typo_of
-from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name
-from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason, reason
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name, shares_word
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, loose_reason, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
+from xpc.compiler.suggest.tables import general_words
 from xpc.compiler.suggest.typed_form import intended_value, value_of, written
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call
@@ -30,6 +33,8 @@ REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 FILES = ("fsdp_", "zero_", "stage3_")
 """Prefixes of keys that only accelerate or DeepSpeed have."""
+TYPO = 0.9
+"""The similarity from which a name is a typo of a known one."""
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
@@ -109,25 +114,37 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     alone = setting_of_choice(clause, name) if unknown.node is None else None
     if alone is not None:
         return suggested(unknown, message, alone, alone, inside=True)
-    advised = advice(f"{clause} {name}", unknown.typed or "")
-    if advised is not None:
-        return Suggestion("XP101", message, help=advised)
-    joined = f"{clause.rpartition('.')[2]} {name}"  # `tp_size` in `method.vllm` is `vllm_tp_size`
-    together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not `limit` of a source
-    if (
-        together is not None
-        and is_in(together.path, clause)
-        and (name not in schema.CLAUSES or (unknown.node is not None and name not in schema.BY_PATH))
-    ):
-        return of_guess(unknown, clause, message, together)
+    together = None
+    for before in filter(None, (_head(unknown, clause), clause.rpartition(".")[2])):
+        joined = f"{before} {name}"  # `tp_size` in `vllm` is `vllm_tp_size`, `alpha` in `method cpo` is `cpo_alpha`
+        advised = advice(joined, unknown.typed or "")
+        if advised is not None:
+            return Suggestion("XP101", message, help=advised)
+        together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not `limit` of a source
+        if (
+            together is not None
+            and is_in(together.path, clause)
+            and (name not in schema.CLAUSES or (unknown.node is not None and name not in schema.BY_PATH))
+        ):
+            return of_guess(unknown, clause, message, together)
+        no_equivalent = _without_equivalent(message, joined, loosely=False)
+        if no_equivalent is not None:
+            return no_equivalent
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
         if together is None or not is_in(together.path, clause):
             return _source_setting(unknown)
         return of_guess(unknown, clause, message, together)
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER_LEGAL]
     no_equivalent = _without_equivalent(message, f"{clause} {name}")
-    if no_equivalent is not None and (clause == "save" or not rows):  # in other clauses `format` means the form of rows
+    if no_equivalent is not None and not rows:
         return no_equivalent
+    if together is not None and not rows and together.path in schema.BY_PATH:  # `size` in `eval` is `eval_size`
+        return of_guess(unknown, clause, message, together)
+    argument = evolve(unknown, name=f"{clause.rpartition('.')[2]}_{name}")  # `delay` in `eval` is `eval_delay`
+    if not rows and name not in schema.CLAUSES and (found := _passed_on(argument, message)) is not None:
+        return found
+    if name in general_words() and name not in schema.CLAUSES and meaning(name, clause, exact=True) is None:
+        return Suggestion("XP101", message, help=_children(clause))
     if unknown.node is not None and f"{clause}.{name}s" in schema.BY_PATH and f"{clause}.{name}" not in schema.BY_PATH:
         return of_guess(unknown, clause, message, Meaning(f"{clause}.{name}s", own=True))
     path = schema.bare_choices().get(name)
@@ -153,6 +170,8 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return Suggestion("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
     if rows[0].path.startswith("train."):
         return Suggestion("XP102", message, help=f"write `for {value_of(rows[0], unknown)} {name}` in the first line")
+    if len(rows) == 1 and unknown.node is not None and intended_value(rows[0], unknown) is None:
+        return evolve(wrong_value(rows[0], unknown, message), code="XP102")
     home, forms = rows[0].path.partition(".")[0], [written(row, unknown) for row in rows]
     if home == clause and len(rows) == 1:  # a setting of a nested block
         return suggested(unknown, message, written(rows[0], unknown), inside=True)
@@ -182,13 +201,15 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     advised = advice(named, "") or advice(name, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
-    if unknown.typed and (found := _without_equivalent(message, named)) is not None:
+    if unknown.typed and (found := _without_equivalent(message, named, loosely=False)) is not None:
         return found
     guess = _of_method(name) or meaning(name, clause, valued=unknown.node is not None)
     if clause is None and (guess is None or guess.likeness < SAME):
         guess = after_component(name) or guess
     if clause is not None and guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause):
         guess = meaning(name, exact=True) or guess  # `max_len` in `method grpo` is not vLLM's
+    if clause is not None and guess is not None and guess.likeness < TYPO and not is_in(guess.path, clause):
+        guess = guess if shares_word(name, guess.path) else None  # `notes` in `track` is not `nodes`
     if clause is not None and (guess is None or guess.likeness < SAME):
         children = [row.name for row in schema.children(clause)]
         begun = [one for one in children if one.startswith(name)]
@@ -197,22 +218,32 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words: `eval_iters`
-        found = _without_equivalent(message, name)
+        found = _without_equivalent(message, name, loosely=False)
         if found is not None:
             return found
     if guess is None or not exact or not guess.own:
         own = name.startswith(FILES) and (guess is None or guess.path == "strategy")
-        found = _without_equivalent(message, name) or (_passed_on(unknown, message) if own or not exact else None)
+        loosely = guess is None or guess.likeness < TYPO  # a typo of a known name is not of a family
+        found = _without_equivalent(message, name, loosely=False)
+        found = found or (_passed_on(unknown, message) if own or not exact else None)
+        found = found or (_without_equivalent(message, name) if loosely else None)
         found = found or (None if exact else _excluded(message, name))
         if found is not None:
             return found
     tracker, dot, _ = name.partition(".")
-    if dot and tracker in schema.BY_PATH["track"].choices:
+    if dot and not exact and (inside := by_parent(name)) is not None:
+        return of_guess(unknown, clause, message, inside)
+    if dot and not exact and tracker in schema.BY_PATH["track"].choices:
         return suggested(unknown, message, f"track={tracker}")  # `wandb.enabled` of deepspeed.json
+    if dot and not exact and name.endswith((".enabled", ".enable")):
+        return evolve(_unknown(evolve(unknown, name=name.rpartition(".")[0]), clause), message=message)
+    if dot and not exact and of_evaluation(name):
+        return Suggestion("XP101", message, help=_children("eval"))
     if dot and not exact:
         part = by_last_part(unknown) or _by_last_word(unknown, clause)
         if part is not None:
             return evolve(_unknown(part, clause), message=message)
+        guess = None if name.rpartition(".")[2] in general_words() else guess  # `rollout.name` is not `rollouts`
     if not exact:
         form = named_by_value(unknown)
         if form is not None:
@@ -229,10 +260,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         form = f"loss={name}"
         return Suggestion("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
     if guess is None:
-        names = [row.name for row in schema.children(clause)] if clause else []
-        listed = ", ".join(names[:12])
-        help = f"`{clause}` has {listed}" if names else REFERENCE
-        return Suggestion("XP101", message, help=help)
+        return Suggestion("XP101", message, help=_children(clause))
     return of_guess(unknown, clause, message, guess)
 
 
@@ -248,6 +276,19 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
     return typo_of(unknown.name, [one for one in schema.CLAUSES if one != "train"])
 
 
+def _head(unknown: UnknownName, clause: str) -> str:
+    """The choice of the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
+    text = unknown.label.source.text[: unknown.label.span.start]
+    found = re.findall(rf"\b{clause}\s+([\w.-]+)[ \t]*[({{]", text)
+    return found[-1] if found else ""
+
+
+def _children(clause: str | None) -> str:
+    """The settings that a clause has, or how to list all settings."""
+    names = [row.name for row in schema.children(clause)] if clause else []
+    return f"`{clause}` has {', '.join(names[:12])}" if names else REFERENCE
+
+
 def _of_method(name: str) -> Meaning | None:
     """The method's setting in a name that begins with a method, such as `grpo_epsilon`; or None."""
     method, _, rest = name.partition("_")
@@ -261,12 +302,14 @@ def _of_method(name: str) -> Meaning | None:
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
     """A dotted name cut to its last part, if that part is similar to a setting: `model.enable_checkpointing`."""
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
-    return last if last.name not in GENERAL and _unknown(last, clause).help != REFERENCE else None
+    return last if last.name not in general_words() and _unknown(last, clause).help != REFERENCE else None
 
 
-def _without_equivalent(message: str, name: str) -> Suggestion | None:
-    """The finding for a name that the table of names without an equivalent contains, or None."""
-    why = own_reason(name)
+def _without_equivalent(message: str, name: str, loosely: bool = True) -> Suggestion | None:
+    """The finding for a name that the table of names without an equivalent contains, or None. With `loosely`, its words
+    may have another order, and it may belong to a family.
+    """
+    why = loose_reason(name) if loosely else own_reason(name)
     return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)
 
 
@@ -279,7 +322,7 @@ def _excluded(message: str, name: str) -> Suggestion | None:
 def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
     """The finding for a name that `extra` passes on, or None."""
     found = passed_on(unknown.name, unknown.node, unknown.typed, unknown.header)
-    if found is None:
+    if found is None or (found.escape != "trl" and unknown.clause not in (None, "strategy", "precision")):
         return None
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]

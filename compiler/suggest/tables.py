@@ -44,6 +44,18 @@ def idle_words() -> frozenset[str]:
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
 
 
+@cache
+def switch_words() -> frozenset[str]:
+    """Words that only say that something is on."""
+    return frozenset(read_table(__file__, "synonyms.toml")["switches"])
+
+
+@cache
+def general_words() -> frozenset[str]:
+    """Words that mean nothing without the word before them, or without the clause that they stand in."""
+    return frozenset(read_table(__file__, "synonyms.toml")["general"])
+
+
 def examples() -> dict[str, str]:
     """A line of a spec, or several, for settings whose legal value needs more context."""
     return read_table(__file__, "examples.toml")

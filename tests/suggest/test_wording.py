@@ -83,7 +83,7 @@ def test_in_the_header(written, message, help):
         ("memory {\n  liger checkpointing\n}", "`checkpointing` is not", "outside of `memory.liger`"),
         ("batch {\n  lr = 1e-6\n}", "`lr` is not a setting of `batch`", "write `lr=1e-6` outside of `batch`"),
         ("optimizer {\n  beta = [0.9, 0.95]\n}", "`beta` is not", "write `betas`"),
-        ("optimizer {\n  nesterov = true\n}", "`nesterov` is not", "`optimizer` has lr, betas"),
+        ("optimizer {\n  sharpness = true\n}", "`sharpness` is not", "`optimizer` has lr, betas"),
         ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
         (f"extra {{\n  {NUMBER} = 5\n}}", "`extra` goes to", "write `extra trl {`"),
         ("warmup 3%", "`warmup` takes its value after `=`", "write `warmup=3%`"),
