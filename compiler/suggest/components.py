@@ -8,7 +8,7 @@ from __future__ import annotations
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed_on
-from xpc.compiler.suggest.likeness import parts
+from xpc.compiler.suggest.likeness import parts, typo_of
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice, loose_reason
 from xpc.compiler.suggest.tables import components, general_words, idle_words
@@ -35,7 +35,11 @@ def after_component(name: str) -> Meaning | None:
     first, *rest = parts(name) or ("",)  # `_` has no part
     clause = components().get(first)
     specific = not general_words().issuperset(rest)  # not `generation_steps`
-    guess = meaning(" ".join(rest), clause, exact=True) if clause and specific else None
+    after = " ".join(rest)
+    guess = meaning(after, clause, exact=True) if clause and specific else None
+    if clause and specific and guess is None:  # `dpo_label_smooth`
+        near = typo_of(after, [one.name for one in schema.children(clause)])
+        guess = None if near is None else Meaning(f"{clause}.{near}")
     inside = clause is not None and guess is not None and guess.path.startswith(f"{clause}.")
     return evolve(guess, likeness=SAME - 0.01) if inside and guess is not None else None
 

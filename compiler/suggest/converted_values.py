@@ -106,8 +106,8 @@ def _is_ratio(name: str) -> bool:
 
 
 def _percent(name: str, text: str) -> str:
-    """A share as a percentage; unchanged if the name already contains "percent"."""
-    lower = "pct" in name.lower() or "percent" in name.lower()
+    """A share as a percentage; unchanged if the name already contains "percent", unless it is below 1."""
+    lower = ("pct" in name.lower() or "percent" in name.lower()) and float(text) >= 1
     return f"{float(text) if lower else round(float(text) * 100, 10):g}%"
 
 

@@ -31,6 +31,7 @@ YAML = re.compile(
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
 """An argument of Python, or a line of TOML or Hydra: with a final comma, single quotes, or an unquoted path."""
+NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
 LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
@@ -103,6 +104,8 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     run = re.compile(r"\S+").match(text, first, end)
     for one, other in ((start, end), (first, end if run is None else run.end())):
         found = KWARG.fullmatch(text, one, other)
+        if found is not None and NAMES.fullmatch(found["one"]):
+            return found  # `lora_target_modules=q_proj,v_proj`
         if found is not None and not re.fullmatch(
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
         ):  # not a number such as `4,096`
@@ -154,6 +157,8 @@ def as_value(value: str) -> str:
         return re.sub(r"'([^'\"]*)'", r'"\1"', value)
     if value.lower() in ("true", "false"):
         return value.lower()
+    if NAMES.fullmatch(value):
+        return f"[{value.replace(',', ', ')}]"
     if re.fullmatch(r"\d+\.([eE][+-]?\d+)?", value):
         value = value.replace(".", ".0", 1)
     if re.fullmatch(r"\.\d+([eE][+-]?\d+)?", value):
