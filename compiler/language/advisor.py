@@ -70,6 +70,10 @@ class Advisor:
         """
         return None
 
+    def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
+        """The one value that was written in several words, such as `4 x rtx-4090` for `4 x RTX 4090`; or None."""
+        return None
+
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """The value of `take` for a weight of a mixture; `name` is the word that the spec uses for the weight."""
         return None

@@ -220,7 +220,8 @@ class _Reader(Reporter):
             self.again(f"`{node.name.text}` is swept twice", node.name.span, first)
             return None
         if not isinstance(node.value, List):
-            typed = self.typed(node.value.span)
+            parts = node.value.args if isinstance(node.value, Call) else (node.value,)  # `uniform(1e-6, 1e-4)`
+            typed = ", ".join(self.typed(one.span) for one in parts)
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
                          f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
             return None

@@ -47,6 +47,17 @@ class Suggestions(Advisor):
         edits = answer(found).edits if isinstance(found, Wrong) else ()
         return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
+    def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
+        """A target or a GPU that was written in several words: `trl 1.16`, `8 x A100 80GB`."""
+        from xpc.compiler import registry, stacks
+
+        joined = "-".join(parts)
+        count, x, name = joined.rpartition(" x ")
+        gpu = registry.find_gpu(name.lower()) if clause == "hardware" else None
+        if gpu is not None:
+            return f"{count}{x}{gpu.name}"
+        return joined if clause == "target" and joined in stacks.names() else None
+
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
         """The value of `take` for a weight: 30% for a ratio of 0.3."""
         from xpc.compiler.suggest.converted_values import converted

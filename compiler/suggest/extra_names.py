@@ -9,7 +9,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.registry.types import Gpu
 from xpc.compiler.stacks import Stack
-from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.typed_form import intended_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import nearest
@@ -67,6 +67,9 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
     if inside is not None:
         return inside
     guess = meaning(name, exact=True)
+    key = None if escape == "trl" else _near(name, extras.owned_names(stack, escape, method))
+    if key is not None and key.endswith(f".{name}"):  # `stage` of deepspeed.json is the strategy, not the method
+        guess = Meaning(extras.owner(escape, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
     if near is None:
         known = extras.legal_names(stack, escape, method)

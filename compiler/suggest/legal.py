@@ -22,13 +22,18 @@ from xpc.grammar.units import as_value
 ALL = ("all", "none", "unlimited", "inf")
 PERCENT = ("pct", "percent", "perc", "pc")
 UNSET = {
+    "save.resume": (
+        ("/",),
+        "leave `resume` out: a run resumes from the newest checkpoint in its own folder; other weights are named "
+        "in the first line",
+    ),
     "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
     "model.chat_template": (
         ("tokenizer_default", "tokenizer", "none", "model"),
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""Other tools' words for a setting's behaviour when it is left out, and the advice."""
+"""Other tools' words for a setting's behaviour when it is left out, and the advice; "/" is any path."""
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
@@ -149,7 +154,7 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
 def unset_advice(row: Setting, typed: str) -> str:
     """What to write instead of `auto`, or of a word for "all"; "" for other values."""
     words, advice = UNSET.get(row.path, ((), ""))
-    if typed in words or (advice and typed in ("auto", "default")):
+    if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
         return advice
     return "" if typed not in ("auto", "default") or row.choices else leave_out(row)
 
@@ -223,6 +228,10 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     sign = LOST_SIGN.fullmatch(typed)
     if isinstance(node, Number) and kind == "flag":
         return {"0": "false", "1": "true"}.get(typed)
+    if isinstance(node, Number) and kind == "choice":
+        from xpc.compiler.suggest.known_names import known_choice
+
+        return known_choice(row, typed)  # `precision = 16`
     if isinstance(node, Number):
         small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None

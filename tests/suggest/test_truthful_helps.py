@@ -42,6 +42,13 @@ def first(text: str, root: str | None = None) -> Diagnostic:
         ("merge_adapter=true", "save(merge)"),
         ("merge_and_unload", "save(merge)"),
         ("strategy zero3 {\n  sequence_parallel_size = 2\n}", "strategy zero3 {\n  context_parallel = 2\n}"),
+        ("precision 16", "precision fp16"),
+        ("target trl 1.16", "target trl-1.16"),
+        ("data.seed=3", "data(seed=3)"),
+        ("validation_ds.micro_batch_size=2\ndata(holdout=5%)", "eval(micro=2)\ndata(holdout=5%)"),
+        ("policy.sequence_packing.enabled=true\nflash2", "packing\nflash2"),
+        ("lora_target_modules=q_proj,v_proj", "lora(targets=[q_proj, v_proj])"),
+        ("sweep {\n  lr = uniform(1e-6, 1e-4)\n}", "sweep {\n  lr = [1e-6, 1e-4]\n}"),
         ("eva(every=epoch)\ndata(holdout=5%)", "eval(every=epoch)\ndata(holdout=5%)"),
     ],
 )
@@ -160,3 +167,26 @@ def test_a_sweep_says_that_it_cannot_vary_extras(line):
     assert found.code == "XP882"
     assert not found.edits
     assert "write one spec for each" in (found.help or "")
+
+
+@pytest.mark.parametrize(
+    ("written", "help"),
+    [
+        ("hardware 4 x RTX 4090", "write `hardware 4 x rtx-4090`"),
+        ("critic.optim.lr=1e-5", "no equivalent, because the rewards of grpo"),
+        ("validation_ds.global_batch_size=8", "`eval` has every"),
+        ("ref.fsdp_config.param_offload=true", "no equivalent, because the reference"),
+        ("max_num_seqs=256", "no equivalent"),
+        ("output_dir=true", "a quoted path"),
+        ("warmup_epochs=1", "one epoch of three is `warmup=33%`"),
+        ('resume_from_checkpoint="out/checkpoint-100"', "leave `resume` out"),
+        ("method online_dpo", "no equivalent, because the stack has no such trainer"),
+        ("optimizer adamw {\n  bits = 8\n}", "write `optimizer adamw8bit`"),
+        ('track wandb {\n  group = "a"\n}', "no equivalent, because set it in wandb's environment"),
+        ("extra deepspeed {\n  stage = 3\n}", "`strategy` decides it: write `strategy=zero3`"),
+    ],
+)
+def test_a_name_of_another_component_gets_no_edit_of_training(written, help):
+    found = first(HEAD + written + "\n")
+    assert help in (found.help or "")
+    assert not found.edits or written.startswith("hardware")

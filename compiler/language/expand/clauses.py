@@ -311,5 +311,10 @@ class Clauses(Collector):
         """Report a second value of a clause, unless a syntax error already covers it."""
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
+        joined = self.advisor().joined_value(clause, [self.typed(one.span) for one in heads])
+        if joined is not None:
+            span = Span(heads[0].span.start, heads[-1].span.end)
+            self.problem("XP104", f"`{joined}` is one word", span, help=f"write `{clause} {joined}`", edit=joined)
+            return
         keep = f"keep `{self.typed(heads[0].span)}`"
         self.problem("XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=keep)
