@@ -141,7 +141,7 @@ NEWCOMERS = {
     "launch { type = slurm }": "launch slurm",
     'data { path = "x.jsonl" }': '"x.jsonl"',
     "data { dataset = alpaca }": "alpaca",
-    "method orpo { lambda = 0.1 }": "write `beta`",
+    "method orpo { lambda = 0.1 }": "method.beta",
 }
 
 
