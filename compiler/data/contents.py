@@ -11,11 +11,13 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""Most files of a folder that are remembered; more files would displace the entries of other folders."""
+"""The most files of a folder that are remembered. More files would displace the entries of other folders."""
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its file's bytes, or with the remembered survey if the bundle needs no copy of the file."""
+    """The source with its file's bytes; or, if the bundle needs no copy of the file, with the remembered survey of its
+    rows.
+    """
     path = source.path
     if source.parts:
         return _folder(source, workspace)
@@ -59,7 +61,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with the bytes of its files, if all together do not exceed the size that the workspace copies."""
+    """A folder with the bytes of its files, unless they exceed together the size that the workspace copies."""
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 MOST = 2**24
-"""Longest footer that is read, bytes."""
+"""The longest footer that is read, in bytes."""
 VALUES = 500_000
-"""Most values that are read. A column has about eight; row groups are not read."""
+"""The most values of a footer that are read. A column has about eight; row groups are not read."""
 DEEP = 16
 """Deepest nesting of structs and lists that is read; a footer has eight levels."""
 SCHEMA, ROWS = 2, 3
@@ -51,7 +51,7 @@ def _facts(data: _Compact) -> tuple[list[str], int]:
 
 
 class _Compact:
-    """A reader of values in Thrift's compact protocol, one after another."""
+    """Reads the values of Thrift's compact protocol one after another."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at, self.values = data, 0, 0

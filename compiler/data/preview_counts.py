@@ -1,7 +1,7 @@
-"""Remember what `xpc preview --rows` counted, so that later commands can report it. No bundle depends on it.
+"""Remember the counts of `xpc preview --rows`, so that later commands can report them. No bundle depends on them.
 
-The key of an entry is everything that decides the counts: the digests of the rows, the tokenizer and the template, and
-the settings that choose, convert, cut and batch rows. Data of the hub has a digest only if its commit is pinned.
+The key of an entry covers everything that decides the counts: the digests of the rows, the tokenizer and the template,
+and the settings that choose, convert, cut and batch rows. Hub data has a digest only if its commit is pinned.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 KIND = "previews"
 """The folder of the entries, next to the folder of surveys."""
 DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
-"""Clauses whose settings decide rows, tokens or steps."""
+"""Clauses whose settings affect the rows, tokens or steps."""
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Remember counts, unless counts of more rows are remembered. Never raises."""
+    """Remember counts, unless counts from more rows are already remembered. Never raises."""
     import json
 
     from xpc.compiler.files.private_folder import private_folder, write
@@ -57,12 +57,12 @@ def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
 
 
 def mean(counts: Mapping[str, Any]) -> int | None:
-    """Mean tokens per row, rounded up; None if the trainer tokenizes during training."""
+    """The mean number of tokens per row, rounded up; None if the trainer tokenizes during training."""
     return -(-counts["tokens"] // counts["rows"]) or None
 
 
 def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> str:
-    """The counts in one sentence; `origin` precedes the number of rows.
+    """The counts in one sentence; `origin` is the text before the number of previewed rows.
 
     For example: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of 600 rows`.
     """
@@ -80,7 +80,7 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Remember the digests of files that are too large to copy, because a check does not compute these."""
+    """Remember the digests of files that are too large to copy, because a check does not compute these digests."""
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
 
@@ -90,7 +90,7 @@ def _keep_digests(spec: Spec, workspace: Workspace) -> None:
 
 
 def is_valid(found: Mapping[str, Any]) -> bool:
-    """Whether an entry has the form of counts; a file of the cache may have any content."""
+    """Whether an entry of the cache has the form of counts. Anything may have written the file."""
     lengths = found.get("quantiles")
     numbers = [found.get(name) for name in ("rows", "tokens", "cut", "dropped")]
     optional = [found.get(name) for name in ("limit", "kept_tokens", "learned_tokens")]
@@ -132,7 +132,7 @@ def _key(spec: Spec, workspace: Workspace) -> str | None:
 
 
 def _digest(source: DataSource, workspace: Workspace) -> object:
-    """A value that equal rows share: the SHA-256 of a file, the digests of a folder's files, or a commit of the hub."""
+    """A value that identifies the rows: the SHA-256 of a file, the digests of a folder's files, or a hub commit."""
     if source.parts:
         parts = [(part.path, _digest(part, workspace)) for part in source.of_split(source.split)]
         return None if any(digest is None for _, digest in parts) else parts

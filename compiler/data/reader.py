@@ -14,10 +14,11 @@ from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""Most rows of a file that is copied into a bundle. In files with more, a row has only a few characters."""
+"""The most rows of a file that is copied into a bundle. In a larger file, a row would have only a few characters."""
 CHECKED = 8 * 2**20
-"""Characters of a file that are checked for duplicate names in an object, because this check makes parsing three times
-slower."""
+"""The number of characters of a file in which names that an object has twice are found, because this check makes
+parsing three times slower.
+"""
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -53,7 +54,8 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        if isinstance(one, Broken):  # the text was cut, so a list or a quoted cell may not be closed
+        # not an error of the file: the text was cut, so a list or a quoted cell may not be closed
+        if isinstance(one, Broken):
             row -= 1
             break
         yield one
@@ -68,7 +70,8 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
         from io import StringIO
 
-        lines = StringIO(text, newline="\n")  # not a list: an empty line would take fifty times its size
+        # not a list of lines, because an empty line would take fifty times its size
+        lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
     text = text.removeprefix("\ufeff")
     if ending == "csv":
@@ -78,7 +81,9 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
 
 
 def _documents(text: str, documents: str) -> Iterator[Row]:
-    """The file, or its paragraphs without the line breaks around them, as the runtime's `local_sources.py` reads it."""
+    """The rows of a text file: the complete file, or its paragraphs without the line breaks around them, as the
+    runtime's `local_sources.py` makes them.
+    """
     parts = text.split("\n\n") if documents == "paragraph" else [text]
     for part in parts:
         if documents == "file":
@@ -88,9 +93,7 @@ def _documents(text: str, documents: str) -> Iterator[Row]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """JSON objects from position `at` on: elements of a list separated by `comma`, or consecutive objects if `comma` is
-    empty.
-    """
+    """The JSON objects from position `at` on: elements of a list if `comma` is ",", consecutive objects if empty."""
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
     surrogates = "\\ud" in text or "\\uD" in text

@@ -21,8 +21,8 @@ def available(source: DataSource) -> int | None:
 
 
 def trained(spec: Spec) -> int | None:
-    """Rows that are trained on, after `take` and without the holdout; None if unknown, such as for long texts that are
-    divided.
+    """The number of training rows, after `take` and without the holdout; None if unknown, such as for long texts that
+    are divided.
     """
     if spec.get("data.long") == "chunk":
         return None
@@ -42,10 +42,10 @@ def trained(spec: Spec) -> int | None:
 
 
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """Rows of each source in a mixture with shares: trained on, and held out.
+    """The numbers of rows that a mixture with shares takes from each source, for training and for the holdout.
 
-    None if the number of rows is unknown or a source has no share; a text with the reason if the mixture cannot be
-    drawn.
+    None if the number of rows is unknown or a source has no share; a text with the reason if the rows do not suffice
+    for the mixture.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.shares import counts
@@ -71,7 +71,7 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """The optimizer steps that this many rows make; `dataloader_drop_last` drops the rows of an incomplete batch."""
+    """The optimizer steps in an epoch of this many rows; `dataloader_drop_last` drops an incomplete last batch."""
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)

@@ -1,4 +1,4 @@
-"""Check rows of a file against their shape, as the runtime does (runtime/core/rows.py)."""
+"""Check whether a file's rows have their shape, as the runtime does (runtime/core/rows.py)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> str | None:
-    """Why a column does not have labels or a mask for this number of tokens, or None."""
+    """Why a column of labels or masks does not fit this number of tokens, or None."""
     if not isinstance(value, list) or not (_integers(value) or (part != "labels" and {*map(type, value)} <= {bool})):
         return f"`{name}` is not a list of integers"
     if len(value) != tokens:
@@ -112,8 +112,8 @@ def _integers(value: object) -> bool:
 
 
 def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
-    """Whether each token of a correct row is learned: by the labels, or without labels by the masks. Padding is not
-    learned.
+    """For each token of a correct row, whether it is learned: as the labels say, or without labels as the masks say.
+    Padding is not learned.
     """
     labels, unmasked = parts.get("labels"), [1] * tokens
     masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]
@@ -177,7 +177,7 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def _wrong_part_of(content: list[object]) -> str | None:
-    """The type of the first part that is not text."""
+    """The type of the first part of a message's content that is not text."""
     for part in content:
         if isinstance(part, str):
             continue

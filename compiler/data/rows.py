@@ -1,4 +1,4 @@
-"""What a check can know about the rows of a source before the run reads them."""
+"""Facts about the rows of a source that a check can find before the run reads the rows."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def conversational(source: DataSource) -> bool | None:
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:
-    """Whether every row is known to be plain text, without messages."""
+    """Whether all rows are known to be plain text, without messages."""
     return all(conversational(source) is False for source in sources)
 
 

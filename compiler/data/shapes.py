@@ -1,5 +1,5 @@
-"""Shapes of rows, with their default columns and the columns that a spec names. Each method lists the shapes that it
-trains on.
+"""Shapes of rows, such as preference pairs, with their default columns and the columns that a spec names. Each method
+lists the shapes that it trains on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SHAPES = {
 """The columns of each shape, in the order of `DataSource.columns`; for preference pairs the prompt may come first."""
 
 ALPACA = ("instruction", "output")
-"""Columns of Alpaca's rows, which are prompts with completions in a published wording; `input` is optional."""
+"""The columns of Alpaca's rows: prompts and completions that a published template puts into words; `input` is optional.
+"""
 INPUT = "input"
 
 TOKEN_MASKS = ("completion_mask", "assistant_masks", "attention_mask")
@@ -39,16 +40,16 @@ KEPT = ("tools", "chat_template_kwargs")
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The only one of a method's shapes with this number of columns; None if no shape or several shapes have it. A
-    preference pair counts as three columns, including the prompt.
+    """The method's shape that has this number of columns; None unless exactly one has it. A preference pair counts as
+    three columns, including the prompt.
     """
     fitting = [one for one in shapes if one != IMAGES and count == (3 if one == "preference" else len(SHAPES[one]))]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def token_columns(names: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of tokenized rows: the first column has the ids, masks have their own names,
-    and another column has the labels.
+    """The dataset's column for each part of tokenized rows. The first column has the ids, masks are recognized by their
+    names, and any other column has the labels.
     """
     others = {name if name in TOKEN_MASKS else "labels": name for name in names[1:]}
     return {"input_ids": names[0], **others}
@@ -102,7 +103,7 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
 
 
 def in_words(shape: str) -> str:
-    """The words for a shape in a message, such as "preference pairs"."""
+    """The name of a shape in a message, such as "preference pairs"."""
     words = {
         "preference": "preference pairs",
         "unpaired": "judged completions",
@@ -137,11 +138,12 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
-    # extra columns: a preference's prompt, columns that rewards read, or labels and masks of tokens
+    # additional columns: a preference's prompt, columns that rewards read, or labels and masks of tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        more = 0  # two columns of labels
-    less = source.shape == "unpaired"  # without a prompt column: the conversation ends with the judged answer
+        more = 0  # two columns would be the labels
+    # the prompt column may be missing: then the conversation ends with the judged answer
+    less = source.shape == "unpaired"
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []
     listed = ", ".join((*need, "labels") if source.shape == "tokens" else need)

@@ -1,4 +1,4 @@
-"""Find what the messages of a row contain in addition to a role and a text, by the names in the tables of templates."""
+"""Find the kinds of a conversation: what its turns contain in addition to a role and a text, such as tool calls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ TRAINED = ("weight", "train", "train_turn", "training", "loss")
 
 
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
-    """The kinds of a conversation; each turn is its role, the turn and its content.
+    """The kinds of a conversation. Each element of `turns` is a role, the turn itself and its content.
 
     - `tool_calls`, `several_calls` in a turn, `text_with_call`: a text next to a call
-    - `reasoning`, `early_reasoning`: before the last question
-    - `inline_reasoning`, `early_inline_reasoning`: thoughts in the content, between <think> and </think>
+    - `reasoning` in a field of a turn; `early_reasoning` before the last question
+    - `inline_reasoning`, `early_inline_reasoning`: the same in the content, between <think> and </think>
     - `tool`, `developer`: turns of these roles
-    - `untrained`: a turn that is not to be learned
+    - `untrained`: a turn that is marked as not learned
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
     found: set[str] = set()

@@ -1,6 +1,6 @@
-"""Survey all rows of a local file in one pass: counts, and the first row of each kind that is reported.
+"""Survey all rows of a local file in one pass: counts, and the first row of each kind that rules report.
 
-A `Survey` is small, so that it can be remembered instead of the file (`survey_cache.py`).
+A `Survey` is small, so it can be remembered instead of the file (`survey_cache.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
 MANY = 256
-"""Most columns and roles that are kept; a file with more is not training data."""
+"""The most columns and roles that are kept. A file with more is not training data."""
 
 
 @mutable
@@ -44,7 +44,7 @@ def survey(
     documents: str = "line",
 ) -> Survey:
     """Survey all rows of a file. `columns` are the dataset's own names in the order of the format; `context` is the
-    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is the unit of a text file that
+    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is the part of a text file that
     makes a row.
     """
     rows: Iterable[Row | Broken] = read(data, path, documents)
@@ -114,7 +114,7 @@ def _label(cell: object) -> object:
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a cell of a CSV file means that its column contains texts."""
+    """Whether a cell of a CSV file shows that its column contains texts."""
     if not isinstance(cell, str):
         return False
     try:
@@ -125,7 +125,7 @@ def _is_text(cell: object) -> bool:
 
 
 def empty(value: object) -> bool:
-    """Whether a text, a list of parts or None contains no visible character."""
+    """Whether a text, a list of parts or None has no visible character."""
     if isinstance(value, str):
         return not value or value.isspace()
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def empty(value: object) -> bool:
 
 
 def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[object]]:
-    """Findings in a conversation, and a key that equal conversations share."""
+    """Kinds of a conversation that rules report, and a key that equal conversations share."""
     if not isinstance(value, list):
         return set(), [str(value)]
     found: set[str] = set()
@@ -224,8 +224,8 @@ def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[
 
 
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
-    """A key for a prompt or an answer (a text or a list of turns); equal ones have equal keys. Findings are added to
-    `found`.
+    """A key of a prompt or an answer, which is a text or a list of turns; equal ones have equal keys. Its kinds are
+    added to `found`.
     """
     if isinstance(value, dict):
         value = [value]

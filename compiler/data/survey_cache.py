@@ -24,7 +24,7 @@ READERS = (
     "data/survey_cache.py",
     "spec/survey.py",
 )
-"""Source files that decide a survey: after a change of one, older surveys are not used."""
+"""Source files whose code decides a survey. After a change of one, surveys made before are not used."""
 
 
 @record

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP020", "XP023", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
-"""Findings that pasted text often causes: lines of a command or of YAML, another tool's blocks or numbers."""
+"""Codes of findings that pasted text often causes: lines of a command or of YAML, another tool's blocks or numbers."""
 
 
 @record

@@ -25,8 +25,9 @@ WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
 """Other tools' words for `allow`."""
 REVIEWED = ("XP590", "XP701")
-"""Findings that a reviewer of somebody else's spec must see: code from no fixed commit is run, or files of a hidden
-folder are copied. `--deny warnings` counts them, too."""
+"""Codes of findings that no comment silences, and that `--deny warnings` therefore counts. A reviewer of somebody
+else's spec must see that it runs code from no fixed commit, or copies files of a hidden folder.
+"""
 GUESSED = 40
 """The number of unknown codes that get a suggestion: each costs milliseconds, and a file can contain thousands."""
 EXAMPLE = "# xpc: allow XP410 the reason"
@@ -142,8 +143,8 @@ def _without(silence: Silence, code: str) -> Edit:
 
 
 def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
-    """The well-formed silences of a file, and a finding for each malformed one. `given` are the codes that
-    were found.
+    """The well-formed silences of a file, and a finding for each malformed one. `given` are the codes of the spec's
+    findings.
     """
     lines: _Lines | None = None
     strange: set[str] = set()
@@ -240,8 +241,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """The known code nearest to an unknown one; if two are equally near, the one that was found. Codes of syntax are
-    never suggested, because all of them are errors.
+    """The known code nearest to an unknown one; if two are equally near, the one among the spec's findings. Codes of
+    syntax errors are never suggested, because errors cannot be silenced.
     """
     from xpc.grammar.nearest import nearest
 

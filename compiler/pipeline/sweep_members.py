@@ -65,7 +65,7 @@ def members(
 
 
 def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
-    """The spec of one member: the items of its values instead of the lists."""
+    """The spec of one member: each list of the sweep is replaced by the member's value."""
     one = evolve(
         loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
     )
@@ -97,7 +97,7 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
 
 
 def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
-    """A finding at a value of a list, with an edit that fits the list."""
+    """The finding; if it is at a value of a swept list, its edit replaces that value instead of the whole setting."""
     if not found.edits or found.primary is None:
         return found
     for pick in picks:
@@ -142,7 +142,9 @@ def _place(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """The number of members that have all values at which the finding is placed; 0 for a finding at another place."""
+    """The number of members that have the values at which the finding is placed; 0 if it is not placed at a swept
+    value.
+    """
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
@@ -160,7 +162,9 @@ def _listed(names: Sequence[str], of: int) -> str:
 
 
 def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
-    """Findings about the members together: the same run twice, one branch for all, an array with different machines."""
+    """Findings about several members: two are the same run, they push to one branch, or they need different machines in
+    one job array.
+    """
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:
         return

@@ -20,7 +20,7 @@ NOT_WRITTEN = (
     "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias",
     "projection_prng_key", "rank_dropout", "rank_pattern", "trainable_token_indices", "use_qalora",
 )  # fmt: skip
-"""peft's options that no setting expresses, so that training would continue without them."""
+"""Options of peft that no setting expresses: training an adapter that has one would continue without it."""
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
 """Prefixes of values of `init_lora_weights` that subtract the adapter's initial weights from the base."""
 
@@ -79,7 +79,9 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Set unwritten settings from adapter_config.json. Returns the name of a required value that is missing, or ""."""
+    """Set unwritten settings from adapter_config.json. Returns the name of a key whose required value is missing or
+    cannot be read, or "".
+    """
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
         if found is None and (config.get(theirs) or name == "targets" or (name == "rank" and kind != "OFT")):

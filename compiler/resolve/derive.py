@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""The number of rows from which several processes tokenize, and the rows per second that one process tokenizes,
-measured at 620 tokens a row."""
+"""The number of rows from which several processes tokenize, and the rows that one process tokenizes per second,
+measured with rows of 620 tokens.
+"""
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
-"""Sequences in an optimizer step if neither gbs, micro nor accum is written."""
+"""Sequences per optimizer step if the spec states neither gbs, micro nor accum."""
 NOTED: tuple[Path, ...] = (
     "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
     "train.epochs", "data.workers",
@@ -47,10 +48,11 @@ UNCUT = ("wrapped", "bfd_split")
 
 
 class Derivation(OpenSpec):
-    """Fill in `values` in place and collect notes. `run` makes the calls in the order of the values' dependencies.
+    """Fill in `values` in place and collect notes. `run` makes the calls in the order in which values depend on each
+    other.
 
-    `choose` gets the values that do not depend on strategy, recomputation and micro-batch, with stand-ins for open ones
-    of these three, and returns what the plan chooses for them.
+    `choose` is the plan: it gets the values that do not depend on strategy, recomputation and micro-batch, with usual
+    values for those of the three that are open, and returns its choice for these.
     """
 
     data: tuple[DataSource, ...] = ()
@@ -85,7 +87,7 @@ class Derivation(OpenSpec):
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:
-        """Usual values for the settings that the plan will choose, and for settings that follow from these."""
+        """Usual values for the settings that the plan will choose, and for the settings that follow from these."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -125,7 +127,7 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _chosen(self, path: Path) -> bool:
-        """Set what the plan chose for a setting, with a note; False if it chose nothing."""
+        """Set a setting to the plan's choice, with a note; False if the plan chose nothing for it."""
         if self.choice is None or path not in self.choice.values:
             return False
         value, why = self.choice.values[path]
@@ -139,7 +141,9 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed gets a note: not if the spec states strategy and micro-batch."""
+        """Whether a default that only affects speed gets a note. It gets none if the spec states strategy and
+        micro-batch.
+        """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
@@ -172,7 +176,7 @@ class Derivation(OpenSpec):
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
 
     def _optimizer(self) -> None:
-        """Set the defaults of special optimizers and schedules; only such specs load the module."""
+        """Set the defaults of special optimizers and schedules. The module is loaded only for specs with one."""
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or optimizer == "muon" or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
@@ -180,7 +184,7 @@ class Derivation(OpenSpec):
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _written_strategy(self) -> None:
-        """Replace an old name of a strategy by today's name, and set the defaults of FSDP."""
+        """Replace an old name of a strategy by its current name, and set the defaults of FSDP."""
         written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
@@ -233,7 +237,7 @@ class Derivation(OpenSpec):
         if "model.attn" in self.values:
             return
         kind, by_name = self.model.model_type, ""
-        if kind is None and self.model.id is not None:  # every family has eager, so a wrong guess costs only speed
+        if kind is None and self.model.id is not None:  # every family supports eager, so a wrong guess costs only speed
             kind, by_name = registry.family_named(self.model.id), ", and the model's name says that it is one"
         family = self.stack.family(kind)
         if family is not None and "sdpa" not in family.attention:
@@ -247,12 +251,15 @@ class Derivation(OpenSpec):
         if "batch.packing.strategy" not in self.values:
             name = next(iter(self.stack.packing))
             self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
-        # A wrapped stream does not record where documents end, so no kernel can isolate them (XP312, XP370).
+        # Rows that are wrapped while they stream do not record where documents end, so no kernel can isolate documents
+        # (XP312, XP370).
         if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
-        """Note the assumed length and what happens to longer rows; no note if the target does not truncate rows."""
+        """Note the assumed length and what happens to longer rows. There is no note if the target does not truncate
+        rows.
+        """
         packed = self.get("batch.packing") is True
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
@@ -344,7 +351,7 @@ class Derivation(OpenSpec):
         return chosen.value
 
     def _trained(self, need: plan.Need) -> plan.Need:
-        """Adapt the memory need of a process to an adapter or a method; for plain sft nothing changes."""
+        """The memory need of a process, adapted to an adapter or a method; for plain sft, `need` itself."""
         if self.get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method

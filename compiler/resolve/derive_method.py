@@ -29,15 +29,15 @@ OTHERS: Mapping[str, Mapping[str, int | float]] = {
 OFT_BLOCK = 32
 """The size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
 EVA_ROWS = 256
-"""Rows from which EVA computes the directions of a layer's inputs."""
+"""Default number of rows from which EVA computes the initial directions of a layer's adapter."""
 EMBEDDING_LR = 1e-6
-"""LoRA+'s learning rate of adapters on embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
+"""LoRA+'s default learning rate for adapters of embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
 """Methods whose trainers, before TRL 1, cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
 TOOL_TIMEOUT = 60
-"""Time limit of one tool call in seconds, if the spec sets no limit."""
+"""Default time limit of one tool call in seconds."""
 USUAL_PROMPT = 512
-"""Tokens of a prompt that the memory plan assumes if the spec sets no limit: TRL 0.18's default."""
+"""Tokens of a prompt that the memory plan assumes if the spec sets no limit; the number is TRL 0.18's default limit."""
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
@@ -45,9 +45,7 @@ OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.t
 
 
 def adapter(of: OpenSpec) -> None:
-    """Set the adapter's defaults. `qlora` has a 4-bit base; the base's other weights are loaded in the
-    compute dtype.
-    """
+    """Set the adapter's defaults. `qlora` makes the base 4-bit; its unquantized weights get the compute dtype."""
     if "lora.targets" not in of.values:
         of.set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
@@ -76,11 +74,11 @@ def adapter(of: OpenSpec) -> None:
 
 
 def note_frozen_dtype(of: OpenSpec) -> None:
-    """Note that a frozen base is loaded in fp32 if nothing else is written, and propose bf16.
+    """Note that a frozen base is loaded in fp32 because the spec states no dtype, and suggest bf16.
 
-    bf16 is not the default, because it changes what is learned: the layers' outputs are added in bf16. In a test, this
-    moved a tiny adapter by 5 % of its length after four steps of sft on each stack, less than another micro-batch moves
-    it in bf16 (25 %; tests/proof/training/test_frozen_base_dtype.py).
+    bf16 is not the default, because it changes the result: the layers' outputs are added in bf16. In a test, this moved
+    a tiny adapter by 5 % of its length after four steps of sft on each stack. A different micro-batch size in bf16
+    moves it more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # DeepSpeed loads weights in the precision
@@ -142,7 +140,7 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 
 def group(of: OpenSpec) -> int:
-    """The number of completions per prompt, which belong to one optimizer step; 1 for methods without groups."""
+    """The number of completions per prompt, all of which belong to one optimizer step; 1 for methods without groups."""
     return (of.integer("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
 
 
@@ -161,8 +159,8 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
 
 
 def memory(of: OpenSpec, need: Need) -> Need:
-    """The memory need of a process, with the fields that depend on an adapter or a method. A model with adapters is its
-    own reference, with the adapters switched off.
+    """The memory need of a process, with the fields that depend on an adapter or a method. A model with adapters needs
+    no separate reference model: the reference is the model with its adapters switched off.
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0

@@ -1,4 +1,4 @@
-"""Defaults of special optimizers and of metric-driven schedules. Loaded only for specs with one."""
+"""Defaults of special optimizers and of schedules that follow a metric. Loaded only for specs with one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from xpc.compiler.resolve.open_spec import OpenSpec
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10
 MOMENTUM = 0.95
-"""torch 2.13 `optim/_muon.py`; DeepSpeed 0.19.8, LLaMA-Factory and axolotl have the same."""
+"""Muon's defaults: torch 2.13 `optim/_muon.py`; DeepSpeed 0.19.8, LLaMA-Factory and axolotl have the same."""
 
 
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
     """Set the defaults of transformers' own classes, with two exceptions.
 
-    GreedyLR would raise the rate up to 1.0 by default, although `lr` is documented as the peak, so its highest rate is
-    `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.
+    GreedyLR would by default raise the learning rate up to 1.0, although `lr` is documented as the peak; so its highest
+    rate is `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.
     """
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0

@@ -1,4 +1,4 @@
-"""Read the rows that `eval { data = ... }` names: files, datasets and `data` blocks, as evaluation sets."""
+"""Read the evaluation sets that `eval { data = ... }` names: files, datasets and `data` blocks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Sets:
         return EvalSet(node.name, place, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
-        """Whether a name is the name of the training data's block."""
+        """Whether a name is that of the `data` block with the training data."""
         name = self.loaded.data_name
         return node.is_name and name is not None and name.typed == node.name
 
@@ -103,8 +103,8 @@ class Sets:
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """One source of an evaluation set. If the spec, the registry and the first row do not decide a property, the
-        training data does.
+        """One source of an evaluation set. A property that the spec, the registry and the first row do not decide is
+        taken from the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:

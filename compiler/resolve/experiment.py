@@ -30,7 +30,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
-"""Settings whose text a spec may keep in a file; the bundle's spec contains the text itself."""
+"""Settings whose text may be in a file; the bundle's spec then contains the text itself."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +136,7 @@ class _Resolver:
 
         derivation.run(choose)
         if loaded.member:
-            from xpc.compiler.resolve.sweep_member import keep_apart  # one run of a sweep
+            from xpc.compiler.resolve.sweep_member import keep_apart  # the spec is a member of a sweep
 
             keep_apart(self.values, loaded.member)
         spec = complete(self.values)
@@ -150,7 +150,7 @@ class _Resolver:
         for path, item in self.loaded.items.items():
             row = schema.BY_PATH[path]
             if row.pending and self._head_is_pending(row):
-                continue  # the clause's head has already been refused with a reason
+                continue  # the error in the clause's head has been reported
             if row.pending:
                 if not any(
                     path != other and path.startswith(other + ".")
@@ -223,12 +223,13 @@ class _Resolver:
                 if path in INLINE:
                     del self.values[path]
                 else:
-                    self.values[path] = Value("", value.origin)  # the spec states it: no rule may report it as missing
+                    # the spec states it, so no rule may report it as missing
+                    self.values[path] = Value("", value.origin)
                 continue
             text = self._decoded(read, value)
             if text is None:
                 continue
-            if path in INLINE:  # the bundle's spec.xp contains it like a setting that the spec states
+            if path in INLINE:  # the bundle's spec.xp contains the text, as if the spec stated it
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"

@@ -1,4 +1,4 @@
-"""Read the arguments of `extra TARGET { }`, which are passed on unchanged."""
+"""Read the arguments of `extra TARGET { }`, which are passed unchanged to the target library."""
 
 from __future__ import annotations
 

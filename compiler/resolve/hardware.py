@@ -17,7 +17,7 @@ DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
 def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, problems: Problems) -> Hardware:
-    """The GPUs or CPU processes of a run; the default is reported."""
+    """The GPUs or CPU processes of a run. A default is reported with a note."""
     nodes_value = values.get("nodes")
     nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
     value = values.pop("hardware", None)

@@ -1,7 +1,7 @@
 """Check the form of every field of a lock: `NAME==VERSION` packages, full commits, digests, counts.
 
-A pull request may contain a lock from anybody, and pip reads a part of it as `constraints.txt`. Each function raises
-ValueError with a sentence for a value of another form.
+Anybody's pull request may contain a lock, and pip reads a part of the lock as `constraints.txt`. Each function raises
+ValueError with a sentence if a value does not have its form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xpc.compiler.files.secrets import pinned
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 VERSION = r"[0-9A-Za-z]+(?:[.!+_-][0-9A-Za-z]+)*"
 PACKAGE = re.compile(rf"({NAME})(?:\[{NAME}(?:,{NAME})*\])?==({VERSION})")
-"""`NAME==VERSION`, the name perhaps with extras: the form of lines in requirements files and of pip's answers."""
+"""The form `NAME==VERSION`, where the name may have extras, as in requirements files and pip's output."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 BRANCH = re.compile(r"(?!.*\.\.)[\w][^\s\\?*\[\]~^:#]*", re.ASCII)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -48,8 +48,8 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The `revision` of a pin, which must be a full commit; if the requested revision `asked` is a commit, it must be
-    the same.
+    """The `revision` of a pin, which must be a full commit. If the requested revision `asked` is a commit too, the two
+    must be equal.
     """
     value = text(table, "revision")
     if not pinned(value):
@@ -96,8 +96,8 @@ def config(table: Mapping[str, Any]) -> str:
 
 
 def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requested packages, and the packages that they resolve to: each once, and requested packages at their
-    version.
+    """The requested packages and all resolved packages. Each package occurs once, and requested packages have the same
+    version in both.
     """
     if REQUIREMENTS.fullmatch(title) is None:
         raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")
@@ -111,7 +111,7 @@ def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
 
 
 def _versions(title: str, lines: Sequence[str]) -> dict[str, str]:
-    """Versions by the normalized name of the package."""
+    """The version of each package, by its normalized name."""
     out: dict[str, str] = {}
     for line in lines:
         found = PACKAGE.fullmatch(line)

@@ -11,9 +11,10 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """The bundle's copies of the lock (so that the bundle's own spec compiles to the same bundle) and of the packages.
+    """The files that the bundle gets from a lock: a copy of the lock, with which the bundle's own spec compiles to the
+    same bundle, and the list of packages.
 
-    `reads` are the digests of the files that were read. Empty for a lock that is just being made.
+    `reads` are the digests of the files that were read. The result is empty for a lock that is just being made.
     """
     if not lock.text:
         return {}
@@ -23,7 +24,7 @@ def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
-    """The commit of the kernel repository that replaces flash-attn if that is not installed."""
+    """The commit of the kernel repository that is used if flash-attn is not installed."""
     repository = stack.facts.flash_kernels.get(attention)
     if repository is None:
         return {}

@@ -19,7 +19,9 @@ from xpc.grammar.source import Source, Span
 
 FORMAT = 1
 BUNDLE = "\n[bundle]\n"
-"""The last table. A bundle contains a copy of the lock up to here, because it cannot contain its own digest."""
+"""The last table of a lock, with the digest of the bundle. The bundle's copy of the lock ends before this table,
+because a bundle cannot contain its own digest.
+"""
 
 
 def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
@@ -82,8 +84,8 @@ def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
 
 
 def bundle_digest(files: Mapping[str, bytes]) -> str:
-    """The digest of a bundle's or a sweep's files, without the lock's copy and the manifests. A manifest has the digest
-    of the spec's source, which changes with its comments.
+    """The digest of the files of a bundle or a sweep, except the lock's copy and the manifests. A manifest contains the
+    digest of the spec's source, which changes with every comment.
     """
     total = sha256()
     for name in sorted(files):

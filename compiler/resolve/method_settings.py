@@ -31,7 +31,7 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
     "method.tools": ("function", "tools.py:search"),
     "method.environment": ("class", "env.py:Maze"),
 }
-"""What each setting's value names in a Python file, with an example."""
+"""The kind of object in a Python file that each setting names, with an example."""
 
 
 @mutable
@@ -67,7 +67,7 @@ class MethodCheck:
             self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported already
 
     def _of_another_method(self, method: str) -> None:
-        """Report a written setting that the method does not read. The value `false` is allowed."""
+        """Report a written setting that the method does not read, unless its value is `false`."""
         place = self.values.get("method")
         related = () if place is None or place.origin.label is None else (place.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
@@ -164,7 +164,7 @@ class MethodCheck:
         self.values["method.rewards"] = Value(tuple(out), value.origin)
 
     def _functions(self, path: Path, value: Value) -> None:
-        """Copy the files of tools, or of the one environment, into the bundle."""
+        """Copy the files of the tools, or of the one environment, into the bundle."""
         written = value.value
         assert isinstance(written, tuple)
         if path == "method.environment" and len(written) > 1:
@@ -225,7 +225,7 @@ class MethodCheck:
 
 
 def _fits(kind: type, value: object) -> bool:
-    """Whether a value is of an argument's kind; whole numbers must be above 0, because they are lengths and counts."""
+    """Whether a value is of an argument's kind. Whole numbers must be positive, because they are lengths and counts."""
     if kind is str or isinstance(value, bool):
         return kind is str and isinstance(value, str)
     return (isinstance(value, int) and value > 0) if kind is int else isinstance(value, int | float)
@@ -240,7 +240,9 @@ def _place(item: Item, node: Node | None) -> Label:
 
 
 def _defined(data: bytes) -> list[str] | str:
-    """The names that a module binds at its top level, from its syntax tree; or a sentence why it cannot be parsed."""
+    """The names that a module defines at its top level, from its syntax tree; or a sentence that says why it cannot be
+    parsed.
+    """
     import ast
     import warnings
 

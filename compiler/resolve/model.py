@@ -27,7 +27,7 @@ SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
 )  # fmt: skip
-"""Keys of a config.json for parts that read images or sound, in transformers and in models with custom code."""
+"""Keys of a config.json that describe the parts for images or sound, in transformers and in models with custom code."""
 
 
 def find_model(
@@ -122,8 +122,8 @@ def find_model(
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
-    """Whether the parent of a model's folder is also missing, so that the model may be on the training machine. False
-    for a quoted id of the hub.
+    """Whether neither a model's folder nor its parent exists, so that the model may be on the training machine. False
+    for a quoted hub id.
     """
     above, _, _ = path.rstrip("/").rpartition("/")
     named = is_hub_id(path) or path.startswith("~") or "://" in path
@@ -131,7 +131,7 @@ def _is_elsewhere(path: str, workspace: Workspace) -> bool:
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is a checkpoint or the output of a run; a checkpoint with only sharded weights is reported."""
+    """Whether a folder is the output or a checkpoint of a run. A checkpoint with only sharded weights is reported."""
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
     if workspace.kind(f"{folder}/config.json") and not any(workspace.kind(f"{folder}/{name}") for name in WEIGHTS):
@@ -171,8 +171,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
-    """Read the tokenizer in a folder: whether it has a chat template (None: not known), the template (if there is only
-    one), and the end token.
+    """Read the tokenizer in a folder. Returns whether it has a chat template (None: not known), the template if there
+    is only one, and the end token.
     """
     place = folder.rstrip("/") + "/"
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
@@ -209,7 +209,7 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
 
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
-    """The sizes and the content of a config.json; only the content for a family whose decoder differs from Llama's."""
+    """The sizes and the content of a config.json. For a family whose decoder differs from Llama's, only the content."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError):

@@ -7,8 +7,8 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for a path without quotes (the name of a file, or an existing local file), which would be looked up
-    on the hub; otherwise None.
+    """The finding for an unquoted name that is meant as a path: it looks like a file name or is the name of an existing
+    local file. None for other names.
     """
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):

@@ -26,11 +26,11 @@ from xpc.grammar.tree import Ref, String
 
 @record
 class Reading:
-    """How to read the rows of a `data` block: `shape` (the setting `format`), `prompt`, `context`, `columns` and `chat`
-    as written.
+    """How the rows of a `data` block are read: `shape` (the setting `format`), `prompt`, `context`, `columns` and
+    `chat` as the spec writes them.
 
-    A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has other
-    sources; `documents` is the unit of a .txt file that makes a row.
+    A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has more
+    than one source; `documents` is the part of a .txt file that makes a row.
     """
 
     workspace: Workspace
@@ -85,7 +85,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     if named is not None and prompt is not None and apart and prompt not in named:
         named = (prompt, *named)
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
-    problems += wrong if all(one.code != "XP124" for one in more) else []  # an unknown shape of rows is reported once
+    problems += wrong if all(one.code != "XP124" for one in more) else []  # an unknown shape is reported once
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     share = settings.get("share")
@@ -148,7 +148,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         fitting = shape is None or shape == entry.shape
         config, split = part, node.split or entry.split
         counted = entry.rows if (config, split) == (entry.config, entry.split) else None
-        if pin is not None:  # rows of that commit
+        if pin is not None:  # the lock counted the rows of this commit
             counted = pin.rows.get(split, counted)
         return DataSource(
             entry.id,
@@ -246,7 +246,7 @@ def _shaped(
     block: Reading,
     named: tuple[str, ...] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the shape of its columns if the spec states no shape, or with the columns that the spec names."""
+    """The source with its shape and columns. The columns decide the shape if the spec states none."""
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
@@ -301,8 +301,9 @@ def _folder(
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
-    """Report a data path that does not exist here. It is a warning if `format` is set or the parent folder does not
-    exist either, because the data may be on the machine of the run; otherwise it is an error."""
+    """Report a data path that does not exist. It is only a warning if `format` is set or the parent folder does not
+    exist either, because the data may be on the training machine.
+    """
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     other = workspace.other_kind(path)
     if other:

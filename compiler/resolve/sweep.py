@@ -1,7 +1,7 @@
-"""Read a `sweep` block into its grid: lists of values and zips of lists, each value with the items that it sets.
+"""Read a `sweep` block into its grid: lists of values and zips of lists, each value with the settings that it changes.
 
-The grid is the product of the plain lists and of the zips. A list element is read like a value of the setting, and its
-place is the element's place. Loaded only for a spec with a sweep.
+The grid is the product of the plain lists and of the zips. An element of a list is read like a value of its setting,
+and findings point at the element. Loaded only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Value
 
 MOST = 10_000
-"""Most members of a sweep."""
+"""The most members of a sweep."""
 SHOWN = 40
-"""Most characters of a value in a member's name."""
+"""The most characters of a value in a member's name."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
-"""Parts of the header that are not named like a setting."""
+"""Parts of the header whose names in a sweep are not paths of settings."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
-"""Kinds whose values have one spelling."""
+"""Kinds of settings whose values can be spelled in only one way."""
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
     "track.name": "delete the line: the tracker gets each member's name",
@@ -40,14 +40,14 @@ OWN = {
     "eval.data": "write it outside of the sweep: one run evaluates on every set of a list",
     "extra": "write one spec for each; with `extends` they share the rest",
 }
-"""Settings that a sweep cannot vary, by path or clause, and what to do instead."""
+"""Settings that a sweep cannot vary, by path or clause, each with advice."""
 BATCHES = "a sweep holds `lr = [1e-6, 2e-6]` lines, and `zip { }` blocks of such lines"
 
 
 @entity
 class Pick:
-    """One value of a list, or one value of each list of a zip: the items that it sets, and the text of each value in a
-    member's name.
+    """One value of a list, or one value from each list of a zip: the items of the settings that it changes, and its
+    text in a member's name.
     """
 
     shown: tuple[tuple[str, str], ...]
@@ -65,8 +65,8 @@ class Pick:
 
 @mutable
 class Grid:
-    """The grid of a sweep: a member has one pick of every group. `places` are the places of the settings' names in the
-    block.
+    """The grid of a sweep: each member has one pick of every group. `places` are the spans of the settings' names in
+    the block.
     """
 
     source: Source
@@ -117,8 +117,8 @@ class _Reader(Reporter):
         return self.out
 
     def turn_on(self) -> None:
-        """Turn a flag on if one of its settings is swept, as `lora(rank=8)` does, unless the spec or the sweep sets the
-        flag itself.
+        """Turn on a flag, such as `lora`, if one of its settings is swept, as `lora(rank=8)` does; but not if the spec
+        or the sweep sets the flag itself.
         """
         stated = {*self.loaded.items, *self.out.places}
         for pick in (pick for group in self.out.groups for pick in group):
@@ -138,7 +138,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Read a zip: it gives as many picks as each of its lists has values."""
+        """Read a zip, which gives one pick for each position in its lists."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -190,9 +190,7 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report a value that is not a list. If the value is a block of lists, the help names each setting by
-        its path.
-        """
+        """Report a value that is not a list. If it is a block of lists, the help names each setting by its path."""
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
         if name == "extra":
@@ -233,7 +231,7 @@ class _Reader(Reporter):
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # a file that extends this file states it
+            return None  # a file that extends this one states the setting
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if beside is not None:
@@ -328,7 +326,7 @@ class _Reader(Reporter):
         return Pick(((path, text),), found.items, (label,))
 
     def shown(self, row: schema.Setting, item: Item, value: object) -> str:
-        """The text of a value in a member's name: numbers in one spelling, other values as typed."""
+        """The text of a value in a member's name. Numbers have one spelling; other values are as typed."""
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
         return _safe("true" if item.node is None else self.out.source.slice(item.node.span))
@@ -349,7 +347,7 @@ def _safe(text: str) -> str:
 
 
 def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
-    """A finding at one value of a list, with its edit reduced from the whole setting to that value."""
+    """A finding at one value of a list: its edit, which would replace the whole setting, replaces only that value."""
     if found.primary is None or found.primary.span != span or not found.edits:
         return found
     text = found.edits[0].text
@@ -357,7 +355,7 @@ def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
         rest = text.removeprefix(name).lstrip()
         if rest != text and rest.startswith("="):
             text = rest[1:].lstrip()
-    if path in ("train.epochs", "train.steps"):  # `for 3 epochs` in the sentence
+    if path in ("train.epochs", "train.steps"):  # the header writes `for 3 epochs`
         text = text.removeprefix("for ").removesuffix(f" {path.partition('.')[2]}")
     whole = len(found.edits) == 1 and found.edits[0].span == span
     if not whole or not text or ("=" in text and "(" not in text):

@@ -1,4 +1,4 @@
-"""One run of a sweep: its name, and its separate folder, tracker name and branch."""
+"""One run of a sweep, with its own name, folder, tracker name and branch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
 
 APART = ("save", "track.name", "save.hub.revision")
-"""Settings that differ in every member. They do not count when two runs are compared."""
+"""Settings that differ in every member, so they are ignored when two runs are compared."""
 
 
 @record
 class Member:
     """One run of a sweep: its stable name, its number from 0, and the text of every swept setting's value.
 
-    `spec` is None after an error; `problems` and `silences` are of this member only.
+    `spec` is None after an error; `problems` and `silences` belong to this member only.
     """
 
     name: str
@@ -37,8 +37,8 @@ def own_folder(save: Value, member: str) -> Value:
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
-    """Give a member of a sweep its own folder, name and branch, by changing `values` in place. Without a written name,
-    the run is named after its bundle, whose name contains the member's name.
+    """Give a member of a sweep its own folder, run name and branch, by changing `values` in place. If the spec states
+    no run name, the run is named after its bundle, whose name contains the member's name.
     """
     name, hub = values.get("track.name"), values.get("save.hub")
     values["save"] = own_folder(values["save"], member)
@@ -48,6 +48,6 @@ def keep_apart(values: dict[Path, Value], member: str) -> None:
         stated = Origin(hub.origin.kind, hub.origin.label, "one branch for each member")
         values.setdefault("save.hub.revision", Value(plain_name(member), stated))
         repository = values["save.hub.name"]
-        # an unwritten repository is named after the folder in the spec's own `save`
+        # if no repository is written, the name comes from the folder in the spec's own `save`
         if repository.origin.kind not in (SPEC, BASE):
             values["save.hub.name"] = evolve(repository, origin=stated)

@@ -24,7 +24,7 @@ from xpc.grammar.tree import Value as Node
 
 PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")
-"""Values of `dataset_path` for rows in the user's own files."""
+"""Values of `dataset_path` with which a task reads the user's own files."""
 NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
 UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
 READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")
@@ -34,11 +34,11 @@ TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
 
 
 class Wrong(Exception):
-    """An error in a task, with code, clause and help. It is raised and caught inside this module."""
+    """An error in a task, with the code, the clause and the help of its finding. It never leaves this module."""
 
 
 GUESSES = 8
-"""Most unknown tasks that get a suggestion, because each is compared with the harness's 14,000 names."""
+"""The most unknown tasks that get a suggestion, because each is compared with the harness's 14,000 names."""
 
 
 def resolve_tasks(
@@ -49,8 +49,8 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task, and replace the name of a task file by the name of its copy. `kind` says whether a base wrote
-    the item.
+    """Check every task, and replace the name of a task file by the name of its copy. `kind` tells whether the spec or
+    one of its bases wrote the item.
     """
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()
@@ -156,7 +156,7 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words of a key's value in a YAML text: those on the key's line, and on the indented lines below it."""
+    """The words that a YAML text lists under a key: those on the key's line, and on the indented lines below it."""
     out: list[str] = []
     depth: int | None = None
     for line in text.splitlines():

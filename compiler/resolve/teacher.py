@@ -1,4 +1,4 @@
-"""The teacher of a distillation: it is written like the header's model, and looked up in the same places."""
+"""Find the teacher of a distillation. It is written like the header's model and looked up in the same places."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
 
 
 def _help(one: Diagnostic) -> str | None:
-    """The help for an unknown teacher, which differs from the help for a model, because a teacher has no setting
-    `config`.
-    """
+    """Adapt the help for an unknown model to a teacher, which has no setting `config`."""
     if one.code == "XP109":
         return UNKNOWN
     if one.code != "XP118" or one.help is None:

@@ -1,4 +1,4 @@
-"""Find the sources of the data to train on: the header's, or the rows of the `data` block that it names."""
+"""Find the sources of the training data: the header's dataset, or the rows of the block that the header names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def find_data(
     loaded: Loaded, values: Mapping[Path, Value], workspace: Workspace, problems: Problems
 ) -> tuple[DataSource, ...]:
-    """Every source of the data to train on. Unknown sources are reported."""
+    """Every source of the training data. Unknown sources are reported."""
     assert loaded.train is not None
     assert loaded.train_source is not None
     node = loaded.train.data
@@ -48,8 +48,8 @@ def find_data(
 
 
 def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
-    """The rows of the block that the header names, or the header's data; and whether another finding explains why the
-    header's data is unknown.
+    """The rows of the block that the header names, or else the header's own dataset; and whether another finding
+    already explains why the header's data is unknown.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source
@@ -58,7 +58,7 @@ def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) 
         named = isinstance(data, Ref) and data.name == title
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # a spec that extends another may name other data in its header
+            pass  # the block is in a base, and a spec may name other data in its header than its base
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(
@@ -100,7 +100,7 @@ def _is_unknown(data: Ref | String) -> bool:
 
 
 def _begins_block(data: Ref | String, loaded: Loaded) -> bool:
-    """Whether a syntax error concerns the header's data: its name, its block or its rows."""
+    """Whether a syntax error is at the header's data: at its name, its block or its rows."""
     if not isinstance(data, Ref):
         return False
     lines = loaded.file.source.text.split("\n")

@@ -15,17 +15,17 @@ from xpc.grammar.record import evolve
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Endings of the files of a model's folder that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Prefixes of a checkpoint's other files, which a new run does not read."""
+"""Prefixes of other files of a checkpoint, which a new run does not read."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files that a run of xpc or transformers leaves next to its model."""
+"""Files that a run of xpc or transformers writes into its model's folder, in addition to the model."""
 
 
 def with_weights(
     spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, trusted: bool = False
 ) -> CheckedSpec:
-    """The spec with the digests of its local models' files, by the names of the models in the spec.
+    """The spec with the digests of its local models' files, by the models' names in the spec.
 
-    Digests are stored in `memory`; with `trusted`, stored digests are used without reading the file again.
+    Digests are kept in `memory`; with `trusted`, a kept digest is used without reading the file again.
     """
     found: dict[str, str] = {}
     for folder in local_models(spec):
@@ -39,7 +39,7 @@ def with_weights(
 
 
 def local_models(spec: CheckedSpec) -> list[str]:
-    """The folders of the local models as the spec writes them: the model, the teacher and the continued adapter, unless
+    """The folders of local models as the spec writes them: the model, the teacher and the continued adapter, unless
     they are on the hub.
     """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from typing import Final, overload
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
-"""The settings that say which rows are evaluated on."""
+"""The settings that select rows to evaluate on."""
 CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
-"""The settings with what the model may call while it generates."""
+"""The settings that list functions or classes which the model may call while it generates."""
 IN_MXFP4: Final = tuple(
     f"{owner}/gpt-oss-{size}"
     for owner in ("openai", "unsloth")
@@ -55,13 +55,17 @@ IN_MXFP4: Final = tuple(
 class Spec:
     """A resolved experiment.
 
-    `bundled` maps bundle paths to the bytes of files that the spec names, `inputs` the files that were read to their
-    SHA-256. `evaluated` are the sets that `eval { data = ... }` names, `teacher` the model of `method distill`,
-    `continued` the adapter that `lora(from = ...)` names. `wrong` are settings whose written value is in error, so that
-    they have a default that nobody wrote; `data` is among them when a source is unknown. `folder` is the place of the
-    bundle of a sweep's member; any other bundle is named after its spec. `allow_oom` lets a run compile that does not
-    fit its GPUs (`--allow-oom`). `kernels` are the locked commits of kernels of the hub, by repository, and
-    `weights` the SHA-256 of the files of local models, which compiling computes.
+    - `bundled`: the bytes of the files that the spec names, by their path in the bundle
+    - `inputs`: the SHA-256 of every file that was read
+    - `evaluated`: the sets that `eval { data = ... }` names
+    - `teacher`: the model from which `method distill` learns
+    - `continued`: the adapter that `lora(from = ...)` names
+    - `wrong`: the settings whose written value is an error, so that `values` has the default; `data` if a source is
+      unknown
+    - `folder`: the place of the bundle of a sweep's member; other bundles are named after their spec
+    - `allow_oom`: whether a run that does not fit its GPUs compiles (`--allow-oom`)
+    - `kernels`: the locked commits of the hub's kernel repositories
+    - `weights`: the SHA-256 of the files of local models, which only compiling computes
     """
 
     source: Source
@@ -212,7 +216,7 @@ class Spec:
 
     @property
     def mixes_shapes(self) -> bool:
-        """Whether each row is prepared as its own kind requires.
+        """Whether rows of several kinds occur together, so that each is prepared according to its own kind.
 
         There are two cases: rows of several kinds are joined, for training or in one evaluation set; or the loss is
         masked and an evaluation set has another kind than the rows to train on.
@@ -223,7 +227,7 @@ class Spec:
 
     @property
     def by_share(self) -> bool:
-        """Whether the sources to train on are mixed by their shares."""
+        """Whether the training sources are mixed by their shares."""
         return any(source.share is not None for source in self.data)
 
     @property
@@ -252,7 +256,7 @@ class Spec:
 
     @property
     def adapter(self) -> FlagPath:
-        """The path of the adapter's clause; `lora` if there are no adapters."""
+        """The path of the flag that turns on the run's adapters, such as `qlora`; `lora` if there are no adapters."""
         return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
     @property
@@ -267,7 +271,9 @@ class Spec:
 
     @property
     def owns_optimizer(self) -> bool:
-        """Whether DeepSpeed makes the optimizer: its own AdamW, with one group of parameters and one rate."""
+        """Whether DeepSpeed makes the optimizer. It then uses its own AdamW, with one group of parameters and one
+        learning rate.
+        """
         return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
 
     @property
@@ -297,12 +303,14 @@ class Spec:
 
     @property
     def reentrant_after_generation(self) -> bool:
-        """Whether the trainer generates, and recomputation is reentrant after that."""
+        """Whether the run generates completions, after which the stack's trainer leaves reentrant checkpointing
+        switched on.
+        """
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
     def compares(self) -> bool:
-        """Whether the method compares with a reference model, loaded next to the model or precomputed."""
+        """Whether the loss needs log-probabilities of a reference model, loaded next to the model or precomputed."""
         return self.method.references(lambda path: None if path == "method.precompute" else self.get(path)) > 0
 
     @property
@@ -322,7 +330,9 @@ class Spec:
 
     @property
     def drops_masks(self) -> tuple[FlagPath, ...]:
-        """The settings of the spec with which the stack's trainer drops the mask of the answers (trl 0.18)."""
+        """The flags of the spec, such as packing, with which the stack's trainer would learn all tokens although only
+        answers should be learned (trl 0.18).
+        """
         paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
         conflicts = self.stack.facts.completion_only_conflicts
         return tuple(path for path in paths if path.rpartition(".")[2] in conflicts and self.flag(path))
@@ -334,9 +344,11 @@ class Spec:
 
     @property
     def learns_from_micro(self) -> bool:
-        """Whether the result depends on the micro-batch size. Some losses average a part over a micro-batch, and all
-        losses do if DeepSpeed shares sequences; kto estimates its KL term from the micro-batch's rows; distillation
-        that generates row by row draws random numbers per micro-batch.
+        """Whether the result depends on the micro-batch size.
+
+        This is so for losses that average a part over a micro-batch; for all losses if DeepSpeed splits sequences
+        between processes; for kto, which estimates its KL term from the micro-batch; and for distillation that
+        generates row by row, because it draws random numbers per micro-batch.
         """
         name = self.text("method")
         if self.ulysses:
@@ -366,14 +378,14 @@ class Spec:
 
     @property
     def ulysses(self) -> bool:
-        """Whether processes of a DeepSpeed run share sequences (Ulysses): in attention, each process has all tokens of
+        """Whether DeepSpeed splits each sequence between processes (Ulysses): in attention, a process has all tokens of
         some heads.
         """
         return self.context_parallel > 1 and self.zero_stage > 0
 
     @property
     def shared_multiple(self) -> int:
-        """The number of tokens by which the length of a shared sequence must be divisible. torch splits it into two
+        """The number of tokens by which the length of a split sequence must be divisible. torch splits it into two
         pieces per process, DeepSpeed into one. On CPUs all pieces have the same length, because gloo cannot gather
         pieces of different lengths.
         """
@@ -384,7 +396,8 @@ class Spec:
 
     @property
     def replicas(self) -> int:
-        """The number of readers of the data: the global batch is micro-batch x accumulation x replicas.
+        """The number of processes or groups that read different rows: the global batch is micro-batch x accumulation x
+        replicas.
 
         It is the world size, except with context parallelism, where a group of processes reads one micro-batch
         together.
@@ -404,5 +417,5 @@ class Spec:
 
     @property
     def weights_sharded(self) -> bool:
-        """Whether no single process has all weights, as under FSDP and ZeRO-3."""
+        """Whether the weights are divided between the processes, as under FSDP and ZeRO-3."""
         return self.sharded_by_fsdp or self.zero_stage == 3

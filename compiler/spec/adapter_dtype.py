@@ -6,43 +6,44 @@ from xpc.compiler.spec import Spec
 
 
 def adapter_dtype(spec: Spec) -> str | None:
-    """The dtype of the adapters' weights. It is float32, except where the stack changes it in bf16 runs and under
-    ZeRO-3.
+    """The dtype of the adapters' weights: float32, except where the stack changes it in bf16 runs and under ZeRO-3.
 
-    None if TRL before 1 decides at the launch, from the device of the packed weights (sharded 4-bit weights). TRL 1.16
-    trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16. ZeRO-3
-    gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base.
+    None for sharded 4-bit weights with TRL before 1, which decides only at the launch, from the device of the weights.
+
+    TRL 1.16 trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16.
+    ZeRO-3 gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base.
     DeepSpeed loads that base in the dtype of the precision, whatever `model.dtype` is (zero.Init). TRL 1.16 leaves
-    DoRA's magnitudes float32, and FSDP2 shards trained weights of only one dtype, so under FSDP2 the runtime leaves
-    all adapter weights float32.
+    DoRA's magnitudes in float32, and FSDP2 requires one dtype for all trained weights, so under FSDP2 the runtime
+    leaves all weights of DoRA adapters in float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
         return spec.text("precision") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))  # otherwise the run makes adapters float32
+    # otherwise the runtime makes adapters float32
+    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 
 
 def norms_widened(spec: Spec) -> bool:
-    """Whether the norms of a quantized base are float32 in half precision, although embeddings and head are not.
+    """Whether the norms of a quantized base become float32 in half precision, while its embeddings and head stay bf16.
 
     TRL before 1 does this to 4-bit weights in bf16: peft_module_casting_to_bf16 makes every norm float32, and many
-    families then compute the residual stream in float32. It does not touch sharded 4-bit weights; DeepSpeed casts
-    afterwards.
+    families then compute the residual stream in float32. TRL does not do it to sharded 4-bit weights, and DeepSpeed
+    undoes it by casting the model.
     """
     widened = spec.get("method") in spec.stack.facts.quantized_widened and not spec.weights_sharded
     return bool(widened and spec.bits == 4 and spec.text("precision") == "bf16" and not spec.zero_stage)
 
 
 def tables_dtype(spec: Spec) -> str:
-    """The dtype of embeddings and head of a quantized base.
+    """The dtype of the embeddings and the head of a quantized base.
 
     TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training) and then, for 4 bits in bf16, makes all
-    except the norms bf16 again (peft_module_casting_to_bf16). It does not touch sharded 4-bit weights; DeepSpeed casts
-    afterwards.
+    except the norms bf16 again (peft_module_casting_to_bf16). TRL does neither to sharded 4-bit weights, and DeepSpeed
+    casts the model afterwards.
     """
     stays = spec.bits == 4 and (spec.weights_sharded or spec.text("precision") == "bf16")
     if spec.zero_stage:

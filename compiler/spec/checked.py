@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from xpc.grammar.silenced import Silenced
 
 ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
-"""Findings about a spec's edition line, and about the comments that silence findings."""
+"""Codes of findings about a spec's text: its edition line, and the comments that silence findings."""
 
 
 class CheckedSpec(Spec):
     """An experiment without errors after all rules: the input of `lower`.
 
-    `problems` are its warnings and notes, `silenced` those that comments silence. Findings about the spec's text are
-    not among them: they say nothing about the run, and the bundle's own spec has another text.
+    `problems` are its warnings and notes, `silenced` the findings that comments silence. Findings about the spec's text
+    (`OF_TEXT`) are in neither, because they say nothing about the run, and the bundle's own spec has another text.
     """
 
     problems: tuple[Diagnostic, ...]

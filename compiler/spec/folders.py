@@ -1,9 +1,9 @@
 """Data folders: which files belong to a split, by the rules of the datasets library.
 
 The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
-`data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files. A
-folder without any of these is one split, `train`. The runtime does the same (runtime/features/rows/split_files.py); a
-test compares all three.
+`data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files. All
+files of a folder without any of these belong to the split `train`. The runtime does the same
+(runtime/features/rows/split_files.py); a test compares the library, the runtime and this module.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
 
 
 def _has(*words: str) -> Callable[[str], object]:
-    """A test whether a name contains one of the words, between signs, digits or the ends of the name."""
+    """A function that tests whether a name contains the word of a split, separated by signs or digits from the rest."""
     return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
 
@@ -58,12 +58,12 @@ def splits(names: tuple[str, ...]) -> list[str]:
 
 
 def kinds(names: Sequence[str]) -> set[str]:
-    """The readers that these files need."""
+    """The names of the readers that these files need, such as `json`."""
     return {KINDS[name[name.rfind(".") :].lower()] for name in names}
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The problems, but only those that a rule reports about the first three files of a folder."""
+    """The problems without those that a rule repeats for more than three files of a folder."""
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:
         alike.setdefault((one.code, one.severity, one.primary), []).append(one)

@@ -1,4 +1,4 @@
-"""The kind of activation recomputation that a run uses if the spec does not state it."""
+"""The kind of activation checkpointing (reentrant or not) that a run uses if the spec does not state it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ REENTRANT: FlagPath = "memory.checkpointing.reentrant"
 def why_reentrant(stack: Stack, get: Get) -> str:
     """The reason why a run uses torch's older, reentrant checkpointing; "" if it does not.
 
-    TRL 1.16 sets it for adapters under ZeRO-3, with a warning; partly frozen layers need it under ZeRO-3 (XP572); and
-    on some stacks a trainer that has generated leaves it on (`generation_ends_reentrant`).
+    TRL 1.16 uses it for adapters under ZeRO-3, with a warning. Partly frozen layers need it under ZeRO-3 (XP572). On
+    some stacks a trainer that has generated completions leaves it switched on (`generation_ends_reentrant`).
     """
     if get("strategy") == "zero3" and _adapted(get):
         return "adapters under zero3 need it"
@@ -27,15 +27,15 @@ def why_reentrant(stack: Stack, get: Get) -> str:
 
 
 def frozen_runs_twice(stack: Stack, get: Get) -> bool:
-    """Whether a partly frozen model runs forward twice before backward, which under ZeRO-3 no implementation of
-    checkpointing supports.
+    """Whether a partly frozen model runs forward twice before backward. Under ZeRO-3 no kind of checkpointing supports
+    that.
     """
     return stack.facts.reward_runs_twice and _method(get).name == "reward" and _partly_frozen(stack, get)
 
 
 def _partly_frozen(stack: Stack, get: Get) -> bool:
-    """Whether the run is under ZeRO-3, on a stack where this matters (XP572), and its layers have frozen modules
-    without adapters.
+    """Whether some modules in the layers are frozen under ZeRO-3, without adapters, on a stack where this matters
+    (XP572).
     """
     layers = stack.facts.zero3_frozen_reentrant and bool(get("freeze.layer_modules"))
     return layers and get("strategy") == "zero3" and not _adapted(get)

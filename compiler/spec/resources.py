@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 class DataSource:
     """One source of data: a hub dataset, a local file or a folder.
 
-    `columns` are the dataset's own columns in the shape's order, and `only` says that the spec names them; `found` are
-    the columns of a local file's first row, if it was read; `bundled` and `content` are the copy in the bundle.
-    `context` is a column whose text follows the prompt, and `wording` the name of the words around both; with `chat`
-    texts become turns of a conversation; `limit` is the most rows that are read; `share` is its part of a mixture, from
-    0 to 1, and `share_label` where the spec states it; `documents` is what a row of a .txt file is; `roles` maps names
-    of speakers to roles. `survey` is remembered for a file whose content was not read again. `parts` are the files of a
-    folder, of all its splits.
+    - `columns`: the dataset's own names of the columns, in the shape's order; `only`: whether the spec names them
+    - `found`: the columns of a local file's first row, if it was read
+    - `bundled`, `content`: the name and the bytes of the copy in the bundle
+    - `context`: a column whose text follows the prompt; `wording`: the name of the text around both, such as Alpaca's
+    - `chat`: whether texts become turns of a conversation
+    - `limit`: the most rows that are read
+    - `share`: the source's part of a mixture, from 0 to 1; `share_label`: where the spec states it
+    - `documents`: the part of a .txt file that makes a row
+    - `roles`: the roles of the speakers that the spec names
+    - `survey`: the remembered counts of a file whose content was not read again
+    - `parts`: the files of a folder, for all its splits
     """
 
     id: str | None
@@ -55,7 +59,7 @@ class DataSource:
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 
     def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split; a source that is not a folder is its own only part."""
+        """The files of a folder that belong to a split; for a source that is not a folder, the source itself."""
         if not self.parts:
             return (self,)
         from xpc.compiler.spec import folders  # most specs have no data folder
@@ -74,8 +78,8 @@ class DataSource:
 
     @property
     def kind(self) -> str:
-        """The kind of its rows in the trainer. Both spellings of conversations are one kind; texts and turns
-        are two.
+        """The kind of the rows for the trainer. The two ways to write conversations are one kind; texts and
+        conversations are two.
         """
         shape = "messages" if self.shape == "conversations" else self.shape
         return f"{shape} as turns" if self.chat else shape
@@ -112,9 +116,9 @@ class EvalSet:
 class Model:
     """The trained model: a hub id or a local folder, and its architecture if known.
 
-    `chat` tells whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
+    `chat` is whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
     template, `eos` its tokenizer's end token, and `vocabulary` the files with its tokens. `config` is its config.json,
-    which names the family even if its sizes cannot be computed. With `of_run`, a run of xpc wrote the folder.
+    which names the family even if its sizes cannot be computed. `of_run` is whether a run of xpc wrote the folder.
     """
 
     label: Label

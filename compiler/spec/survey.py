@@ -9,7 +9,7 @@ from xpc.grammar.record import field, record
 
 @record
 class Tally:
-    """The number of rows of a kind, and the first such row (from 0)."""
+    """The number of rows of a kind, and the index of the first such row (from 0)."""
 
     count: int
     first: int
@@ -19,9 +19,9 @@ class Tally:
 class Survey:
     """Facts of a file's rows.
 
-    `rows` is the number of rows that were read before `broken`, if that is not None; `columns` are the columns of all
-    rows together; `wrong` is the first row that does not have the shape, and why. `talks` tells whether the first row
-    contains messages. `tallies` counts rows by kind:
+    `rows` is the number of rows that could be read; `broken` tells why reading stopped, or is None; `columns` are the
+    columns of all rows together; `wrong` is the first row that does not have the shape, with the reason. `talks` is
+    whether the first row contains messages. `tallies` counts rows by kind:
 
     - `unanswered`: a conversation without a turn of the assistant
     - `empty_answer`: an answer or a text without a letter
@@ -31,12 +31,12 @@ class Survey:
     - `images`: a message with an image
     - `system`: a turn of the system
     - `tools`: a column with tools
-    - `other_labels`: tokenized, with a label that is not the token at its place; `unlearned`: with a token that is
-      not learned
+    - `other_labels`: a tokenized row with a label that differs from the token at its place
+    - `unlearned`: a tokenized row with a token that is not learned
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
-    `roles` counts the rows with each role of `messages`, `labels` the good and the bad answers, and `words` the prompts
-    by their number of words. `largest` is the largest token id of tokenized rows, and its row.
+    `roles` counts the rows with each role of `messages`, `labels` the rows labelled good and those labelled bad, and
+    `words` the prompts by their number of words. `largest` is the largest token id of tokenized rows, and its row.
     """
 
     rows: int = 0
@@ -57,8 +57,8 @@ class Survey:
 
 @record
 class Broken:
-    """The reason why reading stopped: the row (from 0), its line (from 1), the reason. `encoding` is true if the bytes
-    are not UTF-8.
+    """Why reading stopped: the row (from 0), its line (from 1), and the reason. `encoding` is true if the bytes are not
+    UTF-8.
     """
 
     row: int
