@@ -1,4 +1,4 @@
-"""Lower a spec to the files of a bundle: one module per file, all of them pure functions."""
+"""Lower a spec to the files of a bundle. Each file has a module of pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write `accelerate.yaml` from mappings of plain values, at most two levels deep."""
+"""Write `accelerate.yaml` from tables of plain values, which are nested at most two levels deep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-"""Names of attention implementations in transformers."""
+"""Names of attention implementations in transformers, by xpc's names."""
 
 
 def distributed_type(spec: Spec) -> str:
@@ -37,7 +37,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
     Several processes on one CPU machine are configured as MULTI_GPU with `use_cpu`, because accelerate's launcher
     starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). With
-    DEEPSPEED there is no `mixed_precision`, because with a DeepSpeed file this key is an error even at its default.
+    DEEPSPEED the key `mixed_precision` is omitted, because accelerate refuses it next to a DeepSpeed file, even with
+    its default.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {
@@ -76,7 +77,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block = out.setdefault("fsdp_config", {})
             assert isinstance(block, dict)
             block[name] = value.value
-            if str(value.value).upper() == "SIZE_BASED_WRAP":  # accelerate cannot read its own default, 1e8
+            if str(value.value).upper() == "SIZE_BASED_WRAP":  # accelerate cannot parse its own default, 1e8
                 block.setdefault("fsdp_min_num_params", 100_000_000)
         else:
             out[name] = value.value
@@ -151,7 +152,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:
-    """Write the table as YAML 1.1 that parses back to the same table; texts are always quoted."""
+    """The table as YAML 1.1 that parses back to the same table. Texts are always quoted."""
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in table.items():
         if isinstance(value, dict):

@@ -24,8 +24,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only sft's class has, or that this class accepts only to warn about them. Either XP126
-        # refused the setting, or it concerns data, and the runtime reads the rows itself.
+        # Drop arguments that only sft's class has, or that this class accepts only to warn about them. XP126 refused a
+        # setting that would need one; otherwise the argument is about data, and the runtime reads the rows itself.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -39,8 +39,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and a JSON
-    text is parsed.
+    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and JSON texts are
+    parsed.
     """
     out: dict[str, Json] = {}
     for name, value in spec.extra.get("trl", {}).items():
@@ -59,8 +59,8 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments, with the arguments that the class derives: a mode or a backend turns compilation on, and the
-    default backend is inductor.
+    """The arguments, completed as the class does it: a mode or a backend turns compilation on, and the default backend
+    is inductor.
     """
     if out.get("torch_compile") is False:
         return {}
@@ -68,7 +68,9 @@ def _compiled(out: dict[str, Json]) -> dict[str, Json]:
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The metric for checkpoints, schedules and early stopping, and whether higher is better, as its name implies."""
+    """The metric for checkpoints, schedules and early stopping, and whether higher is better, which follows from its
+    name.
+    """
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
     if metric is None and not needed and spec.get("eval.patience") is None:
@@ -120,7 +122,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
 def _precision(spec: Spec) -> dict[str, Json]:
     name = spec.text("precision")
     out: dict[str, Json] = {"bf16": name == "bf16", "fp16": name == "fp16"}
-    # On the CPU even `tf32=False` makes torch read a CUDA setting, so the argument stays unset.
+    # On the CPU the argument stays unset, because even `tf32=False` makes torch read a CUDA setting.
     out["tf32"] = spec.flag("precision.tf32") or (None if spec.on_cpu else False)
     return out
 
@@ -141,7 +143,9 @@ def _memory(spec: Spec) -> dict[str, Json]:
 
 
 def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
-    """An interval as strategy and steps: (`steps`, 100), (`steps`, 0.05), (`epoch`, unused), (`no`, unused)."""
+    """An interval as strategy and steps, such as (`steps`, 100), (`steps`, 0.05), (`epoch`, unused) or (`no`,
+    unused).
+    """
     if amount.unit == "never":
         return "no", steps
     return ("epoch", steps) if amount.unit == "epoch" else ("steps", amount.value)
@@ -174,8 +178,8 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """The arguments for the hub. If the target has no argument for the branch, the runtime reads it from the section
-    `hub`.
+    """The arguments for the hub. If the target has no argument for the branch, the runtime reads the branch from the
+    section `hub`.
     """
     out: dict[str, Json] = {
         "push_to_hub": True,
@@ -210,7 +214,7 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # If this is unset, the Trainer searches the graph for unused parameters in every step, except with
+        # Without a value, the Trainer searches the graph for unused parameters in every step, except with
         # checkpointing. In a language model, only experts that get no tokens of a batch are unused.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0

@@ -1,4 +1,4 @@
-"""Write `deepspeed.json`. Its numbers agree with the trainer arguments; no value is "auto"."""
+"""Write `deepspeed.json`. Its numbers are those of the trainer arguments, and no value is "auto"."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        # With context parallelism, transformers expects a batch size that counts every process; accelerate corrects it
-        # later.
+        # With context parallelism, transformers expects a batch size as if every process had its own rows; accelerate
+        # corrects it later.
         "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
@@ -52,9 +52,9 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
 def deepspeed_optimizer(spec: Spec) -> bool:
     """Whether the file names the optimizer, so that DeepSpeed creates it.
 
-    If DeepSpeed creates the optimizer, it also steps the schedule, and passes the batch size as the metric
-    (runtime/engine.py, _take_model_step; checked by running it). So with a schedule that needs a metric, the run uses
-    transformers' AdamW. LoRA+ also uses it, because LoRA+ has two rates and DeepSpeed's optimizer has one.
+    DeepSpeed then also steps the schedule, and passes it the batch size as the metric (runtime/engine.py,
+    _take_model_step; checked by running it). So with a schedule that needs a metric, the run uses transformers' AdamW.
+    LoRA+ also uses transformers' AdamW, because LoRA+ has two learning rates and DeepSpeed's optimizer has one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 
@@ -110,7 +110,7 @@ def _zero(spec: Spec) -> dict[str, Json]:
     if stage < 3:
         out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
-        # The values that transformers puts in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize).
+        # The values that transformers would put in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize).
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)

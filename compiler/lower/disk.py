@@ -2,8 +2,8 @@
 
 For example, full training of 3B parameters on ZeRO-2 in bf16 saves 2 bytes per parameter twice (in model.safetensors
 and DeepSpeed's own file) and 12 bytes in the optimizer's shards: 46 GiB per checkpoint. Adapters take only a few MiB. A
-part that the spec does not determine counts as zero, so that no run is refused for space that it would not need.
-tests/proof/test_checkpoint_sizes.py compares this with checkpoints of each kind.
+part whose size the spec does not determine counts as zero, so that no run is refused for space that it would not need.
+tests/proof/test_checkpoint_sizes.py compares these sizes with real checkpoints of each kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The assumed number of checkpoints if the number of saves depends on the data and `keep` keeps all."""
+"""The assumed number of checkpoints if all are kept and their number depends on the data."""
 
 
 def disk(spec: Spec) -> Disk | None:
@@ -44,7 +44,7 @@ def disk(spec: Spec) -> Disk | None:
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
         full += model  # DeepSpeed also writes the weights into its own checkpoint
-        # tied weights are written under both names: in the model file, or with adapters in a separate file
+        # both names of tied weights are written: in the model file, or with adapters in a separate file
         if facts.tied:
             twice = facts.vocab * facts.hidden * weight
             model, full = (model, full + twice) if spec.lora else (model + twice, full)
@@ -102,7 +102,7 @@ def _shared(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
-    """Bytes by which a saved adapter grows with PiSSA's or OLoRA's initial matrices in float32."""
+    """Bytes that PiSSA's or OLoRA's initial matrices in float32 add to a saved adapter."""
     if spec.get("lora.init") is None:
         return 0
     from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # rarely needed

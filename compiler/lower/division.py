@@ -1,8 +1,8 @@
-"""Decide which parts of a run's batch arithmetic may change when it is restarted, and why other parts may not.
+"""Decide which parts of a run's batch arithmetic may change when the run is restarted, and why others may not.
 
 accelerate distributes micro-batches to processes in turn, so a step has the same rows in the same order for every
-division of the global batch. This module lists what else a step depends on; `runtime/core/same_run.py` compares it at
-the start.
+division of the global batch into processes, micro-batches and accumulation. This module lists what else a step depends
+on; `runtime/core/same_run.py` compares it with the earlier run at the start.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Division, Method
 
 ELEMENTWISE = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
-"""Optimizers, by transformers' names, whose states have the shape of the weights. Other optimizers keep one number per
-block or row, or save in their own format (bitsandbytes)."""
+"""Optimizers, by transformers' names, whose states have the shape of the weights, so that they can be resharded. Other
+optimizers keep one number per block or row, or save in their own format (bitsandbytes).
+"""
 UNTESTED = ("hpz", "mics", "nvme", "parameter_alignment", "grad_accum_dtype")
-"""Parts of the names of DeepSpeed keys for which resharding of checkpoints was not tested."""
+"""Parts of the names of DeepSpeed keys with which resharding of checkpoints was not tested."""
 
 
 def division(
@@ -42,7 +43,7 @@ def division(
 
 
 def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
-    """The reason why a step would change with any other division, or None."""
+    """The reason why another division of the batch would change a step, or None."""
     grouped = arguments.get("group_by_length") or arguments.get("train_sampling_strategy")
     if method["generates"]:
         return "each process generates its completions from a random state of its own"
@@ -58,8 +59,8 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
-    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. DeepSpeed itself never
-    reshards.
+    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. The runtime reshards
+    them, because DeepSpeed does not.
     """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"

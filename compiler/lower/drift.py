@@ -1,7 +1,8 @@
-"""Write the section of `README.md` that compares stacks: arguments with other names, and other defaults.
+"""Write the section of `README.md` that compares stacks: arguments that have another name or another default in an
+older or newer stack.
 
 A bundle states every argument, so a default that changes between versions does not change the run. The section lists
-the changes that this prevents, from the tables of the other targets.
+the changed defaults that would otherwise apply.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ UNCOMPARED = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
      "include_tokens_per_second")
 )  # fmt: skip
-"""Arguments whose default does not matter: the precision is derived, the spec sets names, and the rest only affects
-reports."""
+"""Arguments whose default is not compared: the precision is derived, the spec sets names, and the rest only affects
+reports.
+"""
 
 
 def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) -> list[str]:
@@ -52,9 +54,7 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 def _renamed(
     stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Written arguments that another target has under an old name, which this target no longer has, each with its name
-    here.
-    """
+    """Arguments of another target that this target renamed or removed, each with its new name or its replacement."""
     here, there = stack.fields(config), other.fields(theirs)
     omitted = stack.omitted(config)
     both = [one for name in written for one in (name, other.rename(name)) if one is not None]
@@ -101,7 +101,9 @@ def _config(spec: Spec, other: Stack) -> str:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two defaults mean the same: unset and empty do, and so do a name and a list of only that name."""
+    """Whether two defaults mean the same. Unset and empty are the same; so are a name and a list with only this
+    name.
+    """
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 
 

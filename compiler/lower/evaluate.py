@@ -1,4 +1,4 @@
-"""Write `evaluate.sh` and `evaluation.json`. Like launch.sh, the script contains no text of the spec."""
+"""Write `evaluate.sh` and `evaluation.json`. As in launch.sh, no text of the spec is in the script."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from xpc.grammar.package_data import read_text
 
 FORMAT = 1
 SHARE = 0.6
-"""Share of a GPU's memory that the weights may take if every process loads a copy; the remaining memory is for the
-batch."""
+"""The share of a GPU's memory that the weights may take if every process loads a copy. The rest is for the batch."""
 
 
 def tasks(spec: Spec) -> tuple[str, ...]:
@@ -57,8 +56,8 @@ def evaluation(spec: Spec) -> dict[str, Json]:
 
 
 def _processes(spec: Spec) -> int:
-    """The number of processes: one per GPU of a machine if the weights fit on one GPU, otherwise one that spreads them
-    over all GPUs.
+    """The number of processes: one per GPU of a machine if the weights fit on one GPU, otherwise a single one that
+    spreads the weights over all GPUs.
     """
     gpu, facts = spec.hardware.gpu, spec.model.facts
     if gpu is None or facts is None:

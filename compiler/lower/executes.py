@@ -1,4 +1,6 @@
-"""Write the first section of a bundle's `README.md`: the code that the spec makes the run execute, with digests."""
+"""Write the first section of a bundle's `README.md`, which lists the code that the spec makes the run execute, with
+digests.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each program that runs in addition to the trainer, or a sentence if there is no such program."""
+    """A line for each program that the run executes in addition to the trainer, or a sentence if there is no such
+    program.
+    """
     lines: list[str] = []
     model = cell(spec.model.location)
     at = (

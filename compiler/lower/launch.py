@@ -1,4 +1,4 @@
-"""Write `launch.sh`. It contains no free text of the spec: values reach the program through files."""
+"""Write `launch.sh`. It contains no free text of the spec: values reach the programs through files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VARIABLES = {
     "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
-"""Descriptions of the variables that the script reads, in the order of the head."""
+"""Descriptions of the variables that the script reads, in the order in which its first comment lists them."""
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 
@@ -38,8 +38,8 @@ FLAGS = {
 
 
 def launch(spec: Spec) -> str:
-    """The text of `launch.sh`. The script works from any folder: it finds the bundle next to itself, and writes to the
-    caller's folder.
+    """The text of `launch.sh`. The script can be called from any folder: it finds the bundle in its own folder, and
+    writes to the caller's folder.
     """
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
@@ -93,7 +93,7 @@ def launch(spec: Spec) -> str:
         parts.append(shell["retries"].format(retries=again))
     if multi:
         parts.append(shell["nodes"].format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    # For port 0, accelerate 1.15 finds a free port and accelerate 1.4 waits forever. torchrun's --standalone needs no
+    # On port 0, accelerate 1.15 finds a free port, but accelerate 1.4 waits forever. torchrun's --standalone needs no
     # port. With several nodes, the script has already checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
@@ -118,15 +118,15 @@ def _has_growing_segments(spec: Spec) -> bool:
 
 
 def environment(spec: Spec) -> str:
-    """Shell lines that read `environment.sh` and then look for python3, because `environment.sh` may activate a virtual
-    environment.
+    """Shell lines that source `environment.sh` and then look for python3, in this order because `environment.sh` may
+    activate a virtual environment.
     """
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
 def batch_readers(spec: Spec) -> str:
-    """The word for the readers of separate micro-batches: processes, or groups of processes that share a sequence."""
+    """A phrase for what reads separate micro-batches: `8 processes`, or groups of processes that share a sequence."""
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
@@ -159,11 +159,11 @@ def _torchrun(spec: Spec, multi: bool) -> str:
 
 
 def _rendezvous_timeout(spec: Spec) -> str:
-    """Options for how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py), or
-    ten with c10d.
+    """Options that set how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py),
+    or ten with c10d.
 
-    `is_host` says whether a node hosts the c10d store. Without it, c10d decides this by the machine's name, which may
-    not resolve.
+    `is_host` tells c10d whether this node hosts its store. Without `is_host`, c10d decides this by the machine's name,
+    which may not resolve.
     """
     if spec.text("launch.rendezvous") == "c10d":
         return '--rdzv_conf "is_host=$is_host,join_timeout=$wait"'

@@ -27,8 +27,8 @@ class Identity:
     """The identity of a bundle. `spec` is the spec's file name, without its folder.
 
     `spec_digest` is the digest of the source. For a sweep, only sweep.toml has this digest, so that a changed comment
-    changes one line. `allow_oom` means that the run was compiled although the plan predicts that it does not fit its
-    GPUs.
+    changes a single line. `allow_oom` is true if the run was compiled although the plan predicts that it does not fit
+    its GPUs.
     """
 
     format: int
@@ -43,7 +43,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model; `architecture` is the origin of its facts."""
+    """The resolved model. `architecture` tells where its sizes come from."""
 
     id: str | None = None
     path: str | None = None
@@ -54,9 +54,9 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One resolved source of data. The digest of a folder is the digest of sha256sum's output for its files.
+    """One resolved source of data. The digest of a folder is the digest of what sha256sum prints for its files.
 
-    `evaluated` is the name of the evaluation set, for a source that is not trained on.
+    `evaluated` is the name of the evaluation set, if the source is not for training.
     """
 
     id: str | None = None
@@ -75,7 +75,7 @@ class Manifest:
     """The tables of `bundle.toml`.
 
     `inputs` has the digest of every file that the compiler read in addition to the spec, `files` the digest of every
-    other file of the bundle, `weights` the digests of local models' files.
+    other file of the bundle, and `weights` the digests of local models' files.
     """
 
     bundle: Identity
@@ -107,10 +107,10 @@ def requirements(spec: Spec) -> str:
 
 
 def flash_requirement(spec: Spec) -> str | None:
-    """flash-attn's pin, for `requirements-flash.txt`; None for another attention.
+    """The pin of flash-attn, for `requirements-flash.txt`; None for another kind of attention.
 
     flash-attn has no wheel, and its setup.py imports torch, so pip can neither build it nor read its requirements
-    before torch is installed. A separate command therefore installs it.
+    before torch is installed. So a separate command installs it.
     """
     if spec.text("model.attn") != "flash2":
         return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Method as Section
 
 APART = ("method.loss", "method.rewards", "method.teacher", "method.tools", "method.environment", "method.tool_timeout")
-"""Settings that are lowered separately, because they decide several arguments, or what the runtime loads."""
+"""Settings that are lowered in other functions, because they decide several arguments, or what the runtime loads."""
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
@@ -47,7 +47,7 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _plain(value: object, kind: str) -> Json:
-    """A setting's value in the type of the argument."""
+    """A setting's value as the argument's type."""
     if isinstance(value, Amount):
         return value.value
     if kind == "bool" and isinstance(value, str):  # TRL 0.18's scale_rewards
@@ -71,7 +71,9 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """Facts for the runtime that are not arguments of the method, such as reward functions and the teacher."""
+    """Facts about the method's settings for the runtime, which no argument states, such as reward functions and the
+    teacher.
+    """
     rewards: list[Reward] = []
     for one in spec.weighted("method.rewards"):
         reward: Reward = {"name": one.name, "file": one.file, "function": one.function, "sha256": one.sha256}
@@ -99,7 +101,7 @@ def _of_file(one: Weighted) -> OfFile:
 
 
 def method_facts(method: Method) -> Section:
-    """Facts about the method for the runtime, which never compares names of methods."""
+    """Facts about the method for the runtime, so that it never compares names of methods."""
     return {
         "name": method.name,
         "generates": method.generates,
@@ -123,10 +125,11 @@ def _teacher(spec: Spec, teacher: Model) -> Teacher:
 
 
 def max_prompt(spec: Spec) -> int | None:
-    """The maximal length of a prompt, in tokens of the rendered prompt, if the trainer has no argument for it.
+    """The longest prompt, in tokens of the rendered prompt, if the runtime must drop longer ones; otherwise None.
 
-    The runtime drops rows with longer prompts and reports how many. TRL 0.18 truncated such prompts at the beginning,
-    which removed the system prompt; a trainer that renders conversations itself cannot get truncated prompts.
+    This is so if the trainer has no argument for it. The runtime drops rows with longer prompts and reports their
+    number. TRL 0.18 truncated such prompts at the beginning, which removed the system prompt; a trainer that renders
+    conversations itself cannot get truncated prompts.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
@@ -134,8 +137,8 @@ def max_prompt(spec: Spec) -> int | None:
 def lora_section(spec: Spec) -> Adapter | None:
     """The values of the adapters' PEFT configuration and of BitsAndBytesConfig; None if all weights are trained.
 
-    4-bit weights are stored as bytes, bitsandbytes' default. Under FSDP and ZeRO-3 they are stored in the dtype of the
-    other weights, which cannot shard other dtypes (accelerate 1.15, utils/fsdp_utils.py).
+    4-bit weights are stored as bytes, bitsandbytes' default. FSDP and ZeRO-3 cannot shard weights of different dtypes,
+    so there they are stored in the dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
     """
     if not spec.lora:
         return None

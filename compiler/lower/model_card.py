@@ -16,7 +16,7 @@ FILE, MERGED = "model_card.md", "model_card_merged.md"
 
 
 def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
-    """The card of the weights, or of the `merged` weights of an adapter run, with the digests of `files`.
+    """The model card of the weights, or of the `merged` weights of an adapter run, with the digests of `files`.
 
     If the base is a local folder, only the text names it, because the hub accepts only its own ids as `base_model`.
     """

@@ -1,4 +1,4 @@
-"""Lower the optimizer and the schedule to trainer arguments: names and keywords."""
+"""Lower the optimizer and the schedule to trainer arguments: their names and keyword arguments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Muon
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
-"""Schedules that depend on an evaluation's metric instead of the step."""
+"""Schedules that follow an evaluation's metric instead of the step."""
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """The optimizer's name and hyperparameters; those without an argument are joined as text in `optim_args`."""
+    """The optimizer's name and hyperparameters. Hyperparameters without an argument are joined as text in
+    `optim_args`.
+    """
     beta1, beta2 = spec.reals("optimizer.betas")
     name = spec.text("optimizer")
     out: dict[str, Json] = {
@@ -40,7 +42,7 @@ def optimizer(spec: Spec) -> dict[str, Json]:
 
 
 def muon(spec: Spec) -> Muon | None:
-    """The two groups of Muon, which the runtime makes; None for another optimizer."""
+    """The two groups of weights of a Muon run, which the runtime makes; None for another optimizer."""
     if spec.text("optimizer") != "muon":
         return None
     beta1, beta2 = spec.reals("optimizer.betas")
@@ -79,7 +81,7 @@ def _number(value: float) -> str:
 
 
 def schedule(spec: Spec) -> dict[str, Json]:
-    """The schedule's name, keywords and warm-up, in the target's argument for steps or for a share."""
+    """The schedule's name, keyword arguments and warm-up. The target has one argument for steps and one for a share."""
     name, kwargs = _shape(spec)
     fallback = spec.stack.base_argument("lr_scheduler_kwargs", spec.config)
     out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
@@ -95,7 +97,7 @@ def schedule(spec: Spec) -> dict[str, Json]:
 
 
 def warmup_of(spec: Spec) -> Amount:
-    """The warm-up. A share is converted to steps for a schedule-free optimizer, which reads only steps."""
+    """The warm-up. For a schedule-free optimizer, which reads only steps, a share is converted to steps."""
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if has_own_warmup(spec) and warmup.unit == "share" and isinstance(steps, int):
         return Amount("count", -int(-(warmup.value * steps) // 1))
@@ -103,7 +105,7 @@ def warmup_of(spec: Spec) -> Amount:
 
 
 def has_own_warmup(spec: Spec) -> bool:
-    """Whether the optimizer warms up itself (schedule-free AdamW and SGD), so that the schedule must not."""
+    """Whether the optimizer itself warms up (schedule-free AdamW and SGD), so that the schedule must not."""
     return spec.text("optimizer") in WARM_UP
 
 
@@ -126,8 +128,7 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # The library's own defaults, stated explicitly. The library refuses a final rate that is not below the
-            # peak.
+            # The library's defaults, stated explicitly. The library refuses a final rate that is not below the peak.
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):
@@ -156,7 +157,9 @@ def _metric(spec: Spec) -> dict[str, Json]:
 
 
 def maximized(spec: Spec) -> bool:
-    """Whether a higher metric is better for checkpoints and schedules, by the rule of transformers."""
+    """Whether a higher value of the metric is better, for checkpoints and schedules. transformers decides it the same
+    way.
+    """
     higher, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
     return higher if isinstance(higher, bool) else isinstance(metric, str) and not metric.endswith("loss")
 
@@ -164,13 +167,13 @@ def maximized(spec: Spec) -> bool:
 def peak_unknown(spec: Spec) -> bool:
     """Whether DeepSpeed's wrapper hides the optimizer's `defaults`, from which the schedule would read its peak.
 
-    The wrappers of deepspeed 0.19.8 have no `defaults`, the wrappers of 0.16.8 have them; checked by running them.
+    The wrappers of deepspeed 0.19.8 have no `defaults`, those of 0.16.8 do; checked by running them.
     """
     return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 
 
 def rate(spec: Spec, path: AmountPath) -> float:
-    """The learning rate of a setting that may be written as a share of the peak."""
+    """The learning rate that a setting states, either directly or as a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 
@@ -181,6 +184,6 @@ def _share(spec: Spec, path: AmountPath) -> float:
 
 
 def decay_steps(spec: Spec) -> int:
-    """The steps of the final decay. Raises TypeError for a share if the number of steps is unknown."""
+    """The number of steps of the final decay. Raises TypeError for a share if the run's number of steps is unknown."""
     decay = spec.amount("schedule.decay")
     return int(decay.value * spec.integer("train.steps")) if decay.unit == "share" else int(decay.value)

@@ -1,9 +1,9 @@
 """Compute the bytes of an optimizer's states in a checkpoint.
 
 AdamW keeps two numbers per trained parameter. GaLore projects the gradient to a low rank, and keeps the projection
-matrices and two numbers per element of the projected gradient. At rank 128, a matrix of 2,048 x 11,008 takes 28 MB
-instead of 180. Sources: the states of bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao 0.18, and
-DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares this with checkpoints.
+matrices and two numbers per element of the projected gradient. At rank 128, the states of a 2,048 x 11,008 matrix take
+28 MB instead of 180 MB. Sources: the states of bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao
+0.18, and DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares the result with real checkpoints.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from xpc.grammar.record import evolve
 MASTER = 12
 """Bytes per parameter in DeepSpeed's shards: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
 OF_BLOCK = 1 + 4 / 256
-"""Bytes per parameter of an 8-bit state, which has a float32 scale for each 256 parameters."""
+"""Bytes per parameter of one 8-bit state, with a float32 scale for each 256 parameters."""
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes per parameter of a 4-bit state; transformers also uses torchao with blocks of 256."""
+"""Bytes per parameter of one 4-bit state. With torchao, too, transformers uses blocks of 256."""
 
 SMALL = 4096
-"""Smallest size of a matrix that gets 8-bit states, in numbers."""
+"""The number of elements from which bitsandbytes gives a tensor 8-bit states."""
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
@@ -45,7 +45,7 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
     moments: float = MOMENTS.get(algorithm(name), 0) + bool(spec.get("optimizer.momentum"))
     if name == "muon":
         hidden = sum(one.inputs * one.outputs * one.count for one in _matrices(spec, facts) if one.site) * facts.layers
-        moments = 2 - min(1.0, hidden / trained)  # one for Muon's matrices, two for AdamW's weights
+        moments = 2 - min(1.0, hidden / trained)  # one state for Muon's matrices, two for the weights that AdamW trains
     exempt = _unquantized(spec, facts) if own and name.endswith("8bit") and not spec.zero_stage else 0
     return int(trained * (moments * each + (4 if spec.zero_stage else 0)) + exempt * moments * (4 - each))
 
@@ -58,7 +58,7 @@ def algorithm(name: str) -> str:
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters whose states bitsandbytes keeps in 32 bits: the embedding, as transformers demands, and
+    """The number of parameters whose states bitsandbytes keeps in 32 bits: embeddings, as transformers demands, and
     small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
     """
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
@@ -68,8 +68,8 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
-    """Bytes of GaLore's projection matrices and states. GaLore keeps all singular vectors of a float32 gradient, and
-    only `rank` of them for other dtypes.
+    """Bytes of GaLore's projection matrices and states. For a float32 gradient, GaLore keeps all singular vectors; for
+    other dtypes, only `rank` of them.
     """
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
@@ -91,7 +91,9 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head (without a site); with adapters, the adapters' matrices."""
+    """The trained linear modules of a layer, and the head (with an empty site). With adapters, the adapters'
+    matrices.
+    """
     if not spec.lora:
         yield from linear_layers(facts)
         if not facts.tied and not spec.method.scores:

@@ -33,7 +33,8 @@ def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. `format` is the version of its layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    divisible = {**stated, "optim": "muon"} if groups is not None else stated  # `optim` is the AdamW next to Muon
+    # `optim` names the AdamW that trains the weights which Muon does not
+    divisible = {**stated, "optim": "muon"} if groups is not None else stated
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
         "format": FORMAT,
@@ -63,7 +64,7 @@ def payload(spec: Spec) -> Payload:
 
 
 def stack_section(stack: Stack) -> StackSection:
-    """Facts about the stack for the runtime, which never compares names of stacks."""
+    """Facts about the stack for the runtime, so that it never compares names of stacks."""
     facts = stack.facts
     return {
         "epoch_forgotten": facts.epoch_forgotten,
@@ -152,8 +153,8 @@ def _source(spec: Spec, source: DataSource) -> Source:
 
 
 def _tokens(spec: Spec) -> str:
-    """The column with which the trainer learns from only some tokens of a row: "labels" or "completion_mask", or "" if
-    it drops both.
+    """The column by which the trainer learns only some tokens of a row: "labels" or "completion_mask". "" if the
+    trainer drops both.
     """
     if spec.stack.facts.reads_labels:
         return "labels"
@@ -216,7 +217,7 @@ def _evaluation(spec: Spec) -> Evaluation | None:
 
 
 def _hub(spec: Spec) -> Hub | None:
-    """Hub settings that have no training argument: the branch, and branches for checkpoints."""
+    """Hub settings that no training argument expresses: the branch, and branches for checkpoints."""
     if not spec.flag("save.hub"):
         return None
     return {

@@ -130,7 +130,7 @@ def cell(text: str) -> str:
 
 
 def _flash(spec: Spec) -> list[str]:
-    """Lines about what flash-attn's build needs, and the alternative to it."""
+    """Lines about what building flash-attn needs, and about the alternative."""
     if spec.text("model.attn") != "flash2":
         return []
     lines = [
@@ -183,7 +183,7 @@ def _start_weights(spec: Spec) -> list[str]:
 
 
 def _method(spec: Spec) -> str:
-    """A description of the method: its loss, the contents of a step, and who generates completions."""
+    """A sentence about the method: its loss, what a step contains, and what generates the completions."""
     parts = [spec.text("method")]
     losses = spec.weighted("method.loss")
     if losses:
@@ -245,13 +245,13 @@ def _adapters(spec: Spec) -> str:
 
 
 def _muon(spec: Spec) -> str:
-    """The two groups of weights in a run with Muon, with their learning rates."""
+    """A sentence about the two groups of weights in a run with Muon, with their learning rates."""
     rate, other = spec.real("optimizer.lr"), spec.real("optimizer.adamw_lr")
     return f"Muon for hidden matrices at {rate:g}; AdamW for embeddings, head, norms and biases at {other:g}"
 
 
 def _frozen(spec: Spec) -> str:
-    """A description of the parts of the model that are trained while the rest is frozen."""
+    """A sentence about the parts of the model that are trained while the rest is frozen."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
@@ -267,7 +267,7 @@ def _at(revision: str | None) -> str:
 
 
 def _source(source: DataSource) -> str:
-    """A description of a data source: its split, commit and shape."""
+    """A data source in words, with its split, commit and shape."""
     config = "" if source.config is None else f":{source.config}"
     part = "" if source.slice is None else f":{source.slice}"
     return f"{cell(f'{source.name}{config}[{source.split}{part}]')}{_at(source.revision)}, {source.shape}"
@@ -287,7 +287,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # a base may set a setting of an engine that its child replaces
+            continue  # a base may set a setting of an engine that the spec replaces
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

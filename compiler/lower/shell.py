@@ -1,4 +1,4 @@
-"""Common parts of a bundle's scripts. The scripts run under bash, from any folder, and take at most one flag."""
+"""The parts that a bundle's scripts share. The scripts run under bash, from any folder, and take at most one flag."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def shared() -> Mapping[str, str]:
 
 
 def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str] = ()) -> str:
-    """The first lines of a script: the shell, the folder and the flags, each with the variable that it sets to true.
+    """The first lines of a script: the shell, the folder and the flags. `flags` maps each flag to the variable that it
+    sets to true.
 
-    `name` is the script's file name, `done` a word for what it has done ("trained"), `several` the flags that
-    take arguments.
+    `name` is the script's file name, `done` a word for its result ("trained"), and `several` the flags that take
+    arguments.
     """
     words = f"{', '.join(flags)} and --help"
     parts = shared()
@@ -34,5 +35,5 @@ def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str]
 
 
 def command(words: list[str], program: str) -> str:
-    """A command as a shell array, one group of words per line; `program` is a file in the bundle's trainer/."""
+    """A command as a shell array, with one group of words per line. `program` is a file in the bundle's trainer/."""
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

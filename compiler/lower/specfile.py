@@ -1,7 +1,6 @@
-"""Write the bundle's `spec.xp`: the compiled experiment with its bases inlined, one setting per line with its origin.
+"""Write the bundle's `spec.xp`: the compiled experiment without bases, one setting per line with its origin.
 
-Settings that the spec itself states have no comment; comments on other settings name the base, the default or the
-derivation.
+A comment names the origin of each setting that the spec does not state itself: the base, the default or the derivation.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: CheckedSpec) -> str:
-    """The text of `spec.xp`. It parses, and if the spec names no local file it compiles to the same arguments.
+    """The text of `spec.xp`. It parses; and if the spec names no local file, it compiles to the same arguments.
 
-    Findings that the spec silences are also silenced here, above their clause.
+    Findings that the spec silences are also silenced here, by a comment above their clause.
     """
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
@@ -47,7 +46,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # the base may have settings for an engine that its child replaces
+            # a base may set a setting of an engine that the spec replaces
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -75,7 +74,7 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, place: Label | None) -> str:
-    """The beginning of the clause that a finding concerns; `train` if the place is not in a setting of the spec."""
+    """The first words of the clause that a finding is about; `train` if the place is not in a setting of the spec."""
     if place is None:
         return "train "
 
@@ -95,7 +94,9 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """Settings to omit: settings that the header states, and `batch.seq` if it has no effect and may not be written."""
+    """The settings to omit: those that the header states, and `batch.seq` if it has no effect and may not be
+    written.
+    """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
@@ -141,7 +142,7 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # settings with other origins; if the switch is off, written settings that still count, such as `packing.eval`
+        # settings of other origins; if the switch is off, written settings that still count, such as `packing.eval`
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
@@ -180,7 +181,7 @@ def _corpus(spec: Spec) -> str:
 
 
 def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> list[str]:
-    """The sources of a block; `stated` is the format of the block."""
+    """The lines of a block's sources. `stated` is the format that the block itself states."""
     out = []
     for source in sources:
         inside = [] if _format(source) == stated else [f"format = {_format(source)}"]
@@ -204,7 +205,7 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
 
 
 def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
-    """A block of evaluation data."""
+    """The lines of a block of evaluation data."""
     stated = _one_format(one.sources)
     shape = [] if stated is None else [f"  format = {stated}"]
     prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
@@ -212,7 +213,7 @@ def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
 
 
 def ref(source: DataSource) -> str:
-    """A source in the notation of a spec."""
+    """A data source as a spec writes it."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"

@@ -77,7 +77,7 @@ def named(spec: CheckedSpec, member: str) -> CheckedSpec:
 
 
 def value(member: Member, path: str) -> str:
-    """A swept setting's value for one member, in the notation of a spec."""
+    """The value of a swept setting for one member, as a spec writes it."""
     spec = member.spec
     assert spec is not None
     if path == "model":
@@ -89,7 +89,9 @@ def value(member: Member, path: str) -> str:
 def _table(
     first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes], source: str
 ) -> str:
-    """`sweep.toml`: the sweep's identity, the digests of the files next to it, and each member with its settings."""
+    """The text of `sweep.toml`: the sweep's identity, the digests of the files next to it, and each member with its
+    settings.
+    """
     lines = [
         "[sweep]",
         f"format = {FORMAT}",
@@ -149,7 +151,9 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
 
 
 def _findings(members: Sequence[Member]) -> list[str]:
-    """The findings of all members as list items, each once; names the members unless all have the finding."""
+    """The findings of all members as list items, each once. An item names its members unless all members have the
+    finding.
+    """
     names: dict[str, list[str]] = {}
     for member in members:
         for text in {finding(one) for one in (() if member.spec is None else member.spec.problems)}:

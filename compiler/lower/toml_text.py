@@ -13,5 +13,5 @@ def key(name: str) -> str:
 
 
 def value(plain: str | int) -> str:
-    """A number or a basic string, with JSON's escapes, which are TOML's except for DEL."""
+    """A number, or a quoted string with JSON's escapes, which are TOML's except for DEL."""
     return encode_basestring(plain).replace("\x7f", "\\u007f") if isinstance(plain, str) else str(plain).lower()

@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
-"""The files next to the folders; only `xpc doctor` runs `doctor.py`."""
+"""Files next to the folders of `trainer/`. `doctor.py` is not among them, because only `xpc doctor` runs it."""
 NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "picture.py", "result.py")
-"""Files next to trainer/: programs that a run does not use, and programs that plot and evaluate a finished run."""
+"""Files that lie next to `trainer/`: programs that a run does not use, and programs that plot or evaluate a finished
+run.
+"""
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
-"""Files that no bundle contains: one is for type checkers, one for the compiler."""
+"""Files that no bundle contains: one is for type checkers, the other for the compiler."""
 CHOSEN = ("features", "library_internals")
 """Folders from which a bundle contains only the imported files."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
-"""Imports within the runtime, in functions too."""
+"""A regular expression for imports within the runtime, in functions too."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
-"""A row of README.md about a module of library_internals/."""
+"""A regular expression for README.md's row about a module of library_internals/."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
-    """The trainer for a run with this `trainer_args.json`, by name in the bundle; `evaluates` is true if the run names
+    """The trainer for a run with this `trainer_args.json`, by name in the bundle. `evaluates` is true if the run names
     tasks.
     """
     runtime = _runtime()
@@ -55,7 +57,7 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
 
 
 def readme(whole: bytes, chosen: Collection[str]) -> bytes:
-    """The README.md of a trainer that consists of these files."""
+    """The README.md of a trainer with these files."""
     return TOUCHED.sub(lambda row: row[0] if f"library_internals/{row[1].decode()}" in chosen else b"", whole)
 
 

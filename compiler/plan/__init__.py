@@ -17,19 +17,21 @@ GIB = 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
 """Settings that the plan chooses if the spec does not write them."""
 BUDGET = 0.8
-"""The share of the card that is used: no public run with a prediction at or below it ran out of memory."""
+"""The share of the GPU's memory that a plan may use: no public run with a prediction at or below it ran out of
+memory.
+"""
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
 DOES_NOT_FIT = ("XP480", "XP960")
-"""Codes of the errors about a run that does not fit; `--allow-oom` makes them notes."""
+"""Codes of the errors for a run that does not fit its GPUs; `--allow-oom` makes them notes."""
 LOW, HIGH = 0.93, 1.07
 """Nine of ten measured peaks are within 7 % of the prediction (docs/plan-accuracy.md)."""
 
 
 def packed_bytes(bits: int, nested: bool) -> float:
-    """Bytes of one quantized weight, including its share of the scales.
+    """Bytes of one quantized weight, including its share of the block's scale.
 
     4-bit weights have a float32 scale for each block of 64 weights. With nested (double) quantization, each scale takes
-    one byte, plus a float32 for each 256 scales. 8-bit weights have a float32 for each row, which is less than a
+    one byte, plus a float32 for each 256 scales. 8-bit weights have a float32 for each row, which adds less than a
     thousandth (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
     """
     if bits == 8:
@@ -40,18 +42,20 @@ def packed_bytes(bits: int, nested: bool) -> float:
 SMALLEST = 1
 """The micro-batch if the architecture is not known."""
 CPU_GIB, CPU_ROWS = 8, 8
-"""Memory in GiB that all processes of a run on CPU may take, and their largest micro-batch: more rows are hardly
-faster, and are padded to the longest row."""
+"""For a run on the CPU: the memory in GiB that all its processes together may take, and the largest micro-batch. More
+rows per micro-batch are hardly faster, and all are padded to the longest row.
+"""
 
 
 @record
 class Need:
-    """The quantities that decide the memory of a process. `stage`: 0 nothing sharded, 1 optimizer, 2 gradients, 3 all.
+    """The quantities that decide the memory of a process.
 
-    `rank` is the rank of adapters on every linear layer, 0 if all weights are trained; `modules` counts the parameters
-    of complete modules that are trained with adapters; `weight` is the bytes of a frozen weight. `references` counts
-    frozen copies of the model, `teacher` is the bytes of another frozen model, and `sequences` is the number of
-    sequences in one sample (two for a preference).
+    `stage` is what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `rank` is the rank of
+    adapters on every linear layer, 0 if all weights are trained; `modules` counts the parameters of modules that are
+    trained in full next to adapters; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the
+    model, `teacher` is the bytes of another frozen model, and `sequences` is the number of sequences in one sample (two
+    for a preference).
     """
 
     facts: ModelFacts | None
@@ -123,7 +127,7 @@ def loss_head(need: Need, facts: ModelFacts) -> float:
 
 
 def largest_micro(need: Need, share: int) -> Micro:
-    """The largest divisor of `share` (gbs / world size) that fits by the estimate of this module."""
+    """The largest divisor of `share` (gbs / world size) for which this module's estimate fits."""
     facts, gpu = need.facts, need.gpu
     if facts is None:
         return Micro(SMALLEST, "the smallest, because the architecture is not known")

@@ -20,7 +20,7 @@ ROTATED_CAST = 14.0
 
 
 def component(load: Load) -> str:
-    """The name of the memory component that `of_layer` and `in_forward` count."""
+    """The name of the memory component for the bytes that `of_layer` and `in_forward` return."""
     kind = "lora" if load.adapters is None else load.adapters.kind
     return {
         "oft": "rotations", "dora": "norms of adapted weights", "loha": "products of matrices",
@@ -28,14 +28,14 @@ def component(load: Load) -> str:
 
 
 def of_token(load: Load) -> float:
-    """Bytes that adapters save per token and layer."""
+    """Bytes that adapters save per token and layer, in addition to the table's."""
     tuned = load.adapters
     if tuned is None:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # The mask, one byte per element, and the dropout's output. Under autocast each site keeps its input in any
-        # case.
+        # The dropout's mask, one byte per element, and its output. Under autocast each adapted layer keeps its input in
+        # any case.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
         # VeRA's vectors scale numbers of the rank and the adapter's outputs, and MiSS's matrix multiplies sums of the
@@ -43,12 +43,13 @@ def of_token(load: Load) -> float:
         wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
         out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
-        # The magnitudes scale the outputs of the layer and of its matrices; both outputs are kept
+        # DoRA's magnitudes scale the outputs of the layer and of the adapter's matrices, so both outputs are kept
         # (tuners/lora/dora.py).
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # Inputs of attention's output layer are kept in any case; without autocast, also inputs of adapted modules.
+        # The inputs of attention's output layer are kept in any case; without autocast, so are the inputs of adapted
+        # modules.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -68,7 +69,7 @@ def recomputed_too(load: Load) -> float:
 
 
 def _of_an_input(load: Load) -> float:
-    """Bytes of one element of a quantized layer's input."""
+    """Bytes of one element of an 8-bit layer's input."""
     return 4.0 if load.widened or load.element == 4 else 2.0
 
 
@@ -78,10 +79,10 @@ def _computed(load: Load) -> float:
 
 
 def of_layer(load: Load) -> float:
-    """Bytes of a layer that do not depend on its tokens: rotations, and copies of experts with merged adapters.
+    """Bytes of a layer that do not depend on its tokens: rotations, or experts merged with their adapters.
 
-    peft adds the product of each adapter to the stack of experts and computes with that copy (`ParamWrapper`); copies
-    of the adapters also exist. Counted on a real model (tests/plan/test_experts.py).
+    For experts, peft adds the product of each adapter to the stack of experts and computes with that copy
+    (`ParamWrapper`); the adapters are also copied. Counted on a real model (tests/plan/test_experts.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -115,7 +116,7 @@ def in_forward(load: Load) -> float:
     cast = 2 if load.amp else 0
     each = tuned.element
     sizes = (one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
-    return float(max(sizes, default=0))  # the model may lack a target; another rule refuses that
+    return float(max(sizes, default=0))  # 0 if the model has none of the targets, which another rule refuses
 
 
 def in_backward(load: Load) -> float:
@@ -138,10 +139,12 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """Parameters of the rotations of one decoder layer, and the number of elements if their blocks are full matrices.
+    """The number of parameters of one decoder layer's rotations, and the number of elements of their blocks as full
+    matrices.
 
-    A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If that does not divide the inputs, peft
-    takes the nearest divisor, and the smaller of two equally near ones (peft 0.21, `adjust_oft_parameters`).
+    A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If `size` does not divide the number of
+    inputs, peft takes the nearest divisor, and the smaller of two equally near ones (peft 0.21,
+    `adjust_oft_parameters`).
     """
     params = whole = 0
     for one in layers:

@@ -1,9 +1,9 @@
 """Correct a plan with the measured speed and peak memory of real runs (`xpc plan --calibration FILE`).
 
-If a reading has the same settings as the run, the plan uses the measured values. For a run with the same model, GPU and
-kind of training, the plan's values are multiplied by the median of measured over planned. `calibration_file.py` reads
-the file. check, compile, diff and verify never load it, because their results must depend only on the spec and the
-version.
+If a measured run has the same settings as the planned run, the plan uses its values. For other runs with the same
+model, GPU and kind of training, the plan's values are multiplied by the median of measured / planned.
+`calibration_file.py` reads the file. check, compile, diff and verify never load it, because their results must depend
+only on the spec and the version.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing", "model.attn")
-"""Settings that two runs must share, with model, GPU, stack and adapter, so that one can be predicted from the
-other."""
+"""Settings that two runs must share, in addition to model, GPU, stack and adapter, so that one can predict the
+other.
+"""
 
 
 @record
@@ -27,7 +28,7 @@ class Reading:
     """Measurements of one run. `run` has the settings that decide speed and memory, as text.
 
     `seconds` are the median, 10th and 90th percentile of the seconds per optimizer step. `tokens` are tokens per second
-    of one process, `peak` is bytes on a GPU; `planned_tokens` and `planned_peak` are the plan's predictions.
+    of one process, `peak` is bytes on a GPU; `planned_tokens` and `planned_peak` are what the plan predicted for them.
     """
 
     run: Mapping[str, str]
@@ -41,8 +42,8 @@ class Reading:
 
 @record
 class Measured:
-    """Readings applied to a run: the measured seconds per step if the same run was measured, otherwise factors for the
-    plan.
+    """The effect of readings on a run: its measured seconds per step if the same run was measured, otherwise factors
+    for the plan.
     """
 
     exact: bool
@@ -55,7 +56,7 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that decide its speed and memory: some as text, the others as one digest."""
+    """The settings of a run that decide its speed and memory: some as text, all others as one digest."""
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
     kind = {str(path): str(spec.get(path)) for path in KIND}
@@ -72,7 +73,7 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """Apply the readings to a run; None if no reading is of its kind."""
+    """Apply the readings to a run; None if no reading is of a comparable run."""
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]
     if same:

@@ -14,7 +14,7 @@ from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]
 Judge = Callable[[Spec], "set[str]"]
-"""The codes of the errors that the rules find in a spec, except those about memory (`rules/core/legality.py`)."""
+"""A function that returns the codes of the errors in a spec, except those about memory (`rules/core/legality.py`)."""
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
@@ -43,14 +43,14 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
-    """A function that returns whether changed settings are legal: the changed spec has no error that `spec` does not
-    have.
+    """A function that tells whether changed settings are legal: the changed spec has only errors that `spec`
+    has, too.
     """
     before = judge(changed(spec, {}))
     return lambda settings: judge(changed(spec, settings)) <= before
 
 
 def weighing(spec: Spec) -> Iterator[object]:
-    """The values of a spec that may decide the memory, the speed or the legality of a change."""
+    """The values of a spec that may decide the memory, the speed or the legality of a changed spec."""
     yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
     yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

@@ -1,9 +1,10 @@
-"""Find changes of settings that make a run fit its GPUs or go faster; each change is planned before it is proposed.
+"""Find changes of settings that make a run fit its GPUs or make it faster. Each change is planned before it is
+suggested.
 
 No change affects what is learned: the global batch, the lengths, the rows, the loss and the trained parameters stay.
-Changes are tried in tiers, the cheapest first: the stage of ZeRO, then offloading, which sends states over the host's
-bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, which include the strategy's
-communication.
+Changes are tried in tiers, the cheapest first: a higher stage of ZeRO, then offloading, which sends states over the
+host's bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, which include the
+strategy's communication.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
-"""Changes with a smaller gain in speed are not proposed."""
+"""Changes that gain a smaller share of speed are not suggested."""
 Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
@@ -34,10 +35,10 @@ _found: dict[tuple[object, ...], list[Change]] = {}
 @record
 class Change:
     """Settings with their new values, and the plan of the changed run. `follows` are settings that the spec leaves open
-    and for which the plan of the changed run chooses another value.
+    and for which the plan then chooses another value than before.
 
-    `pace` is the changed run's tokens per second over those of the unchanged run, or None if no speed is predicted. It
-    does not include the cost of offloading, which was not measured.
+    `pace` is the changed run's speed as a multiple of the unchanged run's, in tokens per second, or None if no speed is
+    predicted. It does not include the cost of offloading, which was not measured.
     """
 
     settings: Settings
@@ -47,7 +48,7 @@ class Change:
 
     @property
     def known_pace(self) -> float | None:
-        """The pace, or None if the unknown cost of an offload decides the speed."""
+        """The pace, or None if it depends on the unknown cost of offloading."""
         return None if "strategy.offload" in self.settings else self.pace
 
     @property
@@ -57,21 +58,24 @@ class Change:
 
     @property
     def also(self) -> list[str]:
-        """The other values that the plan of the changed run chooses, in words: `checkpointing goes off`."""
+        """The values of `follows`, in words: `checkpointing goes off`."""
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """At most `most` changes that make a run fit, cheapest first: the best of each tier.
 
-    If no change makes it fit, the result has changes that make it tight, or a change that affects what is learned and
-    says so. It is empty if nothing helps. Members of a sweep that differ only in a rate or a seed are searched once.
+    If no change makes it fit, the result has changes with the verdict TIGHT, or one change that affects what is learned
+    and says so. It is empty if nothing helps. Members of a sweep that differ only in a rate or a seed are searched
+    once.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
 
 def faster(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most `most` changes that should make a fitting run faster and still let it fit, the largest gain first."""
+    """At most `most` changes that should make a fitting run faster and with which it still fits, the largest gain
+    first.
+    """
     return _searched(_faster, spec, judge, most, assumed)
 
 
@@ -111,7 +115,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # keep only the mildest change of each kind
+            kind = frozenset(tier)  # keep only the first tier of each kind that works, which changes the run least
             if kind not in found and sum(map(len, found.values())) < most:
                 ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
@@ -122,7 +126,9 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """The fallback if nothing else fits: smaller micro-batches that fit but change what is learned, largest first."""
+    """The fallback if nothing else fits: smaller micro-batches with which the run fits but learns something else,
+    largest first.
+    """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
     for micro in divisors(mine - 1, share)[::-1]:
@@ -155,21 +161,23 @@ def _decided(one: Change) -> Settings:
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to propose; only the current one if the spec leaves it open, because the plan then chooses
-    again.
+    """The micro-batches to try. If the spec leaves the micro-batch open, this is only the current one, because the plan
+    then chooses again.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings of a change of strategy and micro-batch, without a strategy that the spec already has."""
+    """The settings that change a spec to this strategy and micro-batch, without the strategy if the spec already has
+    it.
+    """
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """The fastest change of each set of settings, fastest first, without changes that only add settings to a better
-    change.
+    """The fastest change of each set of settings, fastest first. A change is left out if it only adds settings to a
+    faster one.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -185,7 +193,9 @@ def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None =
 
 
 def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """A change to these settings as if a user had typed them: settings that the spec leaves open are chosen again."""
+    """The change to these settings as if a user had typed them into the spec: the plan chooses the settings that stay
+    open again.
+    """
     return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
 
@@ -200,13 +210,17 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
-    """The changes of a tier that reach the wanted verdict, fastest first."""
+    """The changes of a tier that reach the wanted verdict, fastest first. Each has the largest micro-batch that
+    does.
+    """
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        middle = 0  # start with the unchanged micro-batch: without accumulation it stores no gradients between passes
-        while left:  # find the largest that fits by bisection: a smaller micro-batch never needs more memory
+        # start with the unchanged micro-batch, which may need no accumulation, and so stores no gradients between
+        # passes
+        middle = 0
+        while left:  # find the largest micro-batch that fits by bisection: a smaller one never needs more memory
             tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
             held = tried.plan.verdict in (FITS, wanted)
             best = tried if held else best
@@ -218,13 +232,13 @@ def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assu
 
 
 def _adds_fusing(one: Change, other: Change) -> bool:
-    """Whether a change is another change plus Liger's kernels."""
+    """Whether a change only adds Liger's kernels to the other change."""
     rest = {path: value for path, value in one.settings.items() if path != "memory.liger"}
     return len(rest) < len(one.settings) and rest == other.settings
 
 
 def tiers(spec: Spec) -> Iterator[Settings]:
-    """The settings of each tier, in this order: no change, the strategy, the offload, the number of nodes."""
+    """The settings of each tier, in this order: no change, another strategy, offloading, more nodes."""
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
     spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1
@@ -240,14 +254,14 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                if not spec.written("batch.gbs"):  # an unwritten batch would change with the number of GPUs
+                if not spec.written("batch.gbs"):  # a derived batch would change with the number of GPUs
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """Changes of recomputation and fused kernels: recomputation goes on to save memory (`more`), or off if there is
-    room; fused kernels go on.
+    """The combinations of switching recomputation and fused kernels: recomputation on to save memory (`more`), or off
+    if memory is left; fused kernels on.
     """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
@@ -270,9 +284,9 @@ def _loss(spec: Spec) -> str:
 def alike(spec: Spec) -> tuple[str, ...]:
     """The strategies that compute the same numbers as the spec's own strategy, up to the order of sums.
 
-    The stages of ZeRO compute the same weights and add gradients in another order. In fp32, DDP also computes the same.
-    In half precision DDP computes under autocast, but DeepSpeed computes with half-precision weights and an fp32 copy,
-    which rounds differently.
+    All stages of ZeRO compute the same weights; only gradients are added in another order. In fp32, this is also true
+    of DDP. In half precision DDP computes under autocast, but DeepSpeed computes with half-precision weights and an
+    fp32 copy, which rounds differently.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")
@@ -284,7 +298,7 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """Micro-batches up to `most` that learn the same and give the same global batch, largest first."""
+    """Micro-batches up to `most` that give the same global batch and learn the same, largest first."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
         return [now]
@@ -307,7 +321,9 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """The settings as typed in a spec; a new strategy repeats the current `offload`, which stays the same."""
+    """The settings as a user types them in a spec; a new strategy repeats the current `offload`, so that offloading
+    does not change.
+    """
     for path, value in settings.items():
         if path == "strategy":
             where = settings.get("strategy.offload", offload)

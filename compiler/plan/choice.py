@@ -1,8 +1,8 @@
 """Choose strategy, recomputation and micro-batch if the spec leaves them open.
 
-Among the ways that compute the same numbers and fit, the plan takes the one with the most predicted tokens per second,
-including each strategy's communication. Strategies are tried in groups: DDP, then ZeRO-1 and ZeRO-2, then ZeRO-3, which
-communicates most. A choice depends only on the spec and on this version's tables.
+Of the combinations that compute the same numbers and fit, the plan takes the one with the most predicted tokens per
+second, including each strategy's communication. Strategies are tried in groups: DDP, then ZeRO-1 and ZeRO-2, then
+ZeRO-3, which communicates most. A choice depends only on the spec and on this version's tables.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "independent of memory, since its size changes what is learned"
-"""Why the micro-batch is one row (two for kto, which compares rows) if its size changes what is learned."""
+"""The reason for a micro-batch of one row (two for kto, which compares rows) in a run whose result depends on the
+micro-batch.
+"""
 HARDLY = 0.005
-"""The share of a run's memory that a smaller micro-batch must save to be worth it."""
+"""The share by which memory may exceed that of a single row when nothing fits and the largest such micro-batch is
+chosen.
+"""
 
 
 @record
 class Choice:
-    """Chosen values of settings, each with its calculation; and the micro-batch, if the spec leaves it open."""
+    """The chosen values of settings, each with its calculation; and the micro-batch, if the spec leaves it open."""
 
     values: dict[Path, tuple[object, str]]
     micro: Micro | None
@@ -38,7 +42,7 @@ class Choice:
 
 @record
 class Way:
-    """A way to run that fits: its settings, the peak in GiB, and tokens per second and GPU (0 if not known)."""
+    """Settings with which the run fits, the peak in GiB, and tokens per second and GPU (0 if not known)."""
 
     settings: Settings
     peak: float
@@ -46,22 +50,22 @@ class Way:
 
     @property
     def arithmetic(self) -> str:
-        """The speed and memory of this way, as text."""
+        """The speed and memory of these settings, as text."""
         pace = f"{self.pace:,.0f} tokens/s a GPU in " if self.pace else ""
         return f"{pace}{self.peak:.1f} GiB"
 
 
 _found: dict[tuple[object, ...], Choice | None] = {}
 _searched: list[Source] = []
-"""The choices of the last spec's runs: members of a sweep often differ only in a rate."""
+"""The cached choices of the last spec: members of a sweep often differ only in a rate, so they share a choice."""
 
 
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
     """Choose values for the settings that the spec leaves open; None if the plan cannot decide, or nothing fits.
 
     `silent` names the open settings among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` is called only
-    if nothing fits with the usual strategy. Partly frozen layers are counted with their upper bound. The choice never
-    changes the offloading of activations, because the cost of their copies is not known.
+    if nothing fits with the usual strategy. A partly frozen layer counts as its upper bound. The choice never changes
+    the offloading of activations, because the cost of their copies is not known.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in silent else None
@@ -78,7 +82,9 @@ def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
 
 
 def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
-    """Choose the other settings for a method whose micro-batch changes what is learned; memory must not decide it."""
+    """Choose the other settings for a method whose result depends on the micro-batch, so that memory must not decide
+    it.
+    """
     if "batch.micro" not in silent:
         return _search(spec, silent, judge)
     mine = _fixed_micro(spec)
@@ -94,7 +100,7 @@ def _fixed_micro(spec: Spec) -> Micro:
 
 
 def silent(spec: Spec) -> list[Path]:
-    """The settings that the spec leaves open and the plan chose."""
+    """The settings that the spec leaves open, so that the plan chooses them."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
@@ -120,7 +126,7 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
     for group in _groups(spec, silent):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [way for one in group for way in _ways(spec, one, silent)]
-        # The first of equal ways: it shards less and recomputes.
+        # Of equally fast ways, the first is taken: it shards less, and recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, judge):
                 return _choice_of(spec, best, found, silent, tried)
@@ -134,8 +140,8 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """The way with the least memory for a strategy that does not fit: the largest micro-batch that needs hardly more
-    memory than one row.
+    """The least memory with which a strategy that does not fit could run, as a way: the largest micro-batch that needs
+    hardly more memory than one row.
     """
     way: Way | None = None
     least = 0.0
@@ -149,7 +155,7 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
 
 
 def _least_choice(way: Way, room: float) -> Choice | None:
-    """The choice for a run for which no way fits, with the memory that it would need."""
+    """The choice if no way fits. Its calculation states the memory that the run would need."""
     why = f"none fits: the {way.peak:.1f} GiB of this one exceed {BUDGET:.0%} of {room:g} GiB, and no other needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
@@ -183,7 +189,7 @@ def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
-    """Ways with and without recomputation, if recomputation is open; without recomputation only if a speed is known."""
+    """The best way with recomputation and, if recomputation is open and a speed is known, the best way without it."""
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
         yield recomputes
@@ -198,7 +204,8 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
     left = _open_micros(spec, settings) if "batch.micro" in silent else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    best, middle = None, len(left) - 1  # start without accumulation, which stores no gradients between passes
+    # start with the largest: without accumulation no gradients are stored between passes
+    best, middle = None, len(left) - 1
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
         way = _fits(changed(spec, own), own)
@@ -214,7 +221,7 @@ def _open_micros(spec: Spec, settings: Settings) -> list[int]:
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        return [share]  # XP488
+        return [share]  # zero2 cannot accumulate on this stack (XP488)
     return divisors(share, share)
 
 
@@ -234,9 +241,9 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """The settings that a way decides, each with its own calculation and the calculations of the alternatives."""
+    """The settings that a way decides, each with its calculation and those of the alternatives."""
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
-    assert gpu is not None  # the memory of CPUs is not planned
+    assert gpu is not None  # runs on the CPU are not planned
     values: dict[Path, tuple[object, str]] = {}
     mine = best.settings.get("strategy", usual)
     if mine != usual:
@@ -255,8 +262,8 @@ def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path]
 
 
 def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
-    """A comparison with the best alternative: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9
-    GiB`.
+    """A comparison with the best alternative, such as `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU
+    in 31.9 GiB`.
     """
     parts = [best.arithmetic]
     for name, ways in others.items():

@@ -1,7 +1,7 @@
-"""The bytes that autograd keeps per token and layer, by stack and family: tables that `make coefficients` writes.
+"""Tables of the bytes that autograd keeps per token and layer, by stack and family. `make coefficients` writes them.
 
-Each row is a sum of whole multiples of a layer's sizes. The oracle (tests/plan/oracle.py) counts the bytes on real
-models, with the libraries of each stack.
+Each row of a table is a sum of whole multiples of a layer's sizes. The measuring program (tests/plan/oracle.py) counts
+the bytes on real models, with the libraries of each stack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def table_of(stack: str) -> str:
 
 @cache
 def _text(stack: str) -> str:
-    if not os.path.exists(table_of(stack)):  # no measurements exist for its libraries
+    if not os.path.exists(table_of(stack)):  # the stack's libraries were not measured
         return '{\n "families": {\n },\n "versions": {\n }\n}'
     with open(table_of(stack), encoding="utf-8") as handle:
         return handle.read()
@@ -40,7 +40,9 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a family by mode, or an empty table. Only this family's lines of the file are parsed."""
+    """The coefficients of a family, by mode; an empty mapping if it has none. Only this family's lines of the file are
+    parsed.
+    """
     text = _text(stack)
     head = f'\n  "{name}": {{'
     start = text.find(head, text.index('\n "families": {'), text.index('\n "versions": {'))
@@ -57,7 +59,7 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """By family and mode, how the coefficients deviate from the measurement; only modes that deviate."""
+    """How coefficients deviate from the measurement, by family and mode. Modes that do not deviate are omitted."""
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
@@ -89,8 +91,8 @@ def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | Non
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
-    """Bytes per token and layer. Coefficients with "length" in their name are multiplied by `length`, the tokens of the
-    row.
+    """Bytes per token and layer. Coefficients with "length" in their name are multiplied by `length`, the number of
+    tokens in a row.
     """
     known = sizes(facts, rank)
     total = 0.0

@@ -1,4 +1,4 @@
-"""How often a run evaluates, on how many rows, and how long that takes next to its training."""
+"""The number of a run's evaluations, their rows, and their time in relation to training."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How many times a run of `steps` steps evaluates or saves, for the interval `path` (`eval.every` or `save.every`);
-    with `last`, also at the last step. None if it follows from unknown steps or epochs.
+    """How many times a run of `steps` steps evaluates or saves, for the interval at `path` (`eval.every` or
+    `save.every`). With `last`, it also does so at the last step. None if this depends on steps or epochs that are not
+    known.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):
@@ -55,8 +56,8 @@ def evaluated_rows(spec: Spec) -> int | None:
 
 
 def forward_share(load: Load) -> float:
-    """The time to evaluate a row, relative to the time to train on it: a forward pass against forward, backward and
-    recomputation, in operations (the counts of `time.py`).
+    """The time to evaluate a row as a share of the time to train on it. Training needs forward, backward and perhaps
+    recomputation; evaluation needs only forward (operations as in `time.py`).
     """
     again = load.through if load.checkpointing else 0.0
     return 1.0 / (1.0 + load.through + load.trained_share + again)

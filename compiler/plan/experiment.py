@@ -37,8 +37,8 @@ class Span:
 
 @record
 class Assumed:
-    """Assumptions from the command line: rows of one epoch, average tokens of a row, readings of real runs, and prices
-    of a GPU-hour by the GPU's name (`price.py`).
+    """Assumptions from the command line: rows of one epoch, average tokens of a row, measurements of real runs, and
+    prices of a GPU-hour by the GPU's name (`price.py`).
     """
 
     rows: int | None = None
@@ -51,7 +51,7 @@ class Assumed:
 class Plan:
     """What a run needs. Unknown values are None, and `unknown` explains each of them by its name.
 
-    `hours` includes training and its `evaluations`, which take the share `evaluating` of it.
+    `hours` includes training and its `evaluations`; `evaluating` is the share of the hours that evaluations take.
     """
 
     spec: Spec
@@ -146,8 +146,8 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed from readings: tokens per step over measured seconds if this run was measured, otherwise the plan's
-    speed, scaled.
+    """The speed from measurements: tokens per step over measured seconds if this run was measured, otherwise the plan's
+    speed times a factor.
     """
     if real.seconds is not None:
         middle, low, high = real.seconds
@@ -159,7 +159,7 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
-    """Tokens of an optimizer step, and whether this is an upper bound, computed as if every row had `seq` tokens."""
+    """Tokens of an optimizer step, and whether they are an upper bound, for which every row has `seq` tokens."""
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
     if given.tokens is not None and not packed:
@@ -180,8 +180,8 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         group = spec.get("method.generations") or 1
         rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
         together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
-        rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a round of generation
-        rows *= group  # a batch counts completions
+        rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a generation round
+        rows *= group  # gbs counts completions, of which each prompt has `group`
         rows *= spec.get("method.iterations") or 1  # each prompt is trained on this many times
     if spec.flag("batch.packing"):
         if given.tokens is None:
@@ -199,7 +199,7 @@ def _warmup(spec: Spec, steps: int | None) -> int | None:
 
 
 def _saves(spec: Spec, steps: int | None) -> int | None:
-    """The number of checkpoints that the run writes. If it saves any, it also saves the last step
+    """The number of checkpoints that the run writes. A run that saves also saves at its last step
     (DefaultFlowCallback).
     """
     return times(spec, "save.every", steps, last=True)

@@ -1,4 +1,5 @@
-"""The floating-point operations that a token needs, and the peak of a GPU: their ratio is a run's utilisation.
+"""The floating-point operations per token, and the peak of a GPU. Together with the speed they give a run's
+utilisation.
 
 Model FLOPs utilisation counts the operations that the model needs, without recomputation (Chowdhery et al. 2022,
 arXiv:2204.02311, appendix B: 6 N + 12 L H Q T for a token, with every weight trained).
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def flops(spec: Spec) -> Flops | None:
-    """The operations of a token, or None if the model's sizes are not known.
+    """The operations per token, or None if the model's sizes are not known.
 
-    Forward, a token costs 2 operations for each parameter that is active, and 4 x layers x width x length for
-    attention. Backward, layers that a gradient passes through cost as much again (attention twice as much), and each
-    parameter with a gradient costs 2 operations. Adapters are few and not counted.
+    In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length for
+    attention. In the backward pass, the layers that a gradient passes through cost as much again (attention twice as
+    much), and each parameter with a gradient costs 2 more operations. Adapters are small and not counted.
     """
     facts = spec.model.facts
     if facts is None:
@@ -38,6 +39,6 @@ def flops(spec: Spec) -> Flops | None:
 
 
 def peak(gpu: Gpu, precision: str) -> float:
-    """The dense vendor peak of a GPU in operations per second, in the precision that the run computes in."""
+    """The dense peak of a GPU, as its vendor states it, in operations per second and in the precision of the run."""
     known = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}
     return (known.get(precision) or gpu.fp16_tflops) * 1e12

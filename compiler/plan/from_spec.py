@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1, "grokadamw": 0}  # fmt: skip
-"""Bytes of 8- and 4-bit states for each parameter. Paged states count as 0, because CUDA moves them to the host;
-GrokAdamW makes its states there."""
+"""Bytes per parameter of 8- and 4-bit optimizer states. Paged states count as 0, because CUDA moves them to the host;
+so do GrokAdamW's states, which are on the host from the beginning.
+"""
 
 UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
-"""Names of `extra trl` that change memory in ways that the plan does not count."""
+"""Arguments of `extra trl` that change memory in ways that the plan does not count."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
 """Prefixes of the paths of settings that do not affect memory."""
 
@@ -62,7 +63,7 @@ def load_of(spec: Spec) -> Load | str:
         if spec.bits:
             widened = tables_dtype(spec) == "fp32"
             embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-            whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not packed
+            whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not quantized
             packed, size = facts.params - embeds - whole, packed_bytes(spec.bits, spec.flag("lora.double_quant"))
             stored = ((embeds + whole) * (4 if widened else 2) + packed * size) / facts.params
     elif half and engine == "fsdp":
@@ -108,9 +109,11 @@ def load_of(spec: Spec) -> Load | str:
 
 
 def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
-    """The number of optimizer states per trained parameter. Muon has one for a hidden matrix, and two under ZeRO-1 and
-    ZeRO-2, where DeepSpeed keeps the momentum of an unfinished step (zero/stage_1_and_2.py); AdamW has two for the
-    other weights. With `freeze`, every weight counts as two.
+    """The number of optimizer states per trained parameter.
+
+    Muon has one for a hidden matrix, and two under ZeRO-1 and ZeRO-2, where DeepSpeed keeps the momentum of an
+    unfinished step (zero/stage_1_and_2.py). Muon's other weights are trained with AdamW, which has two. With `freeze`,
+    every weight counts as two.
     """
     name = spec.text("optimizer")
     if name != "muon":
@@ -147,7 +150,7 @@ def _adapters(spec: Spec, element: float) -> Adapters:
 
 
 def _offload(spec: Spec, stage: int) -> int:
-    """What is offloaded to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights
+    """The stage of offloading to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights
     (lower/deepspeed.py).
     """
     where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
@@ -175,18 +178,18 @@ def row_tokens(spec: Spec) -> int:
 
 
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
-    """Trained tokens per second of a GPU, over every sequence of a sample.
+    """Trained tokens per second of a GPU, counting every sequence of a sample.
 
-    `tokens` are the tokens of an optimizer step, `row` the tokens of one row before packing; without them, rows count
-    with their maximal length.
+    `tokens` are the tokens of an optimizer step, and `row` the tokens of one row before packing. Without these, every
+    row counts with its maximal length.
     """
     from xpc.compiler.plan.flops import peak  # needed only if the spec leaves the batch open
     from xpc.compiler.plan.time import Work, speed
 
     gpu, facts = spec.hardware.gpu, load.facts
-    assert gpu is not None  # a load has a GPU
+    assert gpu is not None  # only runs with a GPU have a load
     if spec.method.generates:
-        return None  # the speed of generation was not measured
+        return None  # the time to generate was not measured
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
@@ -208,14 +211,14 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
         kinds.append("lengths")  # the GPU with the longest rows makes the other GPUs wait
-    # PEFT's float32 norms, or tables, slow a quantized base more than fused kernels speed it up.
+    # Norms or embeddings that PEFT makes float32 slow a quantized base more than fused kernels speed it up.
     casts = load.widened or (load.norms_widened and load.amp)
     kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
     return speed(done, gpu.capability[0], precision, kind, kinds)
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
-    """Bytes that one process sends in a micro-batch, and bytes of weights and gradients that it reads and writes.
+    """Bytes that one process sends per micro-batch, and bytes of weights and gradients that it reads and writes.
 
     A frozen base is gathered in its stored dtype and has no gradients.
     """
@@ -238,7 +241,7 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of an evaluation's micro-batch, as a share of the tokens of a training micro-batch. DeepSpeed shares
+    """Tokens of an evaluation's micro-batch, as a share of the tokens of a training micro-batch. DeepSpeed splits
     sequences between processes only in training (accelerate's `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1
@@ -246,7 +249,9 @@ def _evaluated(spec: Spec) -> float:
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:
-    """The measured kind of attention that the layers run: for a padded batch, torch's kernel gets a mask."""
+    """The kind of attention in the tables of coefficients that the layers run. For a padded batch, torch's kernel gets
+    a mask.
+    """
     named = str(spec.get("model.attn"))
     if named == "eager":
         return "eager"
@@ -256,11 +261,11 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 
 
 def _loss(spec: Spec) -> str:
-    """What computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself.
+    """The part that computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself.
 
-    Methods that compare log-probabilities take the log-probabilities row by row from the logits without an fp32 copy
-    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace the loss of a model that gets
-    labels, which only plain training does; Liger's own losses replace those of other methods.
+    Methods that compare log-probabilities compute them row by row from the logits without an fp32 copy
+    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace a model's loss only if the
+    model gets labels, as in plain training; for other methods, Liger has its own losses.
     """
     facts, method, kind = spec.stack.facts, spec.method, spec.model.model_type or ""
     if method.scores or spec.extra_value("trl", "use_liger_loss") is True:

@@ -12,9 +12,9 @@ from xpc.grammar.record import record
 class Part:
     """The part of a model that is trained: `trained` parameters, and the number of last `layers` with saved tensors.
 
-    What cannot be counted exactly is counted at its upper bound; `exact` says that nothing is. A pattern of names
-    counts as every parameter, `layer_modules` as the complete layer, and a frozen layer that a gradient passes through
-    as a trained one. A module that is not in the table counts as 0 (norms, biases).
+    `exact` is false if a count is an upper bound: a pattern of names counts as every parameter, `layer_modules` as the
+    complete layer, and a frozen layer that a gradient passes through as a trained one. A module that is not in the
+    table counts as 0 (norms, biases).
     """
 
     trained: float

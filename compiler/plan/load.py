@@ -12,7 +12,7 @@ from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
 
 SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
-"""Sets of linear layers with adapters that the oracle measured."""
+"""Which linear layers have adapters, for the sets that the tables of coefficients cover."""
 
 
 @record
@@ -43,22 +43,27 @@ class Adapters:
 
 @record
 class Load:
-    """One process of a run.
+    """The memory-relevant quantities of one process of a run.
 
     `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` is what is sharded over `shard` processes (0
     nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
     (weights as well). `element` is the bytes of a computed number, `weight` the bytes of a stored weight (of the base,
-    if the base is frozen); `amp` means that float32 weights are computed in half precision. `moments` is the bytes of
+    if the base is frozen); `amp` is true if float32 weights are computed in half precision. `moments` is the bytes of
     optimizer state per trained parameter, `temporary` the bytes that its step needs temporarily. `tokens` counts the
     tokens of one micro-batch, `length` the tokens of one of its rows. `trained` counts parameters with a gradient,
     without adapters. `loss` is a key of `memory.HEADS`. `frozen` is the bytes of frozen models in addition to the
     trained one. `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the
     layers that a gradient passes through, None for all. `stack` names the libraries that run them.
 
-    Flags: with `selective`, recomputation keeps the outputs of attention; with `reentrant`, recomputation is of the
-    older kind. With `widened`, embeddings, head and norms of a packed base are float32 in half precision; with
-    `norms_widened`, only the norms are. `fsdp1` is the first version of FSDP. With `at_most`, memory that grows with
-    the batch is an upper bound. With `looped`, experts are computed one by one.
+    The flags are true in these cases:
+
+    - `selective`: recomputation keeps the outputs of attention
+    - `reentrant`: recomputation is torch's older, reentrant kind
+    - `widened`: embeddings, head and norms of a quantized base are float32 in half precision; `norms_widened`: only the
+      norms
+    - `fsdp1`: version 1 of FSDP shards the model
+    - `at_most`: memory that grows with the batch is an upper bound
+    - `looped`: experts are computed one by one
     """
 
     facts: ModelFacts
@@ -114,10 +119,11 @@ class Load:
 
     @property
     def mode(self) -> str:
-        """The row of the coefficients for this load: what is trained, and in which precision.
+        """The name of this load's row of coefficients: what is trained, and in which precision.
 
-        Adapters of a float32 base under autocast have separate rows, and so do adapters of a packed base with float32
-        embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every stored dtype.
+        Adapters of a float32 base under autocast have separate rows, and so do adapters of a quantized base with
+        float32 embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every stored
+        dtype.
         """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         tuned = self.adapters

@@ -1,7 +1,7 @@
 """The memory of one GPU by component and phase, in bytes: closed forms, each with its source.
 
 The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts it. The allocator reserves 1.25 to 1.5
-times as much on public runs, a factor that does not follow from the configuration; the verdict's margin covers it.
+times as much on public runs, by a factor that cannot be derived from the configuration; the verdict's margin covers it.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
 2.13. Saved activations: coefficients.json of each stack, counted on real models.
@@ -29,26 +29,33 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     "divergence": (22, 44),  # scaled logits and log-softmax of both models, divergence, gradients (trl 0.24)
     "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
-    "fused": (0, 0),  # a head that computes logits chunk by chunk: see `_fused`
+    "fused": (0, 0),  # a head that computes logits chunk by chunk: `_fused` counts it
     "trl_fused": (0, 0),
 }
-"""Autograd's saved tensors around a real head and loss (transformers 5.23, 4.57, torch 2.13)."""
+"""Peak bytes of logits and loss by kind of head, from autograd's saved tensors (transformers 5.23, 4.57, torch
+2.13).
+"""
 CHUNK = 4096
-"""Most tokens in one chunk of TRL 1.16's fused head; a chunk also spans 32,768 vocabulary entries
-(trl/models/fused_linear.py)."""
+"""The most tokens in one chunk of TRL 1.16's fused head, which also covers 32,768 vocabulary entries
+(trl/models/fused_linear.py).
+"""
 SUB_GROUP = 1e9
-"""Elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
+"""The number of elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py,
+`sub_group_size`.
+"""
 BUCKET = 25 * 2**20
-"""Bytes of one bucket of DDP, in addition to the copy of all gradients in its buckets (torch 2.13; transformers leaves
-gradient_as_bucket_view off)."""
+"""Bytes of one bucket of DDP. DDP also keeps a copy of all gradients in its buckets (torch 2.13; transformers leaves
+gradient_as_bucket_view off).
+"""
 
 
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
 HELD_INPUTS = "gradients of layer inputs"
-"""A component of memory that the published runs of FSDP1 with adapters needed. Newer transformers recompute inside the
-FSDP unit, and tests on CPU then do not keep it. No run on GPUs shows this, so no run is refused because of this
-component."""
+"""A component that published runs of FSDP1 with adapters needed. Newer transformers recompute inside the FSDP unit, and
+tests on the CPU then find no such memory. No GPU run has confirmed this, so the plan counts the component but refuses
+no run because of it.
+"""
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 
@@ -68,13 +75,13 @@ class Memory:
 
     @property
     def peak(self) -> float:
-        """The largest sum of any phase."""
+        """The largest total of a phase, in bytes."""
         return sum(self.components.values())
 
     @property
     def low(self) -> float:
-        """The low end of the peak's range: at least the model states, which are counted and not estimated. With
-        `at_most`, `low` has only the components that do not depend on the batch.
+        """The low end of the peak's range. It is at least the model states, which are counted and not estimated. With
+        `at_most`, it has only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -117,8 +124,9 @@ def _layer(load: Load, attention: str) -> float | str:
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        return _layer(load, "sdpa")  # not measured separately; keeps as much as torch's fused kernel without a mask
-    # Adapters were measured with one kind of attention. Others add the difference measured in full training.
+        return _layer(load, "sdpa")  # not measured separately; it keeps as much as torch's fused kernel without a mask
+    # Adapters were measured with only one kind of attention. For another kind, add the difference that was measured in
+    # full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -133,7 +141,8 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    if found is None and mode.endswith("/norms"):  # needs at most as much as with float32 embeddings
+    # norms in float32 need at most as much as embeddings and norms in float32
+    if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
 
@@ -152,9 +161,9 @@ def _masks(load: Load) -> float:
         kinds = 1 if _slides(load) else 0
     if load.attention == "eager":
         return float(kinds * load.element * load.tokens * load.length)
-    # torch's kernel makes a copy in the computed dtype for each layer and frees it. Smaller tensors are then put into
-    # the freed block, and the next copy needs another: TRL's longest row of gemma-3-1b, 107,520 tokens in 79 GiB, is
-    # as long as one such block more allows (TRL 1.15, release notes).
+    # torch's kernel copies the mask in the computed dtype for each layer and frees the copy. The allocator then puts
+    # smaller tensors into the freed block, so the next copy needs another block: TRL's longest row of gemma-3-1b,
+    # 107,520 tokens in 79 GiB, agrees with one additional block (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
     return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
 
@@ -189,22 +198,22 @@ def _states(load: Load) -> States:
     master = communication = gathered = 0.0
     temporary = trained * load.temporary / spread[1]
     if load.engine == "deepspeed":
-        # An fp32 copy of the weights, and the gradient in fp32 while it is applied: DeepSpeed 0.19.8, stage_1_and_2.py
-        # (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat); the same holds for fp32
-        # weights.
+        # An fp32 copy of the weights, also of fp32 weights, and the gradient in fp32 while it is applied: DeepSpeed
+        # 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat).
         master = trained * 4.0 / spread[1]
-        # Stage 3 does this sub-group by sub-group (stage3.py, _prepare_fp32_grad_for_sub_group).
+        # Stage 3 converts gradients sub-group by sub-group (stage3.py, _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]
         temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
-        communication = 2.0 * load.element * facts.hidden**2  # two buckets of reduce_bucket_size, which "auto" is h^2
+        # two buckets of reduce_bucket_size, which transformers sets to h^2
+        communication = 2.0 * load.element * facts.hidden**2
         if load.stage == 3:
             outside = max(0.0, facts.params - facts.layers * facts.layer_params)
             gathered = min(2 * facts.layer_params + outside / 2, 1e9 + facts.layer_params) * load.element
             if shard == 1:
                 gathered = 0.0
     elif load.engine == "fsdp":
-        # Two layers are gathered, one computed and one prefetched; the embedding and the head stay gathered, since the
-        # root is not resharded after the forward pass. Their gradients are reduced in full.
+        # Two layers are gathered at a time, one computed and one prefetched. Embedding and head stay gathered, since
+        # the root is not resharded after the forward pass, and their gradients are reduced in full.
         outside = max(0.0, facts.params - facts.layers * facts.layer_params)
         each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
@@ -234,7 +243,7 @@ def _casts(load: Load) -> float:
     """Half-precision copies of fp32 weights, which autocast caches until the end of the forward pass (torch 2.13)."""
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
-    if load.widened and load.amp:  # the head's fp32 weights, which its backward pass reads
+    if load.widened and load.amp:  # a half-precision copy of the head's fp32 weights, which its backward pass reads
         return own + float(load.facts.vocab * load.facts.hidden * load.element)
     if not load.amp or load.engine != "none" or load.weight != 4:
         return own
@@ -244,8 +253,8 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """The hidden state that a recomputed layer keeps per token; it is float32 if autocast leaves the residual stream in
-    float32.
+    """Bytes per token of the hidden state that a recomputed layer keeps. It is float32 if autocast leaves the residual
+    stream in float32.
     """
     stays = load.amp and load.weight == 4 and load.engine == "none"
     if load.norms_widened and load.amp:
@@ -255,7 +264,9 @@ def _kept(load: Load) -> float:
 
 
 def _attended(load: Load) -> float:
-    """Bytes per token of attention's output and of the float32 number per head that attention kernels also return."""
+    """Bytes per token that selective recomputation keeps: attention's output, and a float32 number per head that
+    attention kernels also return.
+    """
     facts = load.facts
     return float(facts.heads * (facts.head_dim * load.element + 4))
 
@@ -266,20 +277,21 @@ def _logits(load: Load) -> float:
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    # A loss over two models keeps the logits of both and a gradient, also for the tokens of prompts.
+    # A loss that compares two models keeps the logits of both and a gradient, also for the tokens of prompts.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
     return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 
 
 def _fused(load: Load) -> float:
-    """Bytes of a head that computes logits in chunks: gradients of the hidden states and of the head's weight, and one
-    chunk.
+    """Bytes of a head that computes logits in chunks: the gradients of the hidden states and of the head's weight, and
+    one chunk.
     """
     facts, tokens, element = load.facts, load.tokens, load.element
     weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0
     if load.loss == "trl_fused":
         return float(4 * tokens * facts.hidden + (4 + element) * weight + min(tokens, CHUNK) * 32768 * element)
-    # Liger 0.8.5 `fused_linear_cross_entropy.py`: chunks of about tokens x hidden / vocabulary rows, a power of two
+    # Liger 0.8.5 `fused_linear_cross_entropy.py`: a chunk has about tokens x hidden / vocabulary rows, rounded up to a
+    # power of two
     rows = 1
     while rows < tokens * facts.hidden / facts.vocab:
         rows *= 2
@@ -297,9 +309,9 @@ def _working(load: Load, layer: float) -> float:
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
-    # Eager attention's scores, whose backward pass comes after the MLP's: CUDA's backward pass of the softmax needs the
-    # gradient in float32, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result at once; in half
-    # precision the rounded softmax is free by then.
+    # The scores of eager attention. Their backward pass comes after the MLP's. CUDA's softmax backward needs at once
+    # the float32 gradient, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result; in half
+    # precision, the rounded softmax has been freed by then.
     scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
@@ -320,7 +332,9 @@ def _tied(load: Load) -> float:
 
 
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
-    """Bytes by phase and component. `layer` is the average that a layer keeps, `largest` the maximum."""
+    """Bytes by phase and component. `layer` is what a layer keeps on average, `largest` what the largest layer
+    keeps.
+    """
     facts, adapted = load.facts, load.adapters is not None
     fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.frozen}
     if load.reserved:
@@ -330,7 +344,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers if load.layers is None else load.layers
     frozen_units = load.engine == "fsdp" and adapted and load.shard > 1
-    # FSDP2 gathers the next layer early. It is assumed to keep two working sets then.
+    # FSDP2 gathers the next layer early, so the plan assumes two layers with their temporary tensors.
     sets = 2 if frozen_units and not load.fsdp1 else 1
     if load.checkpointing:
         attention, stays = load.tokens * _attended(load) if load.selective else 0.0, recomputed_too(load)
@@ -340,8 +354,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         kept, again = layers * layer, 0.0
     working = _working(load, layer) * (sets if load.checkpointing else 1)
     casts, logits = _casts(load), _logits(load)
-    # Adapter memory that does not depend on tokens: per kept layer, for the layer in the forward pass, in the backward
-    # pass.
+    # Adapter memory that does not depend on tokens: per kept layer, in a layer's forward pass, in its backward pass.
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)

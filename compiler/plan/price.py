@@ -13,7 +13,9 @@ EVERY = ""
 
 
 def prices(written: str) -> dict[str, float]:
-    """Parse `2.5`, or `h100-80gb=2.5,a100-80gb=1.4` into prices by GPU name. Raises ValueError with a sentence."""
+    """Parse `2.5`, or `h100-80gb=2.5,a100-80gb=1.4` into prices by GPU name. Raises ValueError with a sentence that can
+    be shown.
+    """
     out: dict[str, float] = {}
     for part in written.split(","):
         name, equals, number = part.strip().rpartition("=")

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROW = 768
-"""The width at which the loss of narrow matrix products is 1."""
+"""The hidden size for which the additional time of narrow matrix products counts once. It falls with 1 / hidden
+size.
+"""
 LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
-"""Time of attention over rows that several GPUs share, relative to its causal operations at the GPU's peak.
+"""The time of attention over rows that several GPUs split, as a multiple of the time of its causal operations at the
+GPU's peak.
 
-Such rows are long, so their kernels come close to their best. FlashAttention 2 states 0.50 to 0.73 of A100's peak
+Such rows are long, so the kernels come close to their best speed. FlashAttention 2 states 0.50 to 0.73 of A100's peak
 (arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to
 0.75 (arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989 TFLOP/s, 0.63, for rows of
 16,384 tokens with heads of 128); backward passes are slower than that. So H100 gets 0.5. The only public run to compare
@@ -37,7 +40,7 @@ ADAPTED_LAYER = 1.4e-3
 """The same of a layer with adapters: the median of PEFT's LoRA runs of Llama 3.2 3B with 840 tokens in a micro-batch
 (peft, method_comparison/MetaMathQA/results, July 2026). Layers without adapters have no such measurement."""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range if only one run was measured; it is chosen, not fitted."""
+"""The range of predictions if only one run was measured. It is chosen, not fitted."""
 
 
 @record
@@ -74,7 +77,7 @@ class Work:
 
 @record
 class Speed:
-    """Tokens per second of one GPU; `low` and `high` are the range of (real time / predicted time)."""
+    """Tokens per second of one GPU. `low` and `high` are the range of (real time / predicted time) in measured runs."""
 
     tokens: float
     low: float
@@ -107,15 +110,15 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
 
 def touched(weights: float, gradients: float, checkpointing: bool) -> float:
-    """Bytes of memory traffic in a micro-batch that do not depend on its size: the forward pass, its recomputation and
-    the backward pass read the weights; gradients are read and written.
+    """Bytes of memory traffic in a micro-batch that do not depend on its size: forward pass, recomputation and backward
+    pass read the weights; gradients are read and written.
     """
     return weights * (3 if checkpointing else 2) + 2 * gradients
 
 
 def parts(work: Work) -> list[float]:
     """Seconds per token at peak speed, by part: matrix products, additional time for narrow layers, attention, links
-    inside the machine, the network, and reading the weights, which costs most for a small micro-batch.
+    inside the machine, the network, and reading the weights, which costs most per token in a small micro-batch.
     """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
@@ -128,12 +131,13 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The time of products and attention on a chip that was not measured, relative to its peak.
+    """How many times as long matrix products and attention take on a chip that was not measured as on the measured
+    chip, each relative to its peak.
 
-    Kernels around the products are limited by memory bandwidth; on the measured chip they take a `share` of the time.
-    This share grows with the ratio of a chip's peak to its bandwidth; `least` is the limit at which only the products
-    are left. `measured` has the measured chip's peak in operations per second and its bandwidth in bytes per second. A
-    GPU with the same peak counts as the same chip (H200, A800).
+    Kernels around the products are limited by memory bandwidth. On the measured chip they take a `share` of the time,
+    and the share grows with a chip's ratio of peak to bandwidth; `least` is the result if only the products took time.
+    `measured` has the measured chip's peak in operations per second and its bandwidth in bytes per second. A GPU with
+    the same peak counts as the same chip (H200, A800).
     """
     peak, bandwidth = measured
     if work.peak == peak:
@@ -157,8 +161,8 @@ def starting(work: Work) -> float:
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range of (real time / predicted time) that contained nine of ten measured runs, widened for some `kinds` of
-    runs (rows of `ranges`; tests/plan/ranges.py).
+    """The range of (real time / predicted time) that contained nine of ten measured runs. It is widened for some
+    `kinds` of runs (rows of `ranges`; tests/plan/ranges.py).
     """
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)
@@ -167,9 +171,9 @@ def range_of(kinds: Sequence[str]) -> tuple[float, float]:
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
     """The predicted speed, or None if no run of that generation and precision was measured.
 
-    `trainer` is "full", "lora" or "qlora", with " fused" if Liger's or other fused kernels run, or " casts" if
-    norms of a quantized base are float32; `kinds` names
-    properties of the run that make the prediction less certain, and so its range wider.
+    `trainer` is "full", "lora" or "qlora", followed by " fused" if Liger's or other fused kernels run, or by " casts"
+    if norms of a quantized base are float32. `kinds` names properties of the run that make the prediction less certain,
+    and so widen its range.
     """
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"
