@@ -18,7 +18,7 @@ APART = {
     "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.commands.doctor",
 }
-"""Commands in modules of their own: `parse` reads their options, `run` returns the printed text and the status."""
+"""Commands that are in separate modules: `parse` reads their options, `run` returns the printed text and the status."""
 COMMANDS = {
     "check": "report what is wrong with specs, and write nothing",
     "compile": "check a spec and write its bundle",
@@ -41,6 +41,6 @@ COMMANDS = {
     "lsp": "serve editors with the Language Server Protocol",
     "doctor": "check whether this machine is ready for runs",
 }
-"""Every command with its help in `xpc --help`."""
+"""Every command, with its help in `xpc --help`."""
 LATER = ("sweep",)
-"""Names that the language's contract reserves for commands to come."""
+"""Names that the language reserves for future commands."""

@@ -17,7 +17,7 @@ EPILOG = (
 )
 RECIPES = "xpc list recipes 2>/dev/null | tail -n +2 | cut -d' ' -f1"
 FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
-"""The shell command that reads the values of --format from the help of a command."""
+"""A shell command that reads the values of `--format` from a command's help."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

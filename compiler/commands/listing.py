@@ -69,7 +69,7 @@ def _text(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Format rows as columns that are as wide as their widest cell; the last column is not padded."""
+    """Rows as lines with aligned columns. The last column is not padded."""
     cells = [[_cell(value) for value in row.values()] for row in rows]
     heads = [name.replace("_", " ") for name in rows[0]]
     widths = [max(len(line[column]) for line in (heads, *cells)) for column in range(len(heads))]
@@ -167,9 +167,7 @@ def _stacks() -> list[Row]:
 
 
 def _advisories() -> list[Row]:
-    """Rows of `xpc list advisories`: versions of libraries with known wrong results, and the stacks that have these
-    versions.
-    """
+    """Rows of `xpc list advisories`: versions of libraries with known wrong results, and the affected stacks."""
     from xpc.compiler.rules.core.advisory_table import table
 
     return [
@@ -208,4 +206,4 @@ KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
     "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
     "advisories": (_advisories, "known wrong results of the libraries"),
 }
-"""The lists: a function that returns the rows, and what the rows are."""
+"""Every list, as a function that returns its rows and a description of the rows."""

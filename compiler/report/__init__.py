@@ -1,1 +1,1 @@
-"""`xpc report DIR...`: what a run's spec asks for, what was planned and what ran, in one table, with curves."""
+"""`xpc report DIR...`: the spec's settings, the plan and the measurements of runs in one table, with curves."""

@@ -1,4 +1,4 @@
-"""Find the bundle that a run used, and read from it what the spec asked for and what was planned."""
+"""Find the bundle that a run used, and read from it what the spec states and what was planned."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from xpc.compiler.review.operands import Operand
 
 LARGEST_PINS = 2**16
-"""Most bytes of requirements.txt."""
+"""The most bytes of requirements.txt."""
 MOST = 200
-"""Most folders next to a run that are searched for its bundle."""
+"""The most folders next to a run that are searched for its bundle."""
 
 
 @record
@@ -57,16 +57,16 @@ def digest_of(folder: str) -> str:
 
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
-    """The bundle that a run used: at the place where the run's process found it, next to the run, or in the current
-    folder. Of several copies, one that compiles here is taken. Only a bundle with the run's digest counts, so a run
-    from somebody else cannot make the report read another folder of this machine.
+    """The bundle that a run used. It is searched at the path that the run's process used, next to the run, and in the
+    current folder. Of several copies, one whose spec compiles here is taken. The bundle must have the run's digest, so
+    a run from somebody else cannot make the report read another folder of this machine.
     """
     found = None
     for place in _places(run) if run.digest else ():
         if digest_of(place) == run.digest:
             try:
                 one = read_bundle(place)
-            except UsageError:  # it only looks like a bundle
+            except UsageError:  # the folder only looks like a bundle
                 continue
             if one.spec is not None:
                 return one
@@ -120,8 +120,8 @@ def _order(folder: str) -> dict[str, int]:
 
 
 def output_of(folder: str) -> str:
-    """The output folder of a bundle, relative to the current folder or to the bundle's parent folder. Raises
-    UsageError.
+    """The output folder of a bundle: its relative path starts at the current folder or at the bundle's parent folder.
+    Raises UsageError.
     """
     arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None

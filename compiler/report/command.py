@@ -1,4 +1,4 @@
-"""`xpc report DIR...`: show what runs were asked to do, what was planned and what ran."""
+"""`xpc report DIR...`: compare what specs state, what was planned, and what runs did."""
 
 from __future__ import annotations
 

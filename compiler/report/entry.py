@@ -1,4 +1,4 @@
-"""One run of a report: what it wrote, its bundle, its rows; and how its spec differs from the first run's."""
+"""One run of a report: what it wrote, its bundle, its rows, and how its spec differs from the first run's."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from xpc.grammar.record import field, mutable
 
 NO_BUNDLE = "the bundle of this run was not found here: --bundle DIR names it"
 MOST = 24
-"""Most runs of a report."""
+"""The most runs of a report."""
 NAMED = 6
-"""Most values that the first line names."""
+"""The most values that the summary of a run names."""
 
 
 @mutable
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The first line: how far the run got, and which values are not as planned."""
+        """One line about the run: how far it got, and which values are not as planned."""
         if self.run is None:
             return "has not run yet"
         seconds = self.run.seconds
@@ -77,8 +77,9 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """The entries of a report. A sweep's bundle and its output folder count as its members, in the spec's order. Runs
-    with the same name are named by their paths, and specs are compared with the first run's spec. Raises UsageError.
+    """The entries of a report, in which each member of a sweep is an entry, in the spec's order. A sweep is given as
+    its bundle or its output folder. Runs with the same name are labelled by their paths, and each spec is compared with
+    the first run's. Raises UsageError.
     """
     inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
     count = sum(len(places) or 1 for places in inside.values())

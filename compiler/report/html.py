@@ -19,7 +19,7 @@ from xpc.grammar.package_data import read_text
 from xpc.runtime.picture import COLORS, PANELS, REWARDS, STYLE, Curve, curves, panel, panels
 
 LONG = ("Settings", "Arguments", "Versions")
-"""Groups that are folded, unless something in them differs."""
+"""Groups of rows that are folded unless a row in them differs."""
 
 
 def page(found: Sequence[Entry]) -> str:
@@ -51,7 +51,9 @@ def _visible(found: dict[str, dict[str, list[tuple[float, float]]]]) -> dict[str
 
 
 def _curves(found: Sequence[Entry]) -> Iterator[str]:
-    """The curves of several runs: a colour for each run, a panel for each reward function; evaluations are dashed."""
+    """The curves of several runs: a colour for each run, a panel for each reward function. Curves of evaluations are
+    dashed.
+    """
     colored = [(one, COLORS[number % len(COLORS)]) for number, one in enumerate(found)]
     keys = (f'<li><i style="background:{color}"></i>{text(one.label)}</li>' for one, color in colored)
     yield f'<ul class="runs">{"".join(keys)}</ul>'

@@ -1,4 +1,4 @@
-"""The rows about time, memory and data: predictions of the plan next to measurements of the run."""
+"""The rows about time, memory and data: the plan's predictions next to the run's measurements."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ PHASES = {
     "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
-"""Phases that a run measures, each with the plan's phases."""
+"""The phases that a run measures, each with the phases of the plan that it covers."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
-"""Most processes whose peaks are all listed; for more, the lowest, the median and the highest peak are."""
+"""The most processes whose peaks are all listed. For more processes, only the lowest, the median and the
+highest are.
+"""
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
     "left_out": ("left out", "nothing to learn is left within `seq`"),
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""Counts of rows that lose tokens or are dropped, with the reason."""
+"""The counts of rows that lose tokens or are dropped, with the reason for each."""
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""Shares above which waiting for data, padding, and evaluations with saves are named as a reason."""
+"""The shares of the time above which a slow run is explained by waiting for data, by padding, and by evaluating and
+saving.
+"""
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -88,7 +92,7 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _slow(run: RunRecord) -> str:
-    """Why a run took longer than planned, as far as it was measured."""
+    """The reason why a run took longer than planned, as far as it was measured."""
     seconds = table(run.measured.get("seconds"))
     training = number(seconds.get("train")) or 0.0
     aside = sum(number(seconds.get(name)) or 0.0 for name in ("evaluate", "save"))
@@ -128,7 +132,7 @@ def _speed(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
-    """Model FLOPs utilisation; on a CPU, which has no stated peak, only the operations per second."""
+    """Model FLOPs utilisation. For a CPU, whose peak is not known, only the operations per second."""
     row = Row("Time", "utilisation (MFU)")
     spec, plan = (None, None) if one is None else (one.spec, one.plan)
     cost = None if spec is None else flops(spec)
@@ -174,8 +178,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """The highest peak of any process (total and per phase), and the peak of each process. On a GPU this is what torch
-    allocated and reserved, otherwise the resident set.
+    """The highest peak of any process (total and per phase), and the peak of each process. On a GPU the peak is what
+    torch allocated and reserved, otherwise the resident set size.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))
@@ -261,5 +265,5 @@ def _span(found: Span) -> str:
 
 
 def _hours_text(hours: float) -> str:
-    """Hours, below one also as a time: 0.0261 (0:01:34)."""
+    """Hours as text; below one hour also as a time: 0.0261 (0:01:34)."""
     return f"{hours:.3g} ({time(hours * 3600)})" if hours < 1 else f"{hours:,.1f}"

@@ -1,4 +1,4 @@
-"""A row of the table, and texts of values."""
+"""A row of the report's table, and the texts of its values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import timedelta
 from xpc.grammar.record import record
 
 LONGEST = 120
-"""Most characters of a shown value."""
+"""The most characters of a shown value."""
 
 
 @record
 class Row:
-    """One row: the value asked for, planned and run, as texts, and the reason if they differ.
+    """One row: the stated, the planned and the actual value, as texts, and the reason if they differ.
 
-    `differs` is true if the run is not what was planned; a missing value is no difference.
+    `differs` is true if the actual value is not the planned one. A missing value is no difference.
     """
 
     group: str
@@ -28,7 +28,7 @@ class Row:
 
 
 def cut(value: object, quoted: bool = True) -> str:
-    """A value as a short text; texts are not quoted."""
+    """A value as a short text. Texts get no quotes."""
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
     except RecursionError:  # deeper nesting than any run writes
@@ -37,7 +37,7 @@ def cut(value: object, quoted: bool = True) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the largest unit that leaves one digit before the point: 1.2 GiB."""
+    """Bytes in the largest unit with at least one digit before the point: 1.2 GiB."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"

@@ -1,4 +1,6 @@
-"""The rows of the table: what was asked for, what was planned, what ran, and the reason for each difference."""
+"""The rows of the table: what the spec states, what was planned, what the run did, and the reason for each
+difference.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """A row for each setting; without the spec, one for each argument of the trainer."""
+    """A row for each setting; if the spec is not known, a row for each argument of the trainer."""
     seen: Mapping[str, Any] = {} if run is None else run.arguments
     if one is None or one.spec is None:
         stated = {} if one is None else one.stated["arguments"]
@@ -127,10 +129,10 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     for path, value in spec.values.items():
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
-            continue  # a base may set a setting of an engine that its child replaces
+            continue  # a base may set a setting of an engine that the spec replaces
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        if same:  # the bundle decides settings without a trainer argument
+        if same:  # the bundle alone decides a setting without a trainer argument
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
         yield _compared(row, {name: arguments[name] for name in names}, seen)
@@ -141,7 +143,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """The row with what ran: the planned value if the run's arguments agree, otherwise the run's value."""
+    """The row with the run's value: the planned value if the run's arguments agree with it, otherwise the run's own."""
     known = [name for name in stated if name in seen]
     if not known:
         return row

@@ -1,7 +1,7 @@
 """Read what a run wrote: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
 
-The folder may come from anybody, and the run may be active or dead. So links are not followed, pipes are not read, each
-read has a limit, and a malformed file counts as missing, with a note.
+The folder may come from anybody, and the run may still be active or may have died. So links are not followed, pipes are
+not read, each read has a limit, and a malformed file counts as missing, with a note.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}
-"""A folder with one of these files is the output folder of a run."""
+"""The output folder of a run contains one of these files."""
 LARGEST = 256 * 2**20
-"""Most bytes of metrics.jsonl."""
+"""The most bytes of metrics.jsonl that are read."""
 LARGEST_TABLE = 16 * 2**20
-"""Most bytes of another file."""
+"""The most bytes of any other file that are read."""
 MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
-"""Most names in the folder that are read."""
+"""The most names of files that are read from the folder."""
 MOST_VALUES = 1000
-"""Most phases, packages or counts of one kind."""
+"""The most phases, packages or counts that are kept."""
 MOST_RESULTS = 24
 FINISHED, GOING, ENDED = "finished", "going", "ended without a result"
 
 
 @mutable
 class RunRecord:
-    """What a run wrote. `settings` and `digest` come from its bundle, `measured` has the totals over its starts, and
-    `starts` a line for each start. `notes` are sentences about what could not be read.
+    """What a run wrote. `settings` and `digest` come from its bundle, `measured` has the totals over all starts of the
+    run, and `starts` a table for each start. `notes` are sentences about what could not be read.
     """
 
     folder: str
@@ -72,7 +72,7 @@ class RunRecord:
 
     @property
     def tokens(self) -> float | None:
-        """Tokens of the run, as far as they were logged."""
+        """The number of tokens trained on, as far as it was logged."""
         found = (number(event.get("tokens")) for event in reversed(self.events))
         return number(self.summary.get("tokens")) or next((one for one in found if one is not None), None)
 
@@ -83,25 +83,25 @@ class RunRecord:
 
     @property
     def versions(self) -> Mapping[str, Any]:
-        """The installed packages of the last start."""
+        """The versions of packages at the last start."""
         return table(self.summary.get("versions")) or table((self.starts or [{}])[-1].get("versions"))
 
     @property
     def world(self) -> int | None:
-        """Processes of the last start."""
+        """The number of processes at the last start."""
         found = self.summary.get("world", (self.starts or [{}])[-1].get("world"))
         return found if is_step(found) and found else None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer's arguments: in effect if the run has finished, otherwise its bundle's arguments."""
+        """The trainer's arguments: the ones in effect if the run has finished, otherwise those of its bundle."""
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
         }
         return table(self.summary.get("arguments")) or stated
 
     def results(self, rewarded: bool) -> dict[str, dict[str, float]]:
-        """First, last and best value of each metric that matters."""
+        """The first, last and best value of each metric that matters."""
         return dict(list(results(self.events, rewarded).items())[:MOST_RESULTS])
 
 
@@ -233,7 +233,9 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _locked(path: str) -> bool:
-    """Whether a process trains into the folder: it has the lock of its marker. False on file systems without locks."""
+    """Whether a process is training into the folder, because it holds the lock of the run's marker file. False on file
+    systems without locks.
+    """
     import fcntl
 
     try:

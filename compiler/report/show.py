@@ -17,10 +17,10 @@ from xpc.runtime.picture import curves
 FORMAT = 1
 """The version of the JSON."""
 POINTS = 2000
-"""Most points of a curve in JSON; longer curves are thinned out."""
+"""The most points of a curve in JSON. Longer curves are thinned out."""
 HEADS = ("asked", "planned", "ran", "why they differ")
 WIDEST = 32
-"""Most characters to which a column of the text is padded."""
+"""The most characters to which a column of the text is padded."""
 
 
 def as_text(found: Sequence[Entry]) -> str:
@@ -49,7 +49,7 @@ def as_text(found: Sequence[Entry]) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines with aligned columns; a cell that is wider than `WIDEST` moves the rest of its line."""
+    """The rows as lines with aligned columns. A cell that is wider than `WIDEST` shifts the rest of its line."""
     shown = [[visible(one) for one in row] for row in table]
     count = max(map(len, shown), default=0)
     widths = [min(max(len(row[at]) for row in shown if row), WIDEST) for at in range(count)]
@@ -85,7 +85,9 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
-    """What ran in each of several runs, as (group, name, texts): every measured row, and the settings that differ."""
+    """What several runs did, as (group, name, a text for each run): every measured row, and the settings that
+    differ.
+    """
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
     names = sorted(listed, key=lambda one: groups.index(one[0]))
@@ -136,7 +138,7 @@ def _run(run: RunRecord) -> Mapping[str, object]:
 
 
 def _finite(value: object) -> object:
-    """A value in which numbers that JSON lacks (nan, inf) are texts."""
+    """The value, with numbers that JSON lacks (nan, inf) as texts."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     return str(value) if isinstance(value, float) and not isfinite(value) else value

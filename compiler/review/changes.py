@@ -1,4 +1,6 @@
-"""Compare two operands run by run. Members of sweeps are matched by name and grouped by how they differ."""
+"""Compare two operands of `xpc diff`, run by run. Members of sweeps are matched by name and grouped by how they
+differ.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
-"""Replaces a member's own name in folders and run names, so that members can be compared."""
+"""The placeholder for a member's own name in folders and run names, so that members of a sweep can be compared."""
 LISTS = ("members.txt", "sweep.toml")
-"""Files of a sweep's folder that repeat the members. The members are compared instead."""
+"""Files of a sweep's folder that only repeat the members, which are compared themselves."""
 DIGEST = re.compile(rb"[0-9a-f]{64}")
 COMMENT = re.compile(r"  # .*$", re.M)
 
 
 @record
 class Group:
-    """The names of the members that differ in the same way; no names for a single run."""
+    """The names of all members that differ in the same way, with this difference. There are no names for a
+    single run.
+    """
 
     members: tuple[str, ...]
     difference: Difference
@@ -31,11 +35,12 @@ class Group:
 
 @record
 class Comparison:
-    """The comparison of two operands. `new` and `gone` are members of only one operand, `same` are equal in both.
+    """The comparison of two operands. Of their members, `new` are only in the second operand, `gone` only in the first,
+    and `same` are equal in both.
 
-    `renamed` are equal members with different names. `axes` are the swept settings of both operands, each with its
-    number of values, if these differ. `launchers` are files that start a sweep. `totals` are the sums over all members
-    that differ.
+    `renamed` are equal members with different names. `axes` are the swept settings of each operand with their numbers
+    of values, if the operands differ in them. `launchers` are files that start a sweep. `totals` are the sums over all
+    members that differ.
     """
 
     before: str
@@ -53,7 +58,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The strongest verdict of all members."""
+        """The most severe verdict of all members."""
         if self.new or self.gone or self.renamed or self.swept:
             return DIFFERS
         found = [one.difference.verdict for one in self.groups]
@@ -94,7 +99,7 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
             else:
                 same.append(name)
     groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
-    if same and not stored:  # settings are equal, but locked packages and findings may differ
+    if same and not stored:  # the settings are equal, but locked packages and findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
     gone, new = (
@@ -111,13 +116,13 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """What differs between two compiled members; empty if they are equal."""
+    """Everything that differs between two compiled members; empty if they are equal."""
     for found in changes(one.spec, other.spec):
         yield from _without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """What differs between the files of two members, line by line; empty if they are equal."""
+    """Everything that differs between the files of two members, line by line; empty if they are equal."""
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):
         names.append("spec.xp")
@@ -134,7 +139,7 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
-    """The lines of a member's file without the member's name and the digests of its files, which differ between all
+    """The lines of a member's file without its name and the digests of its files, which differ between any two
     members.
     """
     text = data.replace(run.name.encode(), MEMBER.encode())
@@ -153,7 +158,7 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
 
 
 def _renamed(gone: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
-    """Members with equal values under different names: adding an axis to a sweep renames its members."""
+    """Pairs of names of members with equal values: adding an axis to a sweep renames its members."""
     if not gone or not new:
         return []
     known = {_identity(run): run for run in new}
@@ -200,11 +205,11 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
 
 
 def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
-    """Compare a run with a sweep: the swept settings, and the differences that every member has from the run."""
+    """Compare a run with a sweep: list the swept settings, and the differences from the run that all members share."""
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
-    values: dict[str, list[str]] = {}  # by setting: the run's value, then each member's
+    values: dict[str, list[str]] = {}  # for each setting, the run's value and then each member's
     for change in (each for one in found for each in one):
         if change.name not in values:
             after_by_name = [{each.name: each.after for each in one} for one in found]

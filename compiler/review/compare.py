@@ -33,26 +33,27 @@ if TYPE_CHECKING:
     from xpc.compiler.review.differences.change import Scalar
 
 SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
-"""The three verdicts, from the mildest."""
+"""The three verdicts on a difference, the mildest first."""
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
 """Settings that decide how the rows of a source are read."""
 ABOUT_MEMORY = ("XP960", "XP961")
 """Codes of findings that repeat the plan's verdict."""
 SHOWN = 2
-"""Most files that the first line of a comparison names."""
+"""The most files that the first line of a comparison names."""
 
 
 @record
 class Difference:
-    """The comparison of two runs. `settings` are changed settings that a spec states, `follows` are changed derived
+    """The comparison of two runs. `settings` are the changed settings that a spec states, `follows` the changed derived
     values and defaults.
 
-    `arguments` are changed keys of the emitted tables; `same_arguments` is the number of unchanged keys. If the
-    `stacks` differ, `renamed` arguments have another name and the same value; otherwise, `facts` are changed facts for
-    the trainer's code. `new` and `gone` are findings. `runs_now` and `ran_before` are programs that only the new or
-    only the old run starts next to its trainer. `contents` are lines about rows and texts that differ. `checkpoints`
-    says whether the new run can resume from checkpoints of the old one, and `fixed` are errors of libraries in the old
-    stack that the new stack does not have.
+    `arguments` are changed keys of the emitted tables; `same_arguments` is the number of unchanged keys. `stacks` are
+    the names of both stacks. If they differ, `renamed` are arguments with another name and the same value; otherwise,
+    `facts` are changed facts for the trainer's code. `new` and `gone` are findings that only one of the runs has.
+    `runs_now` and `ran_before` are programs that only the new or only the old run starts next to its trainer.
+    `contents` are lines about rows and texts that differ. `checkpoints` is a sentence on whether the new run can resume
+    from checkpoints of the old one, and `fixed` are errors of libraries in the old stack that the new stack does not
+    have.
     """
 
     settings: tuple[Change, ...]
@@ -80,7 +81,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """One of VERDICTS; findings are not compared."""
+        """The verdict on the difference, one of VERDICTS. Findings do not affect it."""
         if self.settings or self.follows or self.arguments or self.renamed:
             return DIFFERS
         if any(one.name.startswith(CONTENT) for one in self.files):
@@ -124,7 +125,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
 
 
 def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
-    """Errors of the libraries that the new stack no longer has."""
+    """Known errors of libraries in the old stack that the new stack does not have."""
     if one.stack is other.stack:
         return ()
     from xpc.compiler.rules.core.advisory_table import mended  # needed only if the stack changes
@@ -133,7 +134,9 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """The settings that differ: first settings that at least one spec states, then settings that both derive."""
+    """The settings that differ, in two lists: settings that at least one spec states, then settings that both
+    derive.
+    """
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -146,7 +149,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    if READING.isdisjoint(each.name for each in settings):  # the settings of the source itself changed
+    if READING.isdisjoint(each.name for each in settings):  # not in a setting, but in the sources themselves
         return [*settings, *read], follows
     return settings, [*read, *follows]
 
@@ -164,8 +167,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Changes outside the table of settings: the model, data sources and `extra`. The second list has sources with the
-    same rows, read in another way.
+    """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
+    rows are the same but are read in another way.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []
@@ -205,7 +208,9 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
 
 
 def _headline(found: Difference, settings: str, memory: str) -> str:
-    """The first line: what changed, and what a reviewer must know about it. It is empty only for equal runs."""
+    """The first line of the comparison: what changed, and what a reviewer must know about it. Empty only for equal
+    runs.
+    """
     if found.verdict == SAME:
         return ""
     if found.verdict == CODE:
@@ -223,7 +228,7 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
 
 
 def _others(found: Difference) -> str:
-    """The first line if no setting changed: it names a derived value, an emitted argument, or a changed file."""
+    """The first line if no setting changed: it names a changed derived value, emitted argument or file."""
     changes = [*found.follows, *found.arguments, *found.renamed]
     lines = [_moved(each) for each in changes] or [each.line.replace("  ", " ") for each in found.files]
     more = len(lines) - SHOWN
@@ -236,7 +241,7 @@ def _moved(one: Change) -> str:
 
 
 def _stack_summary(found: Difference) -> str:
-    """The end of the first line if the run moves to another stack."""
+    """The end of the first line for a move to another stack: how many arguments change."""
     gone, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),

@@ -1,4 +1,4 @@
-"""What follows from the settings of a run: steps, prompts, parameters, memory, hours, disk, money."""
+"""Compute the consequences of a run's settings: steps, prompts, parameters, memory, hours, disk space and cost."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 IS = {"fits": "fits", "tight": "tight", "no": "does not fit", UNKNOWN: "not known"}
-"""Verdicts of a plan in words."""
+"""The verdicts of a plan in words, for messages such as `memory 31.0 GiB (fits)`."""
 WAS = {**IS, "no": "too large"}
 MIB = 2**20
 
 
 @record
 class Quantity:
-    """One number of a run, formatted for people and as a value for programs; `why` is its arithmetic."""
+    """One number of a run, as text for people and as a value for programs; `why` is its calculation."""
 
     text: str
     value: Scalar
@@ -38,14 +38,14 @@ class Quantity:
 
 @record
 class Forecast:
-    """The consequences of one run by name, with its plan and its length."""
+    """The consequences of one run by their names, such as `hours`, with its plan and its length."""
 
     plan: Plan
     length: RunLength
     quantities: Mapping[str, Quantity] = field(factory=dict)
 
     def number(self, name: str) -> float | None:
-        """A quantity, if it is known."""
+        """The value of a quantity, or None if it is not a known number."""
         found = self.quantities.get(name)
         value = None if found is None else found.value
         return float(value) if isinstance(value, int | float) else None
@@ -82,7 +82,9 @@ TIMES = ("hours", "GPU-hours", "cost")
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
-    """The end of a first line if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was fits`."""
+    """The end of a comparison's first line if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was
+    fits`.
+    """
     one = _memory(before, after)
     return f"memory {one.before} -> {one.after}: {one.why}" if one is not None and ", was " in one.why else ""
 
@@ -91,7 +93,7 @@ def _memory(before: Plan, after: Plan) -> Change | None:
     was = WAS[before.verdict] if before.verdict != after.verdict else ""
     verdict = f"{IS[after.verdict]}, was {was}" if was else IS[after.verdict]
     sizes = [UNKNOWN if one.peak is None else f"{one.peak.value / GIB:.1f}" for one in (before, after)]
-    if was and sizes[0] == sizes[1]:  # another GPU
+    if was and sizes[0] == sizes[1]:  # the same memory on another GPU
         sizes[0] += f" of {before.capacity / GIB:.1f}"
         sizes[1] += f" of {after.capacity / GIB:.1f}"
     if sizes[0] == sizes[1] and not was:
@@ -130,7 +132,7 @@ def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[
 
 
 def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]]:
-    """The prompts per step of an online method, and the updates that follow one generation of completions."""
+    """How many prompts an online method uses per step, and how many updates follow one generation of completions."""
     gbs = spec.integer("batch.gbs")
     group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
     prompts = gbs / group
@@ -182,7 +184,7 @@ def _counted(value: int | None, why: str = "") -> Quantity:
 
 
 def _count(value: int) -> str:
-    """A number of parameters: `8.8M`."""
+    """A number of parameters as text: `8.8M`."""
     for unit, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
         if value >= unit:
             return f"{value / unit:.3g}{letter}"
@@ -190,7 +192,7 @@ def _count(value: int) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes for people: `46.0 GiB`, `12.3 MiB`."""
+    """A number of bytes as text: `46.0 GiB`, `12.3 MiB`."""
     return f"{value / GIB:,.1f} GiB" if value >= GIB / 10 else f"{value / MIB:,.1f} MiB"
 
 

@@ -55,7 +55,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                break  # else try the other name: a spec that extends the other spec cannot be checked under its name
+                # otherwise try the other name: if one spec extends the other, it cannot be checked under that spec's
+                # name
+                break
         if broken:
             return _broken(broken, options)
         try:
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _with_templates(found: Comparison, before: Operand, after: Operand) -> Comparison:
-    """The comparison with a sample row as each chat template writes it. Only this command renders templates."""
+    """The comparison with a sample row, rendered with each chat template. Only `xpc diff` renders templates."""
     from xpc.compiler.review.differences.templates import template_changes
 
     if before.sweep != after.sweep:

@@ -1,4 +1,4 @@
-"""Set a value in the text of a spec: replace the written value, add it to the clause's block, or append a statement."""
+"""Set a value in the text of a spec: replace a written value, add it to the clause's block, or append a statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
         start, end = label.span.start, label.span.end
         stated, equals, _ = text[start:end].partition("=")
         if not equals and isinstance(found.value, bool):  # type: ignore[union-attr]
-            if text[end : end + 1] == "(":  # a flag that has settings
+            if text[end : end + 1] == "(":  # the flag has settings in parentheses
                 end = text.index(")", end) + 1
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
@@ -45,9 +45,9 @@ def statement(path: str, value: str) -> str:
 
 
 def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
-    """The offset at which the clause's settings end, and whether each setting has its own line.
+    """The offset at which the clause's settings end, and whether each setting is on its own line.
 
-    The offset is the start of a block's last line, the block's `}`, or a call's `)`.
+    The offset is the start of a block's last line, of the block's `}`, or of a call's `)`.
     """
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:

@@ -15,13 +15,13 @@ from xpc.compiler.review.verifying import run_files
 
 SUMMARY = "summary.json"
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
-"""The files whose digest a run records (runtime/core/bundle.py)."""
+"""The files of a bundle whose digests a run records (runtime/core/bundle.py)."""
 PLACES = ("deepspeed", "chat_template_path")
-"""Arguments that name a file of the bundle; a run records the absolute path."""
+"""Arguments that name a file of the bundle. A run records its absolute path."""
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
 """Arguments that the launch decides. They are not compared."""
 SHOWN = 60
-"""Maximum characters of a shown value."""
+"""The most characters of a shown value."""
 
 
 def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
@@ -71,15 +71,15 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
         if plain_version(there) != version:
             yield f"{name} {there or 'was not installed'}, but the bundle pins {version}"
     for name, value in arguments.items():
-        if name in LAUNCH or name.endswith("_token") or name not in seen:  # tokens are masked
+        if name in LAUNCH or name.endswith("_token") or name not in seen:  # a run records no tokens
             continue
         if not same_argument(name, value, seen[name]):
             yield f"{name} was {_cut(seen[name])}, but the bundle states {_cut(value)}"
 
 
 def same_argument(name: str, stated: object, seen: object) -> bool:
-    """Whether a recorded value equals the stated one. A run records paths as absolute, and enums and numbers
-    as text.
+    """Whether a recorded value equals the stated one. A run records absolute paths, and texts instead of enums and
+    numbers.
     """
     if name in PLACES and stated and seen:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
@@ -120,7 +120,9 @@ def _digest(folder: str) -> str:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest that a run records for its bundle. `data` reads a file by name; None if it is missing."""
+    """The digest by which a run records its bundle. `data` reads a file by name; it returns None if the file is
+    missing.
+    """
     total = sha256()
     for name in DECISIVE:
         found = data(name)

@@ -1,4 +1,4 @@
-"""`xpc fmt`: write specs in canonical form. A file is only changed if its meaning is proven to stay the same."""
+"""`xpc fmt`: write specs in canonical form. A file is changed only if its meaning is proven to stay the same."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Di
 
 
 def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
-    """Whether two texts have the same syntax tree and the same resolved experiment."""
+    """Whether two texts have the same syntax tree and resolve to the same experiment."""
     from xpc.compiler.review.meaning import meaning_of, plain  # slow, and needed only if the text changes
 
     trees = (plain(parse_text(decode(one, name)[0])[0]) for one in (data, text.encode()))

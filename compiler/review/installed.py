@@ -11,7 +11,7 @@ import subprocess
 from xpc.compiler.files.inputs import UsageError
 
 SECONDS = 60
-"""Timeout of the interpreter that lists its packages."""
+"""The time limit in seconds for an interpreter to list its packages."""
 QUERY = """
 import importlib.metadata, json, sys
 found = {}
@@ -48,14 +48,14 @@ def _all_pins(folder: str) -> dict[str, str]:
 
 
 def pins(path: str) -> dict[str, str]:
-    """Every `name==version` of a requirements file, from name (without extras) to version."""
+    """Every `name==version` of a requirements file, as a mapping from name (without extras) to version."""
     with open(path, encoding="utf-8", errors="replace") as handle:
         lines = [line.partition("#")[0].partition(";")[0].partition("==") for line in handle]
     return {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
 
 
 def plain_version(version: str | None) -> str | None:
-    """A version without its local part: `2.8.0+cu126` becomes `2.8.0`."""
+    """A version without its local part: `2.8.0` for `2.8.0+cu126`."""
     return None if version is None else version.partition("+")[0]
 
 

@@ -1,4 +1,4 @@
-"""The meaning of a spec without source positions: equivalent texts have equal meanings."""
+"""The meaning of a spec: its content without positions in the source, so that equivalent texts have equal meanings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ PLACES = (Label, Source, Span)
 
 
 def plain(node: object) -> object:
-    """A value without source positions: the class name and fields of a record, the unordered entries of a mapping.
+    """A value without positions in the source: a record becomes its class name and fields, a mapping its unordered
+    entries.
 
-    In a syntax tree, comments are dropped, and settings on a clause's line count as settings of its block.
+    In a syntax tree, comments are dropped, and a setting on its clause's line counts as one in the clause's block.
     """
     if isinstance(node, tuple | list):
         return tuple(plain(one) for one in node if not isinstance(one, Comment))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from xpc.compiler.files.workspace import Workspace
 
 MANIFEST = 64 * 2**20
-"""Most bytes of the list of a sweep's members."""
+"""The most bytes of a sweep's list of members."""
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
-"""The program of a run, and the line in it that keeps Python from reading bytecode in the bundle."""
+"""The program of a run, and the line of it that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 
 
@@ -39,16 +39,16 @@ class DoesNotCompile(Exception):
 
 
 class Run:
-    """One run of an operand. `name` is empty outside a sweep.
+    """One run of an operand. `name` is empty unless the run is a member of a sweep.
 
-    `tree` has its files, if they are on disk. For a sweep's member on disk, the spec is checked on the first access,
-    which may raise DoesNotCompile.
+    `tree` has the run's files, if they are on disk. The spec of a sweep's member on disk is checked on the first
+    access, which may raise DoesNotCompile.
     """
 
     def __init__(
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = ()
     ) -> None:
-        """`unchanged` are files that are used as they are on disk, because the spec is checked under another name."""
+        """`unchanged` are files whose contents on disk are used, because the spec is checked under another name."""
         self.name, self.checked, self.tree, self.unchanged = name, checked, tree, unchanged
 
     @cached_property
@@ -65,7 +65,7 @@ class Run:
 
     @cached_property
     def emitted(self) -> Mapping[str, bytes]:
-        """The files that compiling would write, without the manifest."""
+        """The files that compiling would write, except the manifest."""
         from xpc.compiler.lower import emitted
         from xpc.compiler.lower.sweep import named
 
@@ -73,10 +73,11 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of every file that a run may read, by name: of the file on disk, or of the file that compiling
-        would write.
+        """The digest of every file that a run may read, by name. The file is the one on disk, if there is one, and
+        otherwise the one that compiling would write.
 
-        Bytecode is included unless the program makes Python ignore it. Foreign folders are listed but not read.
+        Bytecode is included unless the program makes Python ignore it. Folders that the compiler did not write are
+        listed but not read.
         """
         if self.tree is None:
             return _digests(self.emitted)
@@ -111,7 +112,7 @@ def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 @record
 class Operand:
-    """One argument of the command. `runs` is empty if there are `errors`. `axes` are the settings that a sweep varies,
+    """One argument of `xpc diff`. `runs` is empty if there are `errors`. `axes` are the settings that a sweep varies,
     with their values. `launchers` maps the files next to a sweep's members to their digests; None if they are not on
     disk.
     """
@@ -124,9 +125,7 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep: of the files on disk, or of the files that compiling would
-        write.
-        """
+        """The digests of the files that start a sweep, either on disk or as compiling would write them."""
         from xpc.compiler.lower.sweep import starters
 
         if self.launchers is None:
@@ -171,13 +170,16 @@ class UncheckedOperand:
     tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
-        """Check the operand under the given spec name, so that different file names do not count as a difference."""
+        """Check the operand under the given spec name, so that two different file names do not count as a
+        difference.
+        """
         if self.workspace is None:
             return _members(self.folder)
-        self.workspace.hashes = self.workspace.allow_oom = True  # `xpc check` decides whether it may run
+        # xpc check is the command that refuses a run that does not fit
+        self.workspace.hashes = self.workspace.allow_oom = True
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:
-            problems = check_text(self.data, self.name, self.workspace).problems  # messages use the operand's own name
+            problems = check_text(self.data, self.name, self.workspace).problems  # messages name the operand's own file
             return Operand(self.title, (), tuple(located(problems, self.title)))
         return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
 

@@ -1,8 +1,8 @@
 """The only module that starts git. It reads commits of a repository that may contain files of untrusted authors.
 
-A pull request can add plain files that git takes for a repository (`HEAD`, `objects/`, `refs/` and a `config` that
-names commands): started inside such a folder, git reads that config. A commit cannot contain a folder named `.git`. So
-this module finds the repository by walking up to `.git`, and always passes it to git.
+A pull request can add a folder of plain files that git takes for a repository (`HEAD`, `objects/`, `refs/` and a
+`config` that names commands). If git is started inside this folder, it reads that config. But a commit cannot contain a
+folder named `.git`. So this module finds the repository by walking up to `.git`, and always passes its path to git.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from xpc.grammar.record import field, mutable, record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    "core.fsmonitor=",  # empty is false in every git; before 2.36, `false` would be the name of a program
+    "core.fsmonitor=",  # every git reads the empty value as false; before 2.36, git would run a program named `false`
     f"core.hooksPath={os.devnull}",
 )
-"""Settings on the command line, which override every configuration file. A git version ignores settings that it does
-not know."""
+"""Settings for git's command line, where they override every configuration file. An older git ignores those that it
+does not know.
+"""
 VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "",  # overrides protocol.NAME.allow of a configuration
+    "GIT_ALLOW_PROTOCOL": "",  # overrides protocol.NAME.allow of any configuration
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",
@@ -30,9 +31,11 @@ VARIABLES = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
-"""The only variables, besides PATH, that git inherits: no token, and no GIT_DIR if a hook runs xpc."""
+"""The only variables of the environment, besides PATH, that git gets. Tokens are not among them, nor GIT_DIR, which a
+hook sets.
+"""
 POINTER = 4096
-"""Maximum bytes of a `.git` file: a word and a path."""
+"""The most bytes of a `.git` file, which contains a word and a path."""
 
 
 @record
@@ -53,7 +56,8 @@ class Repository:
         import subprocess  # needed only for commits
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        path = os.pathsep.join(one for one in folders if os.path.isabs(one))  # `.` may be a folder of the pull request
+        # `.` may be a folder of the pull request, so git is searched only in absolute paths
+        path = os.pathsep.join(one for one in folders if os.path.isabs(one))
         program = shutil.which("git", path=path)
         if program is None:
             raise UsageError("git cannot be run: it is not on the PATH")
@@ -79,7 +83,7 @@ class Repository:
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
     def prefix(self, folder: str) -> str:
-        """What the paths of all files below a folder begin with: `specs/`, or nothing for the top."""
+        """The beginning of the paths of all files below a folder: `specs/`, or nothing for the top."""
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 
@@ -92,7 +96,7 @@ class Repository:
 
 
 LINK = "120000"
-"""The mode of a symbolic link, whose blob is the path that it leads to."""
+"""The mode of a symbolic link, whose blob is the path that it points to."""
 
 
 @mutable
@@ -142,7 +146,7 @@ class Commit:
     def data(self, path: str) -> bytes | None:
         """The contents of a file; None if the commit has no such file.
 
-        Raises UsageError if a partial clone lacks its contents: git is not allowed to fetch them here.
+        Raises UsageError if a partial clone lacks the contents, because git may not fetch them here.
         """
         if path not in self.files:
             return None
@@ -163,7 +167,8 @@ def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
 
 
 def find(folder: str) -> Repository | None:
-    """The repository of a folder, found without git, because git accepts a folder that only looks like a repository.
+    """The repository of a folder, found without git, because git also accepts a folder that only looks like a
+    repository.
 
     Raises UsageError if a `.git` file does not name a repository.
     """
@@ -180,7 +185,7 @@ def find(folder: str) -> Repository | None:
 
 
 def _pointed_to(path: str) -> str:
-    """The folder that the `.git` file of a linked worktree or submodule names. Git itself follows its `commondir`."""
+    """The folder that the `.git` file of a linked worktree or submodule names."""
     try:
         with open(path, "rb") as handle:
             named = os.fsdecode(handle.read(POINTER)).rstrip("\r\n")
@@ -193,8 +198,8 @@ def _pointed_to(path: str) -> str:
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git accepts a folder as a repository. Some parts of a linked worktree are in the folder that `commondir`
-    names.
+    """Whether git accepts a folder as a repository. A linked worktree has some of the parts in the folder that its file
+    `commondir` names.
     """
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))

@@ -1,4 +1,4 @@
-"""Whether a run can resume from the checkpoints of an earlier run, judged as the trainer does when it starts."""
+"""Decide whether a run can resume from the checkpoints of an earlier run, as the trainer does when it starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _settings(tables: Mapping[str, object]) -> dict[str, object]:
-    """The settings under the names that the trainer uses (runtime/core/same_run.py, `settings`)."""
+    """The settings in the tables, under the names that the trainer uses (runtime/core/same_run.py, `settings`)."""
     out: dict[str, object] = {}
     for name, value in tables.items():
         file, _, key = name.partition(" ")

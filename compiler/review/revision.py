@@ -18,8 +18,8 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class RevisionWorkspace(Workspace):
-    """The folder of a spec in a commit. `mirror` is a temporary folder for files of the commit, and `paths` maps paths
-    from the top to files in this folder or in the working tree.
+    """The folder of a spec in a commit. `mirror` is a temporary folder for the commit's files. `paths` maps each path
+    from the top to the file in `mirror` or in the working tree.
     """
 
     commit: Commit = field(kw_only=True)
@@ -54,7 +54,7 @@ class RevisionWorkspace(Workspace):
 
 @contextmanager
 def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Workspace]]]:
-    """A function that opens specs of a commit: it maps a path to the bytes, the name and the workspace.
+    """A function that opens a spec of the commit by its path and returns its bytes, its name and its workspace.
 
     All these specs share one temporary folder. The function raises UsageError for a spec that is not in the commit.
     """
@@ -71,7 +71,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
             space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # the lock of this commit only
+            if f"{inside}.lock" in commit.files:  # do not use a lock of the working tree
                 space.lock = os.path.basename(inside) + ".lock"
             return data, os.path.basename(inside), space
 

@@ -1,4 +1,6 @@
-"""The length of a run (steps, samples, tokens and warm-up, as far as known), and how the lengths of two runs differ."""
+"""The length of a run (steps, samples, tokens and warm-up, as far as known), and the change between two runs'
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 SHOWN = 3
-"""Most settings that the first line names."""
+"""The most settings that the first line of a comparison names."""
 
 
 @record
 class RunLength:
-    """The length of one run. `samples` counts all sequences trained on, `rows` the rows of one epoch; `epochs` is the
-    budget.
+    """The length of one run. `samples` counts all sequences that are trained on, `rows` the rows of one epoch; `epochs`
+    is the length that the spec states.
 
     Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `group` is the
-    number of completions of a prompt, `each` the number of them that are trained on, counted once per iteration.
+    number of completions per prompt, `each` the number of them that are trained on, counted once per iteration.
     """
 
     steps: int | None
@@ -53,7 +55,7 @@ class RunLength:
         return count, count / self.steps
 
     def steps_why(self) -> str:
-        """The arithmetic of the steps."""
+        """The calculation of the steps."""
         if self.epochs is None:
             return "as written"
         if self.rows is None:
@@ -62,11 +64,11 @@ class RunLength:
         return f"{self.rows:,} rows{each} x {self.epochs:g} epochs / {self.gbs}"
 
     def tokens_why(self) -> str:
-        """The arithmetic of the tokens."""
+        """The calculation of the tokens."""
         return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
 
     def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
-        """The first line: `gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens`."""
+        """The change of length in the first line: `gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens`."""
         by_name: dict[str, list[Change]] = {}
         for each in settings:
             by_name.setdefault(each.name, []).append(each)
@@ -109,12 +111,12 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """Optimizer steps per row (with packing, per token), to compare runs with the same rows."""
+        """Optimizer steps per row (with packing, per token), by which runs over the same rows are compared."""
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 
 def run_length(spec: Spec, planned: int | None = None) -> RunLength:
-    """The length of a run. `planned` is the number of steps in its plan, which is also known for online methods."""
+    """The length of a run. `planned` is the plan's number of steps, which is known for online methods, too."""
     steps, written = total_steps(spec), spec.get("train.steps")
     steps = planned if steps is None else steps
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
@@ -137,7 +139,7 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
 
 
 def _short(path: str) -> str:
-    """A setting's name without its clause, unless it is nested."""
+    """The name of a setting without its clause; a nested setting keeps its path."""
     from xpc.compiler.language.schema import BY_PATH
 
     name = path.rpartition(".")[2]
@@ -146,7 +148,7 @@ def _short(path: str) -> str:
 
 
 def _short_change(name: str, found: Sequence[Change]) -> str:
-    """A setting in the first line; several data sources are only counted."""
+    """A changed setting in the first line. Several data sources are only counted."""
     if len(found) > 1:
         return f"{name} ({len(found)} sources change)"
     before, after = short(found[0].before, found[0].after)

@@ -15,9 +15,9 @@ from xpc.compiler.review.differences.files import FileChange
 FORMAT = 1
 """The version of the JSON."""
 NAMED = 6
-"""Maximum members that a section names."""
+"""The most members that a section names."""
 FOLDED = 3
-"""Most keys of a file that are listed one by one if only one run has them."""
+"""The most keys of a file that are listed one by one, if only one run has the file's keys."""
 
 
 def headline(found: Comparison) -> str:
@@ -140,7 +140,7 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """The changed arguments. If many keys of a file exist in only one run, they become one line."""
+    """The changed arguments. Many keys of one file that exist in only one run become one line."""
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:
         if ABSENT in (each.before, each.after):
@@ -179,7 +179,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """A part of a comparison as JSON. A change becomes its values, or its texts if it has no values."""
+    """A part of a comparison as JSON. A change becomes its values for programs, or else its texts."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}

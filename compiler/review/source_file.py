@@ -20,7 +20,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
 """Endings of the files that `xpc import` reads."""
 WIDTH = 58
-"""Width of a line of the source, in characters."""
+"""The width of a source line in characters."""
 
 
 def is_source(name: str) -> bool:
@@ -60,11 +60,11 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
 
 
 HEADER = ("method", "train.steps", "train.epochs", "target")
-"""Settings that the import writes into the header or at the end."""
+"""Settings that an import writes into the header or as the last statement, not into a clause."""
 
 
 def _draft(name: str, spec: Spec) -> Draft:
-    """The imported source, with the hardware that the spec has."""
+    """Import the source again, with the spec's hardware."""
     chosen = options.parse([name, "--partial", "--hardware", str(spec.get("hardware"))])
     source = importing.read(name)
     overrides = importing.overrides_of(chosen, source)
@@ -75,7 +75,9 @@ def _draft(name: str, spec: Spec) -> Draft:
 
 
 def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
-    """What a key became in the spec, and whether the spec has another value."""
+    """The settings that a key of the source was imported as, with the spec's values; and whether a value differs in the
+    spec.
+    """
     paths = [path for path, written in draft.settings.items() if written.entry is not None
              and (written.entry.file, written.entry.key) == (fate.file, fate.key)]  # fmt: skip
     if not paths:
@@ -93,7 +95,7 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str) -> str | None:
-    """The value of a setting in a spec's notation; None if the spec has no value."""
+    """The value of a setting as a spec writes it; None if the spec has no value."""
     value = spec.get(path_of(path))
     if value is None:
         return None

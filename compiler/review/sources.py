@@ -1,6 +1,4 @@
-"""The differences between the data of two runs: added and removed sources, and changes in how the rows of other sources
-are read.
-"""
+"""Compare the data of two runs: sources that were added or removed, and sources whose rows are read in another way."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Each change, and whether it only concerns how the rows of a source are read."""
+    """Each change, and whether only the way changed in which a source's rows are read."""
     names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
         was, now = (", ".join(refs) for refs in names)
@@ -47,12 +45,12 @@ def _row_changes(name: str, one: DataSource, other: DataSource) -> Iterator[tupl
 
 
 def described(source: DataSource) -> str:
-    """Describe a source with everything that decides its rows."""
+    """The description of a source, with everything that decides its rows."""
     return ", ".join((ref(source), *_reading(source), *_chosen(source)))
 
 
 def _reading(source: DataSource) -> list[str]:
-    """How the rows are read. This also depends on settings of the whole data block."""
+    """How the rows of the source are read. This also depends on settings of the complete data block."""
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")

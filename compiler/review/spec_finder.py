@@ -1,8 +1,9 @@
-"""The specs of a repository: the tracked `.xp` files that describe a run, with the bases that each reads.
+"""The specs of a repository: the tracked `.xp` files that describe a run, each with the files that it extends (its
+bases).
 
-A file describes a run if it, or a base that it extends, has a `train` sentence. Files whose bases cannot be followed
-also count, and so do files with a syntax error that no other file extends, because their errors must be reported. The
-`spec.xp` of a bundle does not count, nor do symbolic links, which may lead out of the repository.
+A file describes a run if it, or a base of it, has a `train` sentence. Two kinds of files also count, because their
+errors must be reported: files whose bases cannot be followed, and files with a syntax error that no other file extends.
+Not counted are the `spec.xp` of a bundle, and symbolic links, which may lead out of the repository.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
-"""Most bases that are followed, which is more than the compiler accepts."""
+"""The most bases that are followed; the compiler accepts fewer."""
 BUNDLE = ".bundle"
 
 
 @record
 class Specs:
-    """`runs` maps each spec to its bases, nearest first, and `files` are all `.xp` files outside bundles; all paths are
-    from the repository's top. `links` are symbolic links, which are not read."""
+    """The specs of a repository. `runs` maps each spec to its bases, nearest first, and `files` are all `.xp` files
+    outside bundles. `links` are symbolic links, which are not read. Paths are relative to the repository's top.
+    """
 
     runs: Mapping[str, tuple[str, ...]]
     files: tuple[str, ...]
     links: tuple[str, ...]
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs whose file, lock, or a base is among the changed files."""
+        """The specs for which a changed file is their own file, their lock, or a base."""
         found = set(changed)
         return [path for path, bases in self.runs.items() if found & {path, f"{path}.lock", *bases}]
 
@@ -83,10 +85,11 @@ def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Spe
 
 
 def _in_bundle(path: str, bundles: set[str]) -> bool:
-    """Whether a file is the spec of a bundle: its folder has a manifest, or is below a folder with a bundle's default
-    name.
+    """Whether a file is the spec of a bundle: it is in a folder with a manifest, or below a folder that is named like a
+    bundle.
 
-    Other `.xp` files there count as specs: a manifest that somebody adds to a folder of specs must not hide them.
+    Other `.xp` files in such a folder count as specs, so that a manifest which somebody adds to a folder of specs does
+    not hide them.
     """
     folder, _, name = path.rpartition("/")
     return name == SPEC and (folder in bundles or any(one.endswith(BUNDLE) for one in folder.split("/")))
@@ -106,8 +109,8 @@ def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """Whether a file has a `train` sentence, what it extends, and whether it has errors. It is parsed only if it
-    contains one of these two words.
+    """Whether a file has a `train` sentence, what it extends, and whether it has errors. A file is parsed only if it
+    contains the word `train` or `extends`.
     """
     if data is None:
         return _File(False, None, True)

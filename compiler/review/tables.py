@@ -1,4 +1,4 @@
-"""The emitted files of a bundle as keys and values: `trainer_args.json arguments.learning_rate`."""
+"""The emitted files of a bundle as keys and values, such as `trainer_args.json arguments.learning_rate`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ TABLES = (".json", "accelerate.yaml")
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Keys that follow from the stack's name, the model and the hardware, and the list of modules, which follows from the
-other keys."""
+"""Keys that are not compared: they follow from the stack's name, the model and the hardware; and the list of modules,
+which follows from the other keys.
+"""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
-"""Files that repeat other files as text or digests, so they change with every change."""
+"""Files that repeat other files as text or as digests, so that any change of a bundle changes them."""
 
 
 def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:

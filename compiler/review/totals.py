@@ -10,7 +10,7 @@ from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.operands import DoesNotCompile, Run
 
 INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.name"})
-"""Settings that often differ between members and change neither hours nor disk."""
+"""Settings that often differ between members of a sweep and change neither hours nor disk space."""
 ADDED = ("GPU-hours", "disk, at most", "cost")
 
 
@@ -30,8 +30,8 @@ def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast
 
 
 def _decisive(run: Run) -> Iterator[str]:
-    """The values that may change hours or disk; for a member on disk, the lines of its spec.xp, because checking it
-    takes milliseconds.
+    """The values that may change hours or disk space. For a member on disk, they are the lines of its spec.xp, because
+    checking each spec would take milliseconds.
     """
     if run.tree is None:
         spec = run.spec
@@ -55,7 +55,9 @@ def added(found: Sequence[Forecast], name: str) -> float | None:
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """The sums over all runs that differ between two operands. Empty if a member on disk does not compile."""
+    """The changes of the sums over all runs that differ between two operands. Empty if a member on disk does not
+    compile.
+    """
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]
     except (DoesNotCompile, UsageError):

@@ -1,8 +1,8 @@
-"""Find out what a setting decides: the emitted keys that would change with it.
+"""Find the emitted keys that a setting decides.
 
-There is no list written by hand: the checked spec is lowered again with another value of the setting, and the keys that
-differ are those that the setting decides. Lowering does not derive settings again, so keys that depend on the setting
-only through another setting are not included.
+No list of them is kept: the checked spec is lowered again with another value of the setting, and the keys that differ
+are the ones it decides. Lowering does not derive settings again, so a key that depends on the setting only through
+another setting is not found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve
 
 TRIES = 4
-"""Maximum number of other values tried per setting."""
+"""The most other values that are tried per setting."""
 
 
 class Trace:
@@ -30,7 +30,7 @@ class Trace:
         self.keys = tables(self.files)
 
     def keys_of(self, path: str) -> list[str]:
-        """Every key of the bundle that the setting decides, as `file key = value`, and other files by name."""
+        """The keys of the bundle that a setting decides, as `file key = value`, and the other files by name."""
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
         out: dict[str, None] = {}
@@ -41,12 +41,12 @@ class Trace:
                     spec = evolve(spec, hardware=_machines(spec, path))
                 files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue  # this value also needs other settings
+                continue  # another setting must change with this one
             out.update(dict.fromkeys(self._different(files)))
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The arguments that the table of settings lists, for settings that cannot change without others."""
+        """The arguments that the table of settings lists. They are used if a setting cannot change without others."""
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
             for key, value in self.keys.items():

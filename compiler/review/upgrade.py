@@ -1,4 +1,4 @@
-"""`xpc upgrade FILE --target T`: move a run to another stack, and pin the values that would change."""
+"""`xpc upgrade FILE --target T`: move a spec to another stack, and state the values that would otherwise change."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ EPILOG = (
 
 @record
 class Pin:
-    """A value that is written into the spec to keep it: its path, its text, and the value without the pin
-    (`otherwise`).
+    """A value that is written into the spec so that it does not change: its path, its text, and the value that it would
+    otherwise have.
 
-    If the pin is for a trainer argument, `argument` is its name and `value` the value that it must get.
+    If it is written for a trainer argument, `argument` is that argument's name and `value` the value that it must get.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec that is being moved to another stack: the run before, the new text so far, and the pins in it."""
+    """A spec that is being moved to another stack: the run before the move, the current text, and the pins in it."""
 
     before: CheckedSpec
     text: str
@@ -74,11 +74,12 @@ class Upgrade:
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """Pin every value that can be pinned without other changes, and return the remaining differences."""
+        """Pin every changed value that can be pinned without changing others, and return the remaining differences."""
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        for candidates in (self._settings, self._arguments):  # settings first: one may fix several arguments
+        # settings first, because one may determine several arguments
+        for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):
                 text = with_value(self.text, self.name, after, one.path, one.text)
@@ -88,7 +89,7 @@ class Upgrade:
                 if found is None or (one.argument and stated(found).get(one.argument) != one.value):
                     continue
                 closer = self.difference(found)
-                if _differing(closer) < _differing(left):  # no new differences
+                if _differing(closer) < _differing(left):  # it adds no difference
                     self.text, after, left = text, found, closer
                     self.pins.append(one)
                     done |= {one.argument} - {""}
@@ -167,7 +168,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _moved(spec: CheckedSpec, target: str) -> str:
-    """The spec's text with the new target."""
+    """The text of the spec with the new target."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _all(options: argparse.Namespace) -> tuple[str, int]:
-    """Verify all links of a folder's chain, from the commit to the weights."""
+    """Verify a folder from its commit to its weights, link by link (`--all`)."""
     from xpc.compiler.review.verifying.chain import chain
 
     def verify(folder: str, spec: str | None) -> tuple[str, int]:
@@ -94,7 +94,7 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle that contains a file (pre-commit passes files); a folder is returned unchanged."""
+    """The bundle that contains a file, because pre-commit passes files. A folder is returned unchanged."""
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
@@ -108,7 +108,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.odd:  # files of a folder with such entries are not read
+    if found.odd:  # the files of a folder with such entries are not read
         name, why = next(iter(found.odd.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))

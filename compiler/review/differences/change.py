@@ -1,4 +1,4 @@
-"""The change of a value, and how the first line of a comparison shortens it."""
+"""A changed value, and how the first line of a comparison shortens it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
 WIDE = 60
-"""Maximum characters of a value in the first line."""
+"""The most characters of a value in the first line."""
 AROUND = 16
-"""Characters shown before the first different one of a long value."""
+"""The characters of a long value that are shown before its first different character."""
 
 
 @record
 class Change:
-    """A changed value. `why` is the value's arithmetic, or the origin of a value that the spec does not state.
+    """A changed value. `why` is the calculation of the new value, or its origin if the spec does not state it.
 
     `values` are the old and the new value for programs, if they are numbers, flags, texts or lists of these.
     """
@@ -47,7 +47,7 @@ def scalar(value: object) -> Scalar:
 
 
 def short(before: str, after: str) -> tuple[str, str]:
-    """Shorten two different values to the part in which they differ; equal beginnings and ends become `...`."""
+    """Shorten two different values to the part in which they differ. Equal beginnings and ends become `...`."""
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after
     start = _common(before, after)
@@ -62,6 +62,6 @@ def _common(one: str, other: str) -> int:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The characters from `start` to `end` with a few around them, and `...` where text is left out."""
+    """The characters from `start` to `end` with a few around them, and `...` for omitted text."""
     end = min(len(text), end + AROUND, start + WIDE)
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

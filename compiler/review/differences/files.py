@@ -1,4 +1,4 @@
-"""Compare the files of two bundles: by digest, and by value if a file is a table or a list of packages."""
+"""Compare the files of two bundles by digest; a table or a list of packages also by its values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.grammar.record import record
 
 MANIFEST = "bundle.toml"
 CONTENT = ("data/", "files/")
-"""Folders with inputs of the training: rows, templates, rewards, tasks."""
+"""Folders with training inputs: rows, templates, rewards, tasks."""
 
 
 @record
@@ -34,15 +34,15 @@ class FileChange:
 
 
 def is_prose(name: str) -> bool:
-    """Whether a file has no influence on the run: Markdown, the manifest, and the spec, whose values are compared
-    separately.
+    """Whether a file has no influence of its own on the run: Markdown, the manifest, and the spec, whose values are
+    compared separately.
     """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of files with different digests, without prose. The file with the digests is included only if no other
-    file differs.
+    """The names of files with different digests, without prose. The file that lists the digests is named only if no
+    other file differs.
     """
     found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
     return found if found == [LIST] else [name for name in found if name != LIST]
@@ -51,7 +51,8 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
     """Whether a changed file changes the run. `tables` are the files in which a value differs.
 
-    Lists of packages are compared by package, JSON by its values, and YAML without its comments.
+    A list of packages alone does not: its packages are compared separately. JSON counts only if a value differs, and
+    YAML only if more than comments differ.
     """
     if installs(name):
         return False
@@ -70,7 +71,7 @@ def file_changes(
     names: list[str], digests: tuple[Mapping[str, str], Mapping[str, str]], before: Mapping[str, bytes],
     after: Mapping[str, bytes],
 ) -> Iterator[FileChange]:  # fmt: skip
-    """One line for each of these files."""
+    """The kind of change for each of these files, with the numbers of added and removed lines."""
     for name in names:
         was, now = (one.get(name) for one in digests)
         if was is None or now is None:

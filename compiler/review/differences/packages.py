@@ -10,16 +10,16 @@ from xpc.compiler.review.differences.change import Change
 
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
 LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
-"""The files with packages; the name of a lock's copy ends with its digest."""
+"""The files that list packages. The name of a lock's copy ends with its digest."""
 LOCK = "the lock"
 ABSENT = "absent"
 SHOWN = 3
-"""Most packages that the first line of a comparison names."""
+"""The most packages that the first line of a comparison names."""
 PINS = ("model", "dataset", "kernel")
 
 
 def installs(name: str) -> bool:
-    """Whether a file of a bundle says what is installed."""
+    """Whether a file of a bundle decides what is installed."""
     return LISTS.fullmatch(name) is not None
 
 
@@ -73,7 +73,9 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """The name of a package, followed by its requirements file except for the training environment."""
+    """The name of a package, followed by the name of its requirements file unless this is the training
+    environment's.
+    """
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 
 

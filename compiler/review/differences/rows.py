@@ -1,4 +1,4 @@
-"""What changed inside the rows of a local file: how many are added and removed, and the first one that differs."""
+"""Compare the rows of a local file in two runs: how many were added and removed, and the first row that differs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Generation(Extension):
-    """`{% generation %}` around an answer, which writes the answer."""
+    """The tag `{% generation %}`, which marks an answer in a template. The answer itself is rendered as usual."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2's own form
 

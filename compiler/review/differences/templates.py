@@ -1,7 +1,7 @@
 """Show how a changed chat template renders a sample row, for `xpc diff` only.
 
-A template may come from anybody, and its rendering may never end. It is rendered by jinja2's sandbox in a fork of this
-process, which runs no other program, can open no file, and has limits of time and memory.
+A template may come from anybody, and rendering it may never end. So jinja2's sandbox renders it in a fork of this
+process, which can start no program and open no file, and has limits on time and memory.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 SECONDS = 5
-"""Limits for rendering a row, in seconds of CPU time and of the clock."""
+"""The limits for rendering a row, in seconds of CPU time and of elapsed time."""
 MEMORY = 512 * 2**20
-"""Memory that rendering may take in addition to the process's memory, in bytes."""
+"""The memory that rendering may take, in bytes, in addition to what the process has."""
 LARGEST = 2**20
-"""Most bytes of a rendered row."""
+"""The most bytes of a rendered row."""
 LINES, WIDTH = 24, 200
-"""Lines of the difference that are shown, and characters of a line."""
+"""The most lines of a difference that are shown, and the most characters of a line."""
 SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "It is 2."}]
 
 
 def template_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Lines that show how the first row is rendered before and after; empty for an equal or unknown template."""
+    """Lines that show how the first row is rendered with each run's template; empty if the template is equal or
+    unknown.
+    """
     before, after = one.chat_template, other.chat_template
     if before is None or after is None or before == after:
         return
@@ -57,7 +59,7 @@ def template_changes(one: Spec, other: Spec) -> Iterator[str]:
 
 
 def _sample(spec: Spec) -> tuple[Mapping[str, Any], str]:
-    """The first conversation of the run's local data, or a made-up one; and its name."""
+    """The first conversation of the run's local data, or else an invented one; and a name for it."""
     for source in spec.files:
         if source.shape in ("messages", "conversations") and readable(source):
             row = next(iter(read(source.content or b"", source.path or "")), None)
@@ -107,7 +109,7 @@ def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
 
 
 def _limited(work: Callable[[], str]) -> bytes | None:
-    """Call a function in a fork with limits; None if it does not answer."""
+    """Call a function in a fork with limits, and return its result; None if it gives none."""
     import signal
     import time
     from select import select
@@ -140,7 +142,7 @@ def _limited(work: Callable[[], str]) -> bytes | None:
 
 
 def _limit(writer: int) -> None:
-    """Limit this process: its time, memory and files. All modules must be loaded before."""
+    """Limit the time, memory and files of this process. All modules must be loaded before."""
     import resource
 
     from xpc.compiler.review.differences.template_environment import environment

@@ -1,8 +1,8 @@
 """The comment on a pull request about its changes to runs, and the checks of the Action and the hooks.
 
-Every spec that the change touches or affects is compared with its version at the merge base. A hidden marker identifies
-the comment, which is updated only if its text changes. If the token may not write, as on pull requests from forks, the
-text goes into the summary of the job.
+Every spec that the pull request changes or affects is compared with its version at the merge base. A hidden marker
+identifies the comment, which is updated only if its text changes. If the token may not write comments, as on pull
+requests from forks, the text goes into the summary of the job.
 """
 
 from __future__ import annotations

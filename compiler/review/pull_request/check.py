@@ -1,7 +1,7 @@
-"""The checks of the Action and of the pre-commit hooks for a repository's specs: formatting, then findings.
+"""The checks of the Action and of the pre-commit hooks for a repository's specs: first formatting, then findings.
 
-With a base, only specs that the change touches or affects are checked, and a finding in a base names the runs that it
-concerns.
+With `--base`, only specs that the change touches or affects are checked. A finding in a spec that others extend names
+the runs that it concerns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.record import evolve
 
 NAMED = 3
-"""Most runs that a finding about a base names."""
+"""The most runs that a finding in an extended spec names."""
 NOTHING = "no spec to check"
 
 
@@ -120,7 +120,7 @@ def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tup
             inside = repository.inside(path)
             if inside in specs.files:
                 files[inside] = None
-            elif not glob.has_magic(one):  # a pattern may also match other files
+            elif not glob.has_magic(one):  # the pattern may also match other files
                 raise UsageError(f"{one} is not a spec")
     return list(files), [one for one in files if one in specs.runs]
 
@@ -154,7 +154,7 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """The finding, with the names of the runs if it is in a base and not in the runs' own files."""
+    """The finding. If it is in a spec that runs extend, and not in the runs' own files, it names the runs."""
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]
     if not here or not others:

@@ -1,4 +1,4 @@
-"""The text of the comment: one line for the pull request, then the changes, grouped by their cause."""
+"""The text of the comment: one line about the pull request, then the changes, grouped by their cause."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, GONE, NEW,
 from xpc.compiler.review.pull_request.github import MARKER
 
 MOST = 60_000
-"""Maximum characters of a comment; GitHub accepts 65,536."""
+"""The most characters of a comment; GitHub accepts 65,536."""
 NAMED = 20
-"""Most specs of a group that a line names."""
+"""The most specs of a group that a line names."""
 LONGEST = 400
-"""Most characters of a summary line."""
+"""The most characters of a summary line."""
 ORDER = (BROKEN, CHANGED, RENAMED, NEW, GONE)
 WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", GONE: "gone"}
 
@@ -25,7 +25,7 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
     """The text of the comment. The first line sums up the pull request; the last says how much did not fit."""
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
-    short = [f"\n- {_line(group)}\n" for group in groups]  # only the summaries; texts get the remaining space
+    short = [f"\n- {_line(group)}\n" for group in groups]  # first only the summaries; the texts get the remaining space
     length, omitted = len(parts[0]), 0
     left = sum(map(len, short))
     for group, line in zip(groups, short, strict=True):
@@ -56,7 +56,7 @@ def _headline(found: Sequence[Entry]) -> str:
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:
-    """The total change over all runs, as far as the old and new values are known."""
+    """The total changes over all runs whose old and new values are known."""
     hours = sum(one.hours for one in found if one.hours is not None)
     if abs(hours) >= 0.05:
         yield f"{hours:+,.1f} GPU-hours"
@@ -69,7 +69,9 @@ def _totals(found: Sequence[Entry]) -> Iterator[str]:
 
 
 def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
-    """Group entries with the same cause in a base; every other entry is its own group. Broken specs come first."""
+    """Groups of entries with the same cause in an extended spec; any other entry is a group of its own. Broken specs
+    come first.
+    """
     groups: dict[object, list[Entry]] = {}
     for one in found:
         groups.setdefault((one.kind, one.cause) if one.cause else (one.kind, one.path), []).append(one)
@@ -100,7 +102,7 @@ def _part(group: Sequence[Entry]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text on one line with everything unprintable, markup and @mentions escaped."""
+    """The text on one line, with everything unprintable, markup and @mentions escaped."""
     line = visible(" ".join(text.split()))
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
     return "".join(f"&#{ord(one)};" if one in "@*_`[]()!#~|\\:" else html.escape(one) for one in line)

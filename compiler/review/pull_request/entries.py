@@ -1,4 +1,6 @@
-"""The changes of a pull request, spec by spec: changed, new, gone, renamed or broken, with their causes and totals."""
+"""The changes of a pull request, spec by spec: each is changed, new, gone, renamed or broken, with its cause and
+totals.
+"""
 
 from __future__ import annotations
 
@@ -35,21 +37,21 @@ if TYPE_CHECKING:
 BROKEN, CHANGED, NEW, GONE, RENAMED = "broken", "changed", "new", "gone", "renamed"
 GIB = 2**30
 SIMILAR = 0.7
-"""Least similarity of the texts of a deleted and a new spec that count as one renamed spec."""
+"""The least similarity of a deleted and a new spec's texts with which they count as one renamed spec."""
 PAIRED = 40
-"""Most new and deleted specs whose texts are compared."""
+"""The most new and deleted specs whose texts are compared."""
 LONGEST = 20_000
-"""Most bytes of a text that are compared."""
+"""The most bytes of a text that are compared."""
 SUMMED = 1000
-"""Most members of a sweep whose plans are added up."""
+"""The most members of a sweep whose plans are added up."""
 
 
 @record
 class Entry:
-    """The change of one spec: a one-line summary and the full text. `broken` means that it does not compile.
+    """The change of one spec: a one-line summary and the full text. `broken` is true if the spec does not compile.
 
-    `cause` are the places in bases that explain the whole change; empty if something else changed as well. `hours`,
-    `disk` and `cost` are the changes in GPU-hours, bytes and money; None if unknown.
+    `cause` lists the lines of extended specs that explain the complete change; it is empty if anything else changed.
+    `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if unknown.
     """
 
     path: str
@@ -64,7 +66,8 @@ class Entry:
 
 
 def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
-    """Every spec that the changes since `base` touch or affect and that is new, gone, broken, or a different run.
+    """An entry for every spec that the changes since `base` touch or affect, if it is new, gone, broken, or its run
+    differs.
 
     Raises UsageError.
     """
@@ -123,7 +126,9 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that read a changed file (themselves, a base, a lock, a template, rows), and new and deleted specs."""
+    """The specs that read a changed file (their own file, a base, a lock, a template, rows), and new and
+    deleted specs.
+    """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = [path for path in changed if not path.endswith((".xp", ".lock"))]
     if others:
@@ -166,7 +171,7 @@ def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[
 
 
 def _similarity(one: str, other: str) -> float:
-    """The share of lines that two texts have in common, in any order, because aligning the lines may take hours."""
+    """The share of lines that two texts have in common, in any order. Aligning the lines would take too long."""
     counts = Counter(one.splitlines()), Counter(other.splitlines())
     return 2 * (counts[0] & counts[1]).total() / max(1, counts[0].total() + counts[1].total())
 
@@ -181,7 +186,7 @@ def _sentence(text: str) -> str:
 
 
 class _Comparer:
-    """Compares specs at the merge base, which `opened` reads, with specs of the working tree."""
+    """Compares specs at the merge base, which `opened` reads, with specs in the working tree."""
 
     def __init__(self, repository: Repository, opened: Opened, prices: Prices, start: str) -> None:
         self.repository, self.opened, self.prices, self.start = repository, opened, prices, start
@@ -258,7 +263,9 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec whose settings change like those of another spec; it has only the consequences."""
+    """The line of a spec in a group. All specs of a group have the same changes, so the line has only the
+    consequences.
+    """
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
     if hours is not None and abs(hours) >= 0.05:
@@ -298,7 +305,7 @@ def _hardware(spec: Spec) -> str:
 
 
 def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
-    """The places of the changed settings, if all are in bases: `base/house.xp:16 weight_decay 0 -> 0.1`.
+    """The places of the changed settings, if all are in extended specs: `base/house.xp:16 weight_decay 0 -> 0.1`.
 
     Empty if something changes in the spec itself, in its data, or in a sweep.
     """
@@ -316,7 +323,7 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
 
 
 def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
-    """The base and line of a change; None if the change is in the spec itself."""
+    """The extended spec and the line of a change; None if the change is in the spec itself."""
     for spec in (other, one):
         found = {str(name): value for name, value in spec.values.items()}.get(change.name)
         label = None if found is None else found.origin.label

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 MARKER = "<!-- xpc: what this pull request changes in its runs -->"
-"""The first line of the comment, a marker by which later runs find the comment."""
+"""The first line of the comment: a marker by which later runs find it."""
 PAGE = 100
-"""Comments per page, requested from GitHub."""
+"""The number of comments to request from GitHub per page."""
 SECONDS = 30
 
 
@@ -41,7 +41,7 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 
 
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
-    """The existing comment, whose first line is the marker."""
+    """The existing comment, recognized by the marker in its first line; None if there is none."""
     page = 1
     while True:
         found = _request(environment, "GET", f"{path}?per_page={PAGE}&page={page}")

@@ -10,7 +10,7 @@ from xpc.compiler.review.repository import Commit
 
 ENDING = ".preview"
 LARGEST = 4 * 2**20
-"""Most bytes of a golden preview that are compared."""
+"""The most bytes of a golden preview that are compared."""
 
 
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:

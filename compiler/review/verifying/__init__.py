@@ -1,1 +1,1 @@
-"""The parts of `xpc verify`: the expected files, the differences, runs, and repositories."""
+"""The parts of `xpc verify`: the expected files, the differences from them, finished runs, and repositories."""

@@ -26,16 +26,16 @@ from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import field, mutable
 
 MOST = 100_000
-"""Most folders that are walked."""
+"""The most folders that are visited."""
 NO_RUN = "XP117"
-"""The error of a spec without a `train` sentence: the file is a base of other specs."""
+"""The error of a spec without a `train` sentence. Other specs extend such a file, so it need not compile."""
 Line = tuple[str, int]
 Verify = Callable[[str, str | None], tuple[str, int]]
 
 
 @mutable
 class Found:
-    """What lies below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
+    """The specs, the bundles and sweeps, and the output folders of finished runs below a folder."""
 
     specs: list[str] = field(factory=list)
     bundles: list[str] = field(factory=list)
@@ -43,8 +43,9 @@ class Found:
 
 
 def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
-    """The printed lines and the highest status. `verify` checks a bundle (with its spec, if found), and `verify_run` a
-    run of a bundle. Raises UsageError."""
+    """The printed lines and the highest status. `verify` checks a bundle, with its spec if found, and `verify_run`
+    checks a finished run against its bundle. Raises UsageError.
+    """
     found = _walked(folder)
     lines = [*_commit(folder)]
     for spec in found.specs:
@@ -162,7 +163,7 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
 
 
 def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
-    """The spec of a bundle, by its name: next to the bundle, or the only one with this name."""
+    """The spec of a bundle, by its name: the one next to the bundle, or the only one with this name."""
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}
         name = table.get(head, {}).get("spec") if isinstance(table.get(head), dict) else None

@@ -11,13 +11,13 @@ from xpc.compiler.files.folder_contents import Tree, read
 from xpc.compiler.review.tables import PROSE
 
 SHOWN = 100
-"""Maximum characters of a shown line."""
+"""The most characters of a shown line."""
 SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
 def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
-    """A sentence for each file that differs, is missing, or does not belong to the bundle. Prose files, which repeat
-    other files, come last.
+    """A sentence for each file that differs, is missing, or does not belong to the bundle. Files that only repeat
+    others in prose come last.
     """
     parents = {name[:at] for name in expected for at, c in enumerate(name) if c == "/"}
     foreign = [*found.files, *(one for one in found.folders if one not in parents)]
@@ -58,7 +58,7 @@ def _compared(
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
-    """Differences in the bits of a file's mode that git and archives preserve, and unsafe permissions."""
+    """Differences in the mode bits that git and archives preserve, and unsafe permissions."""
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
     elif mode & (SPECIAL | stat.S_IWOTH):
@@ -70,9 +70,9 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
-    texts = [[*one, ""] for one in texts]  # one text may end where the other continues
+    texts = [[*one, ""] for one in texts]  # one text may end where the other goes on
     here, recompiled = (_line(one[at]) for one in texts)
-    if here == recompiled and texts[0][at] != texts[1][at]:  # they differ only in spaces, or after the shown part
+    if here == recompiled and texts[0][at] != texts[1][at]:  # the lines differ only in spaces, or after the shown part
         here, recompiled = (repr(one[at][:SHOWN]) for one in texts)
     return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
 

@@ -49,7 +49,7 @@ def recompiled(
         return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
-    if stated is not None and DIGEST.fullmatch(stated):  # the digest of a base, which the bundle does not contain
+    if stated is not None and DIGEST.fullmatch(stated):  # the bundle's own spec has another digest than the source
         above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
         line = f'spec_digest = "{stated}"'.encode()
         files[bundled.MANIFEST] = sealed(re.sub(rb'^spec_digest = "[^"]*"', line, above, count=1, flags=re.MULTILINE))
@@ -59,7 +59,7 @@ def recompiled(
 def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
     """The bundle's spec, checked again under its original name; or the message of its first error.
 
-    The files of local models are hashed. With `trusted`, digests in `memory` are used for unchanged files.
+    The files of local models are hashed. With `trusted`, the digests in `memory` are used for unchanged files.
     """
     try:
         data = read_inside(folder, bundled.SPEC)
@@ -75,7 +75,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
-    if inside and spec.values["save"].origin.kind == DEFAULT:  # its line in spec.xp was not written by the user
+    if inside and spec.values["save"].origin.kind == DEFAULT:  # the compiler wrote this line of spec.xp, not the user
         spec = CheckedSpec.of(
             evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)}),
             spec.problems,
@@ -87,7 +87,9 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of the files that were read, and the stated digests of the bases, which a bundle does not contain."""
+    """The digests of the files that were read now. For bases, which a bundle does not contain, the manifest's
+    digests.
+    """
     bases = {
         name: digest.removeprefix("sha256:")
         for name, digest in stated.items()
@@ -97,7 +99,7 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec with the bases restored as the origin of settings, as the comments in the bundle's spec.xp name them."""
+    """The spec with its bases restored as the origins of settings. The comments in the bundle's spec.xp name them."""
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
 
@@ -149,7 +151,9 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 
 
 def _agrees(member: Member) -> bool:
-    """Whether a member's name and output folder agree with its settings, as far as a setting has only one spelling."""
+    """Whether a member's name and output folder agree with its settings. Settings that can be spelled in several ways
+    are ignored.
+    """
     spec = member.spec
     if spec is None:
         return False

@@ -22,11 +22,11 @@ SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 WEIGHTS = (".safetensors", ".bin")
 SHOWN = 5
-"""Most files of each kind that a report names."""
+"""The most files of each kind that a report names."""
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each edited, missing or added file of a run, and one if the summary was edited."""
+    """A sentence for each edited, missing or added file of a run, and another if the summary was edited."""
     files = summary.get("files")
     if not isinstance(files, dict):
         if any(os.path.lexists(os.path.join(out, name)) for name in (METRICS, "model.safetensors", "xpc_run.json")):
@@ -85,7 +85,7 @@ def _seal(path: str) -> list[object] | None:
 
 
 def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each statement of the summary that metrics.jsonl contradicts."""
+    """A sentence for each value of the summary that metrics.jsonl contradicts."""
     events = []
     try:
         for line in read(os.path.join(out, METRICS), LARGEST).split(b"\n"):
