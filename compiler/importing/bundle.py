@@ -19,7 +19,9 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
 def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides) -> Draft:
-    """Convert a bundle's folder to a draft; `read` returns its files. Raises Unreadable for any other folder."""
+    """Convert a bundle's folder to a draft. `read` returns a file of the folder. Raises Unreadable for any other
+    folder.
+    """
     spec, stated = read("spec.xp"), read("trainer_args.json")
     if spec is None or stated is None:
         raise Unreadable("it is not a bundle: a bundle has spec.xp and trainer_args.json")
@@ -65,7 +67,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
-        if inside.count("/") > 1:  # a task of lm-eval: copy all files in its folder
+        if inside.count("/") > 1:  # a task of lm-eval may include other files of its folder, so copy all
             draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
             continue
         draft.files[_plain(inside)] = data
@@ -104,10 +106,10 @@ def _bundle_name(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """The name of the folder next to the new spec that gets the files of a data folder."""
+    """The name of the folder next to the new spec into which the files of a data folder are copied."""
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 
 def _plain(name: str) -> str:
-    """The name of a bundle's copy without the digest, which compiling adds again."""
+    """The name of a bundled file without the digest, which compiling adds again."""
     return DIGEST.sub("", name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import argparse
 
     Check = Callable[[str, str], list[Diagnostic]]
-    """From a spec's text and path to the errors that `xpc check` finds."""
+    """A function that takes a spec's text and path and returns the errors that `xpc check` finds."""
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
@@ -89,7 +89,8 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     errors: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, out, options.force)
-        if draft.text or (draft.model and draft.sources):  # otherwise it is a base for `extends`, or a decision says so
+        # otherwise the spec is incomplete: a base to extend, or one that a decision must complete
+        if draft.text or (draft.model and draft.sources):
             errors = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
     if options.report == "json":
         show_json(report.as_json(draft, text, out or "-", errors))
@@ -178,7 +179,7 @@ def _pick(options: argparse.Namespace) -> int | None:
 
 
 def _reference(name: str | None) -> str | None:
-    """`--model` and `--data` in the notation of a spec: a reference unchanged, anything else in quotes."""
+    """The value of `--model` or `--data` as a spec writes it: a reference unchanged, anything else in quotes."""
     if name is None:
         return None
     from xpc.compiler.lower.specfile import quoted
@@ -210,7 +211,7 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """Read a file of a bundle; None for a file outside the bundle."""
+    """The contents of a bundle's file; None for a file outside the bundle."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None

@@ -17,23 +17,27 @@ from xpc.grammar.record import field, mutable, record
 
 MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
 UNDECIDED = "undecided"
-"""The fates: a key becomes a setting; is kept under `extra`; has no effect; is kept in a comment, because this version
-does not compile it; or cannot be written in a spec, which `--partial` turns into a line that a person decides."""
+"""The fates of a key: it becomes a setting; it is kept under `extra`; it has no effect; it is kept in a comment,
+because this version does not compile it; or it cannot be written in a spec, which `--partial` turns into a line that a
+person decides.
+"""
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings that a spec states even at their default, because the compiler would choose another value or add a note."""
+"""Settings that a spec states even if they have their default, because the compiler would otherwise choose a value or
+add a note.
+"""
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""The zero that Python writes before a one-digit exponent: `1e-05`."""
+"""The zero that Python writes before an exponent of one digit: `1e-05`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""Most unknown keys that get a suggestion; a file with more belongs to no known tool."""
+"""The most unknown keys that get a suggestion. A file with more is not a file of a known tool."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
 @record
 class Fate:
-    """The fate of one key: what it became (`to`), and the reason (`why`)."""
+    """The fate of one key: what it became (`to`), and why (`why`)."""
 
     key: str
     value: str
@@ -48,7 +52,7 @@ class Fate:
 class Message:
     """A warning or an error, with the place of its key if it concerns a key.
 
-    An error also has the key itself, the reason (`why`), and whether no tool knows the key (`own`), so that only the
+    An error also has the key itself and the reason (`why`). `own` is true if no tool knows the key, so that only the
     repository's own script can read it.
     """
 
@@ -72,8 +76,8 @@ class Decision:
 
 @record
 class Written:
-    """A setting in the notation of a spec, the key that it comes from (None for a tool's default), and the
-    reason for it.
+    """A setting's text as a spec writes it, the key that it comes from (None for a tool's default), and the reason for
+    it.
     """
 
     text: str
@@ -85,8 +89,8 @@ class Written:
 class Source:
     """A source of data: a reference or a quoted path, its columns, the selected part of its rows, and its row limit.
 
-    `format`, `context` and `chat` are set if the sources differ in them; `place` is the imported key that states the
-    shape of the rows; `share` is the source's part of a mixture, from 0 to 1.
+    `format`, `context` and `chat` are set if the sources differ in them. `place` is the imported key that states the
+    format of the rows. `share` is the source's part of a mixture, from 0 to 1.
     """
 
     ref: str
@@ -102,17 +106,21 @@ class Source:
 
 @mutable
 class Draft:
-    """A spec that is being built.
+    """The spec that an import builds.
 
-    `files` are written next to the spec, by name. `later` are comments with keys that no setting can express yet.
-    `differences` are comments about what the source's tool does and a run of the spec does not, by the tool's name for
-    the feature. `sweep` has the values of the settings that a script's loop changes. `trl` is the version of TRL whose
-    defaults the source gets, `fitting` are all versions that the source may be written for, and `dated` are comments
-    about defaults that differ among these versions. `transformers` is whether the source's configuration is a
-    TrainingArguments, which has other defaults. `undecided` are comments with the lines that `--partial` could not
-    place, and `decisions` what a person must decide about them (`partial.py`). `read` are the files that a source
-    named, `text` is the complete spec of a bundle, and `seen` are the keys that a reader looked up, whether the source
-    has them or not.
+    - `files`: the files to write next to the spec, by name
+    - `later`: comments with keys that no setting can express yet
+    - `differences`: comments about differences between the source's tool and a run of the spec, by the tool's name for
+      the feature
+    - `sweep`: the values of the settings that a script's loop changes
+    - `trl`: the version of TRL whose defaults the source gets; `fitting`: all versions that the source may be written
+      for; `dated`: comments about defaults that differ among these versions
+    - `transformers`: whether the source configures TrainingArguments, which has other defaults than TRL's classes
+    - `undecided`: comments with the lines that `--partial` could not place; `decisions`: what a person must decide
+      about them (`partial.py`)
+    - `read`: the files that a source named
+    - `text`: the complete spec of a bundle
+    - `seen`: the keys that a reader looked up, whether the source has them or not
     """
 
     stack: Stack
@@ -143,8 +151,8 @@ class Draft:
     # -- fates of keys ----------------------------------------------------------------------------------------------
 
     def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
-        """Record the fate of a key, if the source has this key. A second fate is added to the first; an error stays an
-        error.
+        """Record the fate of a key, if the source has the key. A second fate is added to the first, but an error stays
+        an error.
         """
         if entry is None:
             return
@@ -168,7 +176,9 @@ class Draft:
         return None
 
     def error(self, entry: Entry | None, why: str, help: str = "", own: bool = False) -> None:
-        """Report a key that a spec cannot express, if the source has this key; `own`: no tool knows the key."""
+        """Report a key that a spec cannot express, if the source has the key. `own` is true if no tool knows
+        the key.
+        """
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)
@@ -176,14 +186,15 @@ class Draft:
         self.messages.append(Message("error", entry.place, text, help, entry, why, own))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
-        """Keep a key in a comment of the spec, with a warning that the run does not follow it."""
+        """Keep a key in a comment of the spec, and warn that the run does not follow it."""
         if typed not in self.later:
             self.later[typed] = why
             self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")
         self.mark(entry, RESERVED, f"# {typed}", why)
 
     def differs(self, name: str, why: str, entry: Entry | None = None) -> None:
-        """Record that the source's tool and a run of the spec differ, as a comment of the spec and as a warning.
+        """Record a difference between the source's tool and a run of the spec, as a comment of the spec and as a
+        warning.
 
         `name` is the tool's argument or key; `why` states what the tool does and what the spec does.
         """
@@ -192,7 +203,7 @@ class Draft:
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def drop(self, name: str, why: str, entry: Entry | None) -> None:
-        """Keep the name of a key in a comment, because the spec differs from what the source's tool does with it."""
+        """Keep the name of a key in a comment, because the spec does something else than the source's tool."""
         self.mark(entry, RESERVED, f"# {name}")
         self.differs(name, why, entry)
 
@@ -226,9 +237,7 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Write a setting. A second, different value is an error, but a `weak` value is dropped if the setting has a
-        value.
-        """
+        """Write a setting. A second, different value is an error, unless it is `weak`: then the first value stays."""
         row = BY_PATH[path]
         if row.pending:
             if entry is not None:
@@ -272,7 +281,9 @@ class Draft:
             self.mark(entry, MAPPED, f"{path} = {typed}")
 
     def default(self, path: str, value: object, why: str) -> None:
-        """Write the tool's default for a setting that the source does not state, unless xpc has the same default."""
+        """Write the source tool's default for a setting that the source does not state, unless xpc has the same
+        default.
+        """
         row = BY_PATH[path]
         if path in self.settings or (row.methods and self.method not in row.methods):
             return
@@ -280,7 +291,7 @@ class Draft:
             self.put(path, value, None, why)
 
     def setting(self, path: str, entry: Entry | None, weak: bool = False) -> None:
-        """Write a setting from a key with the same meaning and unit, if the source has this key."""
+        """Write a setting from a key with the same meaning and unit, if the source has the key."""
         if entry is None:
             return
         if entry.empty:
@@ -298,7 +309,7 @@ class Draft:
         """Keep a key under `extra`. Returns False if the target has no argument of this name, or if a setting decides
         the argument.
 
-        If its value is `default`, which the bundle states anyway, the key is only noted.
+        A key with the value `default`, which the bundle states anyway, is only noted.
         """
         if name not in extras.legal_names(self.stack, escape, self.method):
             return False
@@ -320,7 +331,7 @@ class Draft:
         return True
 
     def _as_typed(self, escape: str, name: str, entry: Entry, value: object) -> object:
-        """Convert a text from a command line to the number or truth value that the target expects."""
+        """The value of a command line's text as the target expects it: a number, a truth value, or the text."""
         if not isinstance(value, str):
             return value
         for one in (
@@ -338,8 +349,8 @@ class Draft:
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Give a fate to each key without a fate: irrelevant if the key is null, or if it is refused and off; otherwise
-        an error.
+        """Give a fate to each key that has none yet: it is irrelevant if it is null, or if it is refused and off;
+        otherwise it is an error.
         """
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
@@ -350,7 +361,9 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Give a fate to one key and the keys inside it. `begun` are mappings in which some key has a fate."""
+        """Give a fate to one key and the keys inside it. `begun` are mappings of which some keys already have a
+        fate.
+        """
         if (entry.file, entry.key) in self.fates:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
@@ -384,7 +397,7 @@ def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def typed(path: str, entry: Entry) -> object | None:
-    """The value of a key in the kind that a setting expects, or None if it does not fit."""
+    """The value of a key as the kind that a setting expects, or None if it does not fit."""
     kind = BY_PATH[path].kind
     if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
         return integer(entry)

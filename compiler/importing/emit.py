@@ -25,7 +25,7 @@ class Unwritable(Exception):
 
 
 def emit(draft: Draft, origin: str) -> str:
-    """The text of the spec. Raises Unwritable if it would not parse."""
+    """The text of the spec. Raises Unwritable if that text would have a syntax error."""
     raw = "\n".join(_lines(draft, origin)) + "\n"
     file, problems = parse(Text("import.xp", raw))
     if problems:
@@ -90,7 +90,7 @@ def _lines(draft: Draft, origin: str) -> list[str]:
 
 
 def _swept(path: str) -> str:
-    """A setting as a sweep names it: by its last name if no other setting has the same last name."""
+    """The name of a setting in a sweep: the last part of its path, unless another setting has the same last part."""
     name = path.rpartition(".")[2]
     return name if sum(row.name == name for row in TABLE) == 1 or path == "model" else path
 
@@ -109,7 +109,7 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
         title = f"{clause} {head.text}"
     elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
-        title = clause  # without a name, `optimizer { lr = 1e-5 }` keeps the default optimizer
+        title = clause  # without a name such as `adamw`, `optimizer { lr = 1e-5 }` keeps the default optimizer
     return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
 
 

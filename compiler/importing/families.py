@@ -1,6 +1,6 @@
-"""Handle what a tool does for some model families by its own kernels, if a bundle's libraries cannot do it.
+"""Replace what a tool supports for some model families with its own kernels, but a bundle's libraries do not support.
 
-The spec gets the nearest choice that runs, and a comment says how the source's tool differs.
+The spec gets the nearest choice that runs, and a comment describes the difference from the source's tool.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that accelerate does not replace under offload."""
+"""Optimizers that accelerate does not replace when the optimizer is offloaded."""
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of the model, from the registry or from the model's name."""
+    """The family of the model, from the registry or else from the model's name."""
     known = registry.find_model(draft.model)
     if known is None:
         alias = model_called(draft.model.rpartition("/")[2])
@@ -29,7 +29,9 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Replace attention, packing, dropout of experts and remote code by what the libraries support."""
+    """Replace settings that the libraries do not support for this family: attention, packing, dropout of experts,
+    remote code.
+    """
     kind = kind_of(draft)
     family = draft.stack.family(kind)
     if family is not None:
@@ -44,7 +46,7 @@ def nearest(draft: Draft, tool: str) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Write another value for a setting, with the reason, and record the difference under the tool's name for the
+    """Replace the value of a setting, with the reason, and record the difference under the tool's name for the
     setting.
     """
     old = draft.settings.pop(path, None)
@@ -80,7 +82,7 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Pad rows if nothing keeps packed documents of this family apart."""
+    """Pad rows instead of packing them if nothing keeps packed documents of this family apart."""
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
         return
@@ -115,7 +117,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Use sdpa with context parallelism, because it works with no other attention."""
+    """Use sdpa with context parallelism, because context parallelism works with no other attention."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
@@ -148,8 +150,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """With ZeRO offload, write DeepSpeed's Adam, because accelerate replaces the optimizer by DeepSpeed's Adam, in the
-    source's tool as in a bundle.
+    """With ZeRO's offloading, write DeepSpeed's Adam: accelerate replaces the optimizer by it, in the source's tool as
+    well as in a bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -186,7 +188,7 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
-    """Do not run remote code that is not pinned to a commit if transformers has the family."""
+    """Do not run remote code at no fixed commit if transformers itself has the family."""
     written = draft.settings.get("model.trust_remote_code")
     if (
         written is None
@@ -207,8 +209,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
-    """Do not resume adapters whose checkpoints FSDP would lose on the stack (XP582). This is reported as a difference
-    if the source's tool `resumes` by default.
+    """Do not resume adapters whose checkpoints FSDP would lose on the stack (XP582). `resumes` is true if the source's
+    tool resumes by default; then the difference is reported.
     """
     strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
     full = states is not None and states.text == "full"

@@ -1,4 +1,4 @@
-"""The key tables of the sources: TOML files of one shape, a row for each key whose fate depends on its name alone.
+"""The key tables of the sources: TOML files with a row for each key whose fate depends only on its name.
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""A row has at least one of these columns."""
+"""The columns of which a row needs at least one."""
 
 
 class MalformedTable(Exception):
@@ -77,7 +77,7 @@ class KeyTable(Mapping[str, Key]):
 
     def column(self, name: str) -> dict[str, str]:
         """The keys that have a column, with the column's text. For `irrelevant` and `refused`, keys with `usual` values
-        are excluded.
+        are omitted.
         """
         return {
             key: getattr(row, name)
@@ -86,7 +86,7 @@ class KeyTable(Mapping[str, Key]):
         }
 
     def block(self, name: str) -> KeyTable:
-        """The rows named `name.KEY`, under KEY: the keys of the mapping `name` in the file."""
+        """The rows named `name.KEY`, by KEY: the keys inside the mapping `name` of a file."""
         head = f"{name}."
         return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
 

@@ -1,4 +1,4 @@
-"""Guess the architecture of a model in a folder of another machine by the folder's name, so that the spec compiles."""
+"""Guess the architecture of a model in another machine's folder from the folder's name, so that the spec compiles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.package_data import read_table
 
 NEAREST = 3
-"""How many names of a path are tried, the last first: the hub's cache has `models--ORG--NAME/snapshots/COMMIT`, and a
-run leaves `NAME-sft/checkpoint-3000` and `NAME-sft/merged`."""
+"""The number of folder names in a path that are tried, from the last one on. The hub's cache has
+`models--ORG--NAME/snapshots/COMMIT`, and runs write `NAME-sft/checkpoint-3000` and `NAME-sft/merged`.
+"""
 
 
 def adapter(draft: Draft, overrides: Overrides) -> None:
@@ -29,7 +30,9 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:
-    """Write the config.json of the registered model that a missing folder is named after, with a warning."""
+    """If a model's folder does not exist but is named after a registered model, write that model's config.json, with a
+    warning.
+    """
     folder = _folder(draft.model)
     if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
         return
@@ -75,7 +78,9 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model with the longest name that occurs, word by word, in the given name; None without a match."""
+    """The registered model whose name occurs, word by word, in the given name; the longest one of several, None without
+    a match.
+    """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     spelled = {"".join(re.findall("[a-z0-9]+", one)): one for one in registry.model_names()}

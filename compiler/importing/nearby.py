@@ -12,16 +12,17 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""Most folders above a source that are searched for a file."""
+"""The most folders above a source that are searched for a file."""
 MOST_SCRIPTS = 300
-"""Most Python files that are searched for a key."""
+"""The most Python files that are searched for a key."""
 
 
 def reader(folder: str) -> Callable[[str], bytes | None]:
-    """A function from a name in a source in `folder` to the file's bytes; None if there is no such file.
+    """A function that takes a file's name in a source in `folder` and returns the file's bytes; None if there is no
+    such file.
 
-    A published source is untrusted and may name any path: outside the repository (without one, outside the folder),
-    only the texts that a spec may name are read.
+    A published source is untrusted and may name any path. Outside its repository (or outside its folder, if there is no
+    repository), only kinds of texts that a spec may name are read.
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -40,8 +41,8 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """The names and texts of the Python files (or those with other endings) in a source's folder, in its `src` and
-    `scripts`, and in these places of the folders above, up to the root of the repository.
+    """The names and texts of the Python files (or of files with other endings) in a source's folder, in its `src` and
+    `scripts`, and in the same places of the folders above, up to the root of the repository.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):

@@ -24,7 +24,7 @@ def nothing(name: str) -> bytes | None:
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """The Python files near a source that is not a file: none."""
+    """The empty result for a source that is not a file, and so has no Python files near it."""
     return iter(())
 
 
@@ -69,7 +69,7 @@ class Overrides:
     launch: Launch | None = field(default=None, repr=False)
 
     def below(self, folder: str) -> Overrides:
-        """The options for a script in another folder: files are searched for next to that script first."""
+        """The options for a script in another folder, so that files are searched for next to that script first."""
         if not folder:
             return self
 
@@ -96,8 +96,8 @@ def named_table(
 @mutable
 class Machines:
     """The machines that the sources name: all processes (`total`) or the processes of a node (`each`), the number of
-    nodes, and whether the run is on a CPU. `generates` means that a vLLM server takes a GPU that runs no training
-    process.
+    nodes, and whether the run is on a CPU. `generates` is true if a vLLM server uses one GPU, on which no training
+    process runs.
     """
 
     total: int | None = None
@@ -133,7 +133,7 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 
 def machine(text: str) -> str:
-    """`--hardware` in the notation of a spec. Raises ValueError with a legal value."""
+    """The value of `--hardware` as a spec writes it. Raises ValueError with a legal value."""
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:
         raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
@@ -151,12 +151,12 @@ def machine(text: str) -> str:
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False,
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
-    """Two stacks for a TRL configuration: the one whose defaults it relies on, and the one that can run it.
+    """Two stacks for a TRL configuration: the stack whose defaults it relies on, and the stack that can run it.
 
-    If a file has names that the default stack lacks, it was written for the other stack with most of these names. If
-    that stack's TRL is not among the `versions` that the file may be for, the stack nearest to the newest version is
-    taken; with `named`, only the versions decide. A file with a name, a method or a family that only the default stack
-    has runs on the default stack. `trackio` means that the file reports to trackio.
+    If a file has names that the default stack lacks, it was written for the stack that has most of them. If the TRL of
+    that stack is not among the `versions` that the file may be for, the stack nearest to the newest of these versions
+    is taken; with `named`, only the versions decide. A file runs on the default stack if it has a name, a method or a
+    family that no other stack has. `trackio` is true if the file reports to trackio.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -183,14 +183,18 @@ def _order(version: str) -> tuple[int, int]:
 
 
 def _nearest(version: str) -> Stack:
-    """The stack that shares a TRL version's defaults. The defaults of transformers changed about TRL 0.21 and 1.0."""
+    """The stack with the same defaults as a TRL version. The defaults of transformers changed about TRL 0.21
+    and 1.0.
+    """
     before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
     found = (name for name, end in before.items() if _order(version) < _order(end))
     return load(next(found, stacks.DEFAULT))
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """The stack that has most of the names that the default stack lacks; the default stack if it has all names."""
+    """The stack that has most of the names which the default stack lacks. It is the default stack if it lacks
+    no name.
+    """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
     dated = names & (

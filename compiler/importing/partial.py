@@ -21,9 +21,9 @@ from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
 STATUS = 3
-"""Exit status of an import that wrote a spec with decisions left."""
+"""The exit status of an import that wrote a spec with open decisions."""
 MOST = 18
-"""Most lines of decisions on the screen."""
+"""The most lines of decisions that are printed."""
 
 
 def apply(draft: Draft, overrides: Overrides) -> None:
@@ -88,7 +88,7 @@ def _own(messages: list[Message], known: dict[str, str]) -> Decision:
 
 
 def screen(draft: Draft, out: str | None) -> str:
-    """What a person must decide, in at most a screen of lines."""
+    """The text about what a person must decide, at most one screen long."""
     count = len(draft.decisions)
     mapped = sum(one.fate in ("mapped", "extra") for one in draft.fates.values())
     head = f"{mapped} keys are in the spec; {count} decision{'s' * (count != 1)} left"

@@ -45,7 +45,7 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[Fate]:
-    """The defaults in the spec, each once, without defaults that a key read later has replaced."""
+    """The defaults in the spec, each once. A default that a later key has replaced is omitted."""
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
     found: list[Fate] = []
@@ -61,7 +61,7 @@ def _line(one: Diagnostic) -> int | None:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages, one per line; with `every`, one line for each key before them."""
+    """The messages, one per line. With `every`, a line for each key comes before them."""
     out = []
     if every:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):

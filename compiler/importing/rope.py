@@ -36,13 +36,13 @@ def from_mapping(draft: Draft, entry: Entry) -> None:
 
 
 def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
-    """Write LLaMA-Factory's `rope_scaling: yarn`. The factor is the quotient of `cutoff_len` and the model's context,
-    rounded up; a shorter length is not scaled.
+    """Write LLaMA-Factory's `rope_scaling: yarn`. The factor is `cutoff_len` divided by the model's context, rounded
+    up. There is no scaling if `cutoff_len` is not longer than the context.
 
     Source: LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (`configure_rope`).
     """
     kind, known = str(text(entry)), registry.find_model(draft.model)
-    tokens = integer(length) if length is not None else 2048  # its default
+    tokens = integer(length) if length is not None else 2048  # 2048 is LLaMA-Factory's default
     if entry.empty or kind == "none":
         draft.note(entry, "no scaling")
     elif kind not in ROPE or tokens is None:

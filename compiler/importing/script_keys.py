@@ -11,7 +11,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
 LONG = 90
-"""Longest default or help of a key that a comment quotes, in characters."""
+"""The most characters of a key's default or help that a comment quotes."""
 
 
 @record
@@ -81,7 +81,9 @@ def _fields(node: ast.ClassDef, file: str) -> Iterator[tuple[str, ScriptKey]]:
 
 
 def _option(node: ast.Call, file: str) -> Iterator[tuple[str, ScriptKey]]:
-    """`parser.add_argument("--key", default=..., help=...)`, `DEFINE_string("key", default, help)`, `get("key")`."""
+    """Read the keys in `parser.add_argument("--key", default=..., help=...)`, `DEFINE_string("key", default, help)` and
+    `get("key")`.
+    """
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     words = {word.arg: word.value for word in node.keywords}
     place = f"{file}:{node.lineno}"
@@ -104,7 +106,7 @@ def _text(node: ast.AST | None) -> str:
 
 
 def _shown(node: ast.AST | None) -> str:
-    """A default as written in the source; "" without a default, or if it is too long."""
+    """A default as the source writes it; "" if there is none, or if it is too long."""
     if node is None:
         return ""
     try:

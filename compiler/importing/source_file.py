@@ -14,7 +14,7 @@ TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
             "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
             "stage", "epochs", "beta")  # fmt: skip
-"""Keys of training files: every file that trains has at least one of them."""
+"""Keys of which every training file has at least one."""
 INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
              "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
 
@@ -33,7 +33,7 @@ class SourceFile:
 
 
 def kind_of(source: SourceFile, is_file: bool) -> str:
-    """Determine the kind of a source by its keys. Raises Unreadable."""
+    """The tool whose format a source has, decided by the source's keys. Raises Unreadable."""
     if is_file and source.name.endswith((".py", ".ipynb")):
         return "python"
     if not is_file or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
@@ -67,8 +67,8 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """Why a file does not configure a training: it merges or exports models, evaluates, or chats; "" if it configures a
-    training.
+    """The reason why a file does not configure a training, such as that it merges or exports a model, evaluates, or
+    chats; "" if it configures a training.
     """
     trains = keys & set(TRAINING)
     if "merge_method" in keys or ("slices" in keys and not trains):

@@ -24,7 +24,7 @@ def converted(
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn about each key that a file has twice with different values. YAML readers take the last one."""
+    """Warn about each key that a file has twice with different values, of which YAML readers take the last."""
     for one in table.values():
         if one.earlier:
             draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
@@ -50,8 +50,8 @@ def _draft(
 
 
 def _fragment(table: Entries, kind: str, overrides: Overrides) -> Draft:
-    """Import only a file of accelerate or DeepSpeed: the result is a base for `extends`, or a spec if options name the
-    model and data.
+    """Import a file of accelerate or DeepSpeed without a training file. The result is a base for `extends`, or a
+    complete spec if options name the model and the data.
     """
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero

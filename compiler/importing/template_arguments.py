@@ -12,7 +12,9 @@ from xpc.compiler.registry import chat_templates
 
 
 def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
-    """Write the arguments next to the template; `place` is where the source names the template, for the help."""
+    """Write the arguments as part of the setting for the template. `place` names where the source states the template,
+    for the help.
+    """
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")
         return
@@ -40,7 +42,7 @@ def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
 
 
 def _template(draft: Draft, written: str | None) -> tuple[str | None, Template | None]:
-    """The text of the template that renders the rows, with its name; None for an unknown one."""
+    """The text of the template that renders the rows, and its name; None for an unknown template."""
     file = f"{draft.stem}.chat_template.jinja"
     if file in draft.files:
         return draft.files[file].decode(), Template(file)

@@ -81,11 +81,11 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
 
 
 NODE = 8
-"""GPUs per node, assumed if only the sizes of the mesh give the number of processes."""
+"""The number of GPUs per node that is assumed if the sizes of the mesh are the only hint at the number of processes."""
 
 
 def _processes_of(block: Entry | None, found: Machines) -> None:
-    """Take the number of processes from the sizes of the mesh if the file does not state it."""
+    """Set the number of processes from the sizes of the mesh if the file does not state it."""
     sizes = [one for key, one in ({} if block is None else block.mapping).items()
              if key.removeprefix("parallelism_config_") in MESH and (integer(one) or 0) > 1]  # fmt: skip
     if found.total is not None or found.each is not None or not sizes:
@@ -108,7 +108,7 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Note as irrelevant the blocks that belong to another kind of run than the file configures."""
+    """Note that blocks are irrelevant if they belong to another kind of run than the file configures."""
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
                 "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
@@ -126,7 +126,7 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
 
 
 def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
-    """Read `dynamo_config`: `torch_compile` turns on inductor, whose modes change no result."""
+    """Read `dynamo_config`: `torch_compile` turns on inductor. Its modes change no result."""
     table = {key.removeprefix("dynamo_"): one for key, one in block.mapping.items()}
     backend = table.get("backend")
     word = "NO" if backend is None or backend.empty else str(text(backend)).upper()
@@ -239,7 +239,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
 
 
 def ulysses(draft: Draft, block: Entry | None) -> None:
-    """Read `parallelism_config` with DeepSpeed (Ulysses): processes that share a sequence."""
+    """Read `parallelism_config` with DeepSpeed (Ulysses), where several processes split each sequence."""
     table = {} if block is None else block.mapping
     for key, one in table.items():
         name, value = key.removeprefix("parallelism_config_"), integer(one)
@@ -312,7 +312,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
-        name = "hsdp"  # the device mesh decides
+        name = "hsdp"  # the device mesh makes it hybrid sharding
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)
@@ -334,7 +334,7 @@ STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
 def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """Read the ZeRO stage from the name of a missing DeepSpeed file."""
+    """Read the ZeRO stage from the name of a DeepSpeed file that does not exist here."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
@@ -345,7 +345,9 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Read the ZeRO stage from the name of a missing accelerate file; False if the name has no stage."""
+    """Read the ZeRO stage from the name of an accelerate file that does not exist here. Returns False if the name has
+    no stage.
+    """
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         return False

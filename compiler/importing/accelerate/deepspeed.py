@@ -1,5 +1,5 @@
-"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that the trainer also has. "auto" takes the
-trainer's value.
+"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that the trainer also has. A value "auto"
+means the trainer's value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IGNORED = tuple(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_o
 """Keys of a DeepSpeed file that have no effect in accelerate's `deepspeed_config`."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip
-"""Blocks that only report, and a key that only DeepSpeed's own sequence parallelism reads."""
+"""Blocks that only affect reports, and a key that only DeepSpeed's own sequence parallelism reads."""
 AUTO = "auto: it follows the trainer's arguments"
 
 
@@ -49,7 +49,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
 
 
 def _enabled(block: Entry) -> bool:
-    """Whether a block that is off by default is on."""
+    """Whether a block is on; blocks are off by default."""
     on = block.mapping.get("enabled")
     return on is not None and boolean(on) is True
 
@@ -70,7 +70,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    older = KEYS.block("zero_optimization").column("renamed")  # aliases in DeepSpeed
+    older = KEYS.block("zero_optimization").column("renamed")  # older names that DeepSpeed still accepts
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
     stage3 = last.startswith("stage3_") or last in older
@@ -136,8 +136,8 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Read `optimizer`. DeepSpeed's AdamW becomes `adamw`, which runs DeepSpeed's AdamW under ZeRO. "auto" takes the
-    trainer's value.
+    """Read `optimizer`. DeepSpeed's AdamW becomes `adamw`, which runs DeepSpeed's AdamW under ZeRO. A value "auto"
+    means the trainer's value.
     """
     if block is None:
         return
@@ -172,7 +172,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
 
 
 def _scheduler(draft: Draft, block: Entry | None) -> None:
-    """Read `scheduler`: WarmupLR is `constant`, WarmupDecayLR `linear`, WarmupCosineLR `cosine`."""
+    """Read `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`."""
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -245,7 +245,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
 
 
 def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
-    """Write which states are offloaded to host memory. xpc can offload the optimizer, or everything."""
+    """Write which states are offloaded to host memory. xpc can offload the optimizer alone, or also the weights."""
     on = {}
     for name, block in (("optimizer", optimizer), ("param", param)):
         if block is None:

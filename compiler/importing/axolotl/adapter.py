@@ -8,20 +8,22 @@ from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.linear_layers import NAMES
 
 LINEAR = {*NAMES["llama"].values()}
-"""The linear layers of a decoder layer under their most common names."""
+"""The linear layers of a decoder layer, under their most common names."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
-"""Modules outside `lora_target_linear`; `lora_target_modules` can add them."""
+"""Modules that `lora_target_linear` does not include and `lora_target_modules` can add."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Further options of an adapter. The ratio of LoRA+ comes before the learning rate that needs the ratio."""
+"""Keys for further options of an adapter. LoRA+'s ratio comes first, because its learning rate for embeddings needs the
+ratio.
+"""
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Write the adapter with its base and its modules, or note that keys of adapters are irrelevant because the file
-    has no adapter.
+    """Write the adapter with its base and its modules. If the file has no adapter, note that keys about adapters are
+    irrelevant.
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()

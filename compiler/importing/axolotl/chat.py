@@ -1,4 +1,4 @@
-"""Import axolotl's chat templates by name, and which turns the loss covers."""
+"""Import axolotl's chat templates by name, and the choice of turns to train on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
-    """Write the template. Returns True if it marks the turns of `marks`, and these include more than the answers."""
+    """Write the template. Returns True if the template marks the turns of `marks`, and these are more than the
+    answers.
+    """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -105,7 +107,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
         _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
-        pass  # reported below
+        pass  # the unknown name is reported below
     else:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
@@ -141,7 +143,7 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """A key of the template: from the datasets if they have the key, otherwise from the file."""
+    """A key about the template: the datasets' value if they have the key, otherwise the file's."""
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     if listed is not None and key == "chat_template":
@@ -162,7 +164,7 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""axolotl's templates by FastChat's names for conversations, which older files of type sharegpt use."""
+"""axolotl's templates, by the names of FastChat's conversations, which older files of type sharegpt use."""
 
 
 def _conversation(draft: Draft, entry: Entry) -> Entry | None:
@@ -179,7 +181,7 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """Use the tokenizer's own template, and report that TRL trains on the newline after an answer and axolotl
+    """Use the tokenizer's own template, and report a difference: TRL trains on the newline after an answer, and axolotl
     does not.
     """
     if own or not renders or draft.method != "sft":
@@ -214,7 +216,7 @@ def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
-    """Report that axolotl trains on the end of an answer only if it is the eos_token, or the file lists it."""
+    """Report that axolotl trains on the token that ends an answer only if it is the eos_token, or the file lists it."""
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
     tokens = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
@@ -229,8 +231,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Write a template that is given as text or as the name of a file; like axolotl, treat the text as a name if a file
-    with this name exists.
+    """Write a template that the file gives as text or as the name of another file. Like axolotl, treat the text as a
+    name if a file with this name exists.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

@@ -1,4 +1,4 @@
-"""Import axolotl's data: `datasets` of many types become sources, and chat templates are chosen by name."""
+"""Import axolotl's data: `datasets` of many types become sources, and a type decides how its rows are read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     files = table.get("data_files")
     names = [path]
     if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
-        names = list(files.items)  # concatenated, as datasets does
+        names = list(files.items)  # rows of all files are concatenated, as datasets does
         draft.mark(path, "mapped", "the file name tells the format")
         draft.mark(files, "mapped", "data")
     elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
@@ -206,11 +206,11 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""From the two keys of a message to the format of the rows."""
+"""The format of the rows, by the two keys of a message."""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
-    """The format of a list of messages: role and content, or from and value; other keys are refused."""
+    """The format of a list of messages: either role and content, or from and value. Other keys are refused."""
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
     mapping = table.get("message_property_mappings", place)
@@ -243,7 +243,9 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
-    """Import types that put a template's words around texts. The texts become turns, rendered by that template."""
+    """Import types that put a template's text around plain texts. The texts become turns, which that template
+    renders.
+    """
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
     if body is not None:
@@ -335,7 +337,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Compute the loss on answers only, unless `train_on_inputs` is on. `marked`: the template marks the
+    """Compute the loss on answers only, unless `train_on_inputs` is on. `marked` is true if the template marks the
     trained turns.
     """
     entry = named.get("train_on_inputs")

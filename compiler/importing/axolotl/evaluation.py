@@ -1,4 +1,4 @@
-"""Import axolotl's evaluation data: rows held out, or separate datasets."""
+"""Import axolotl's evaluation data, which are either held-out rows or separate datasets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
 from xpc.compiler.importing.trl import data as corpus
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
-"""Keys that only locate a data set and do not change how its rows are read."""
+"""Keys that only tell where a data set is, and not how its rows are read."""
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Add separate test sets. A spec reads their rows like the training data."""
+    """Add separate test sets. Their rows are read like the training data."""
     if entry is None or entry.empty:
         draft.note(entry, "null: none")
         return
@@ -31,7 +31,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         split = table.get("split")
         found = corpus.source(draft, table.get("path", one), table.get("name"), split)
         if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
-            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # axolotl's default
+            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # axolotl's default split of a test set
         if found is not None and "revision" in table:
             found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:
@@ -45,7 +45,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:
-    """The reference with the commit, branch or tag of the hub that the dataset names."""
+    """The reference with the hub's commit, branch or tag, if the dataset names one."""
     name = text(entry) or ""
     if entry.empty:
         draft.note(entry, "null: the newest")
@@ -64,7 +64,7 @@ def _shown(table: Entries, key: str) -> object:
 
 
 def holdout(draft: Draft, named: Entries) -> None:
-    """Write the holdout or the test sets; without either, the run does not evaluate."""
+    """Write the holdout or the test sets. If the file has neither, the run does not evaluate."""
     _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])

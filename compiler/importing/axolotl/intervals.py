@@ -12,7 +12,7 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 
 
 def intervals(draft: Draft, named: Entries) -> None:
-    """Write `evals_per_epoch` and `saves_per_epoch` as shares of the run, unless they mean at most once per run."""
+    """Write `evals_per_epoch` and `saves_per_epoch` as shares of the run, unless that is at most once per run."""
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
     held = named.get("val_set_size")
@@ -56,7 +56,7 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """Report that `best` saves only after improvements, while the spec saves at each evaluation."""
+    """Report a difference: `best` saves only after improvements, while the spec saves at each evaluation."""
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":
         draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
@@ -71,7 +71,7 @@ def _filled(named: Entries, key: str) -> bool:
 
 
 def evaluation(draft: Draft, named: Entries) -> None:
-    """Import evaluation before the first step, and the best checkpoint at the end."""
+    """Import the evaluation before the first step, and loading the best checkpoint at the end."""
     evaluated, saved = draft.settings.get("eval.every"), draft.settings.get("save.every")
     extra = draft.extra.setdefault("trl", {})
     if evaluated is not None and evaluated.text != "never":
@@ -110,7 +110,9 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Write the warm-up. The default is 3 % of the run, at most 100 steps. axolotl turns one step into two."""
+    """Write the warm-up. axolotl's default is 3 % of the run, at most 100 steps, and it turns a warm-up of one step
+    into two.
+    """
     if schedule.flat(named.get("lr_scheduler_type")):
         return
     length = int(draft.settings["train.steps"].text) if draft.has("train.steps") else None

@@ -14,16 +14,18 @@ KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
-    """All keys of axolotl and its plugins, or of a dataset (`of="datasets."`): the fields of axolotl's classes, which
-    `make oracles` writes to names.txt. names-0.19.txt has the fields that axolotl 0.19 adds; 0.19 removes no field.
+    """All keys of axolotl and its plugins, or of a dataset (`of="datasets."`).
+
+    They are the fields of axolotl's classes, which `make oracles` writes to names.txt. names-0.19.txt has the fields
+    that axolotl 0.19 adds; 0.19 removes no field.
     """
     every = (read_text(__file__, "names.txt") + read_text(__file__, "names-0.19.txt")).split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """The keys of a file or of a dataset (`of="datasets."`) that axolotl knows; warns of unknown keys, which axolotl
-    ignores.
+    """The keys of a file, or of a dataset (`of="datasets."`), without keys that axolotl does not know. axolotl ignores
+    these, so they get a warning.
     """
     all_names = names(of)
     for key, entry in entries.items():
@@ -68,8 +70,8 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import Liger's single kernels, fp8 and `unfrozen_parameters`, and apply the table's irrelevant keys and
-    comments.
+    """Import the switches for Liger's single kernels, fp8 and `unfrozen_parameters`, and apply the table's irrelevant
+    keys and comments.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:
@@ -84,7 +86,9 @@ def rest(draft: Draft, named: Entries) -> None:
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Import patterns of trained weights; a pattern that matches the complete language model restricts nothing."""
+    """Import the name patterns of weights to train. A pattern that matches the complete language model restricts
+    nothing.
+    """
     if entry is None:
         return
     names = {text(one) for one in entry.items}

@@ -15,8 +15,8 @@ NEUTRAL = {
 
 
 def configured(draft: Draft, named: Entries) -> None:
-    """Read `model_config`, also under the key's newer name. A change to the model's config.json is refused, unless it
-    changes a value that the trainer sets anyway.
+    """Read `model_config`, or `overrides_of_model_config`, its newer name. A change to the model's config.json is
+    refused, unless it changes a value that the trainer sets anyway.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
@@ -35,7 +35,9 @@ def configured(draft: Draft, named: Entries) -> None:
 
 
 def mxfp4(draft: Draft, named: Entries) -> None:
-    """Note that keys for quantized weights are irrelevant, because transformers decides how it reads such weights."""
+    """Note that keys for quantized weights are irrelevant, because transformers itself decides how to read such
+    weights.
+    """
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True
     if config is not None and config.value == "Mxfp4Config" and opened and more is not None:

@@ -12,8 +12,8 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 
 
 def precision(draft: Draft, named: Entries) -> None:
-    """Write the precision, which `bf16` decides: by default it is auto, and `fp16` takes precedence over auto.
-    `bfloat16` and `float16` keep the weights in that dtype, without loss scaling.
+    """Write the precision. `bf16` decides it: its default is auto, over which `fp16` takes precedence. `bfloat16` and
+    `float16` keep the weights in that dtype, without loss scaling.
     """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
@@ -109,7 +109,7 @@ def memory(draft: Draft, named: Entries) -> None:
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Gemma 4 shares weights between layers, so axolotl never uses reentrant checkpointing for it."""
+    """Whether axolotl never uses reentrant checkpointing, as for Gemma 4, which shares weights between layers."""
     known = registry.find_model(draft.model)
     name = draft.model.lower() if known is None else known.model_type
     return "gemma-4" in name or name.startswith("gemma4")

@@ -1,4 +1,4 @@
-"""Convert axolotl's prompts, which put words around a row's columns, to a Jinja template of the spec.
+"""Convert axolotl's prompts, which put text around a row's columns, to a Jinja template of the spec.
 
 Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
 """
@@ -16,10 +16,11 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Words:
-    """The words around a question with an input, a question without one, and a system prompt; and the columns.
+    """The texts of a prompt: around a question with an input, around a question without one, and the system prompt; and
+    the columns.
 
-    The system prompt comes from the column `system`, otherwise it is `system_text` or, for a row without an input,
-    `system_text_without_input`.
+    The system prompt is the row's column `system`, if there is one. Otherwise it is `system_text`, or
+    `system_text_without_input` for a row without an input.
     """
 
     with_input: str = ""
@@ -38,13 +39,15 @@ KEYS = {
     "system_prompt": "system_text",
     "field_instruction": "instruction", "field_input": "input", "field_output": "output", "field_system": "system",
 }  # fmt: skip
-"""The keys of a custom type."""
+"""The keys of a custom dataset type."""
 CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 
 @cache
 def types() -> dict[str, Words]:
-    """The words by axolotl's dataset type. In prompts.toml, `like` names the type from which a row copies the rest."""
+    """The texts of prompts by axolotl's dataset type. In prompts.toml, `like` names the type from which a row copies
+    missing texts.
+    """
     out: dict[str, Words] = {}
     for name, row in read_table(__file__, "prompts.toml").items():
         base = out.get(str(row.get("like", "")), Words())
@@ -54,7 +57,7 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The words of a named or a custom type; None for an unknown name."""
+    """The texts of a named or a custom type; None for an unknown name."""
     if not place.mapping:
         return types().get(word)
     given: dict[str, str] = {}
@@ -107,8 +110,8 @@ def _quoted(text: str) -> str:
 
 
 def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
-    """Write the prompt of a dataset type as the spec's template; returns the columns, or None if the type has
-    no words.
+    """Write the prompt of a dataset type as the spec's template. Returns the columns, or None if the type has no
+    prompt.
     """
     prompt = words(draft, word, place)
     if prompt is None:

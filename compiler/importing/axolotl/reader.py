@@ -155,7 +155,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     inside = {} if config is None else config.mapping
     theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        del draft.settings["memory.checkpointing"]  # axolotl enables activation checkpointing if either key is on
+        del draft.settings["memory.checkpointing"]  # axolotl turns activation checkpointing on if either key is on
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
@@ -276,7 +276,7 @@ def _method(draft: Draft, named: Entries) -> None:
 
 
 def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
-    """Write SimPO as a loss of cpo, with its margin and the weight of the likelihood."""
+    """Write SimPO as a loss of cpo, with its margin and with the weight of the likelihood term."""
     if kind is not None and kind.value == "simpo":
         draft.put("method.loss", (Weighted("simpo"),), kind)
         draft.default("method.likelihood", 1.0, "not set: TRL's own")
@@ -289,7 +289,7 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """The keys of `trl`, with the host and port of its `vllm` block unless it has its own."""
+    """The keys of `trl`. The host and port of the `vllm` block are added if `trl` does not state them."""
     inside = block.get("vllm")
     if inside is None:
         return block

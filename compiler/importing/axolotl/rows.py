@@ -1,4 +1,4 @@
-"""Import which rows of axolotl's datasets are read: only a part of them, and no rows that are too long."""
+"""Import which rows of axolotl's datasets are used: a part of them, and none that are too long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
 SCALE = 1_000_000
-"""Shares of rows are rounded up to a multiple of 1 / SCALE, because axolotl also rounds up its first part."""
+"""Shares of rows are rounded up to a multiple of 1 / SCALE, because axolotl also rounds up the size of its
+first part.
+"""
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
@@ -44,8 +46,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """Import `skip_prepare_dataset`: with it, preference tuning and reinforcement learning drop no long rows, and sft
-    and reward pass the rows to the trainer unchanged.
+    """Import `skip_prepare_dataset`. With it, preference tuning and reinforcement learning keep long rows, and sft and
+    reward pass the rows to the trainer unchanged.
     """
     if entry is None:
         return
@@ -61,8 +63,8 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Drop rows longer than `sequence_len`, unless `excess_length_strategy` truncates them. Long plain text continues
-    in further rows.
+    """Drop rows longer than `sequence_len`, unless `excess_length_strategy` truncates them. Long plain texts are
+    divided into several rows.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()

@@ -1,8 +1,8 @@
 """axolotl's chat templates with its loss mask, which covers the text of an answer and the token that ends it.
 
-Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py. `find_turn` finds a turn
-by rendering the same conversation with other content and comparing. The token that ends a turn is trained on if it is
-the tokenizer's end token or one of `eot_tokens`.
+axolotl finds a turn by rendering the same conversation with other content and comparing both (`find_turn`). The token
+that ends a turn is trained on if it is the tokenizer's end token or one of `eot_tokens`. Source: axolotl 0.18.0,
+utils/chat_templates/templates/ and prompt_strategies/chat_template.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from xpc.grammar.record import record
 
 @record
 class Turns:
-    """A template in which all turns have one form: the head before a text, the token after it (`end`) and what follows
-    (`after`), the generation prompt (`asked`), the beginning (`first`), and the text itself.
+    """The parts of a template in which all turns have the same form: the head before a text, the token after it
+    (`end`), what follows this token (`after`), the generation prompt (`asked`), the beginning (`first`), and the text
+    itself.
     """
 
     head: str
@@ -40,7 +41,7 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""axolotl's templates that a bundle also has under a name, each with the token that ends a turn."""
+"""axolotl's templates that bundles have under the same name, each with the token that ends a turn."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 
@@ -55,11 +56,11 @@ def end_of(name: str) -> str | None:
 def axolotl_template(
     name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
 ) -> str | None:
-    """axolotl's template of this name with the turns of some roles marked; `every_end` also marks the ends of other
-    turns.
+    """axolotl's template of this name with marks around the turns of some roles. `every_end` also marks the ends of
+    other turns.
 
-    With `stripped`, nothing follows the end of the last answer, because axolotl strips the answers of a pair. Returns
-    None for an unknown template, or if the template cannot be written with these marks.
+    With `stripped`, nothing follows the end of the last answer, because axolotl strips the answers of a preference
+    pair. Returns None for an unknown template, or if the template cannot be written with these marks.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)
@@ -95,10 +96,9 @@ def _marked(text: str) -> str:
 
 
 def answers_alone(text: str, end: str, stripped: bool = False) -> str:
-    """A bundle's template with marks around the text of each answer and the token that ends it.
+    """A bundle's template, with marks around the text of each answer and the token that ends it.
 
-    If an answer has thoughts, everything after the opening word of the thoughts is trained on; otherwise only the
-    answer's text.
+    If an answer has thoughts, everything after their opening tag is trained on; otherwise only the answer's text is.
     """
     text = text.replace(
         '{{- "<|im_start|>assistant" -}}\n    {%- generation -%}\n      {{- "\\n" + message.content if',

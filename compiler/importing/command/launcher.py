@@ -1,4 +1,4 @@
-"""Import a launcher's options: processes, nodes, and options that accelerate's file can also contain."""
+"""Import a launcher's options: processes, nodes, and options that accelerate's configuration file may also contain."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the launcher's options. Returns the contents of accelerate's file with these options, or None without a
-    file and options.
+    """Import the launcher's options. Returns the contents of accelerate's configuration file, completed by these
+    options; None if there are neither.
     """
     table = dict(launch or {})
     extra: dict[str, Entry] = {}

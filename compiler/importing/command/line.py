@@ -128,7 +128,7 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
 
 
 def _switched_off(key: str) -> bool:
-    """Whether `--no_KEY` exists: transformers' HfArgumentParser adds it for arguments that are on by default."""
+    """Whether `--no_KEY` is an argument: transformers' HfArgumentParser adds it for flags that are on by default."""
     stacks = [load(name) for name in names()]
     return any(
         key in fields and fields[key].declared is True

@@ -1,4 +1,4 @@
-"""Import a command that launches the repository's own script, by reading the script with the command's arguments."""
+"""Import a command that launches a script of the repository, by reading the script with the command's arguments."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _rank(one: Draft) -> tuple[int, int]:
 
 
 def _text(one: Entry) -> str:
-    """An argument as the command has it: several values as one text, a switch as PRESENT."""
+    """An argument as text: several values are joined, and a switch is PRESENT."""
     value = plain(one)
     if value is True:
         return PRESENT

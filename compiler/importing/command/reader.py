@@ -86,7 +86,7 @@ def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, s
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
            launch: Entries | None, zero: Entries | None) -> None:  # fmt: skip
-    """Write the settings that a loop over values changes as lists of a sweep."""
+    """Write the settings that differ between the values of a loop as lists of a sweep."""
     changed: dict[str, list[str]] = {}
     for value in values:
         sets = {**overrides.sets, name: value}
@@ -158,7 +158,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # scripts with `evaluation_strategy` were written for that stack
+        # scripts with `evaluation_strategy` were written for the older stack
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launch_file(draft, named_launch, launch)
     launch = launcher(draft, line, found, launch)
@@ -204,8 +204,8 @@ def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> N
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
-    """Report arguments whose value has a variable that the script does not set. For the name of a run, the spec's
-    default is used instead.
+    """Report arguments whose value has a variable that the script does not set. If only the name of a run is affected,
+    the spec keeps its default.
     """
     for key, one in entries.items():
         if key in NAMES:

@@ -1,4 +1,4 @@
-"""Find the training commands of a script, also those in quoted texts, such as `bash -c "..."`."""
+"""Find the training commands of a script, including those in quoted texts, such as `bash -c "..."`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
-"""A training command within a text."""
+"""A pattern for a training command within a text."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
 """Words in the names of programs that train nothing."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
@@ -105,7 +105,7 @@ def is_training(words: Sequence[Word]) -> bool:
         return len(words) > 1 and words[1].text not in ("vllm-serve", "chat", "env")
     if name in ("torchrun", "deepspeed"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # only `train` is a run; other subcommands export, serve and evaluate
+    if name in ("llamafactory-cli", "axolotl"):  # of these tools' subcommands, only `train` trains
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")

@@ -18,9 +18,9 @@ from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""Verbs that train, with the method that a verb of the second layout names."""
+"""Subcommands that train. A subcommand of the second layout also names the method."""
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""Names of LLaMA-Factory's programs; they count only if `finetuning_type` is among the options."""
+"""Names of LLaMA-Factory's programs. They count only if `finetuning_type` is among the options."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 GPU = "h100-80gb"
 
@@ -39,8 +39,8 @@ VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
 def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
             file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
             zero: Entries | None) -> Draft:  # fmt: skip
-    """Convert a command to a draft. `table` is the file that it names, `rest` are its words without a key, `options`
-    the launcher's options. Raises Unreadable for a word that is not `key=value`.
+    """Convert a command to a draft. `table` is the configuration file that it names, `rest` are its words without a
+    key, and `options` the launcher's options. Raises Unreadable for a word that is not `key=value`.
     """
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}

@@ -1,4 +1,6 @@
-"""Import LLaMA-Factory's data: names in its dataset_info.json, files of both layouts, and its templates by name."""
+"""Import LLaMA-Factory's data: names in its dataset_info.json, data files of both layouts, and its templates by
+name.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,12 @@ ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
 
 
 def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
-    """Import the probabilities of interleaved datasets as shares; without probabilities, rows of the datasets
+    """Import the probabilities of interleaved datasets as shares. Without probabilities, the datasets' rows
     alternate.
     """
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        return  # probabilities are refused here, as in LLaMA-Factory
+        return  # LLaMA-Factory also refuses these probabilities
     end = ENDS.get(str(text(mixed)))
     if end is None:
         draft.error(mixed, "a mixture stops with its first source, or repeats rows", "write `mix_strategy: concat`")
@@ -105,7 +107,9 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """Report how the spec packs pretraining texts, which LLaMA-Factory joins into one stream."""
+    """Report how the spec's packing of pretraining texts differs from LLaMA-Factory's, which joins the texts into one
+    stream.
+    """
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
         draft.differs(
@@ -121,7 +125,7 @@ def streamed(draft: Draft, packs: bool) -> None:
     )
     dropped = draft.differences.pop(
         "sample_packing", None
-    )  # that difference concerns rows that LLaMA-Factory does not mix, so it does not apply here
+    )  # the difference is about rows that LLaMA-Factory does not mix, so it does not apply here
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
         return
@@ -274,7 +278,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
 
 
 def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stage: str, most: int | None) -> None:
-    """Write the holdout or the test sets."""
+    """Write the held-out rows or the test sets."""
     if "val_size" in named:
         corpus.holdout(draft, named["val_size"])
     sets = named.get("eval_dataset")
@@ -306,7 +310,7 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Import test sets, whose rows are read like training rows."""
+    """Import test sets. Their rows are read like training rows."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})
@@ -330,12 +334,12 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""The columns that a stage needs in rows without a dataset_info.json, and how the warning describes these columns."""
+"""The columns that a stage needs in rows without a dataset_info.json, with the words for them in the warning."""
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
             stage: str) -> None:  # fmt: skip
-    """Add one name of `dataset`: a dataset in `dataset_info.json`, or a file with that name."""
+    """Add a source for one name in `dataset`: an entry of `dataset_info.json`, or a file with that name."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")

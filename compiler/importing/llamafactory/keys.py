@@ -13,7 +13,9 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Further options of an adapter. The ratio of LoRA+ comes before the learning rate that needs the ratio."""
+"""Keys for further options of an adapter. LoRA+'s ratio comes first, because its learning rate for embeddings needs the
+ratio.
+"""
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
@@ -21,20 +23,20 @@ MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
     "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",
 )  # fmt: skip
-"""How images, videos and audio are read: irrelevant for a text model."""
+"""Keys about how images, videos and audio are read, which are irrelevant for a text model."""
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
-"""How Megatron splits a model over GPUs; 1 does not split."""
+"""Keys about how Megatron splits a model over GPUs. The value 1 means no split."""
 PADDED = (
     "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
 )
 ADDED = ("add_tokens", "add_special_tokens")
-"""Keys that add tokens, and one that lets decoding skip special tokens, which does not concern training."""
+"""Keys that add tokens, and a key about special tokens in decoding, which does not affect training."""
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
-"""Which layers are projected, and how."""
+"""Keys about the layers whose gradients are projected (GaLore, APOLLO), and about the projection."""
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
     "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",
@@ -43,4 +45,6 @@ SECOND = (
     "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
     "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
 )  # fmt: skip
-"""Every key of the second layout, which refuses all other keys. Source: LLaMA-Factory 0.9.5, v1/config/."""
+"""All keys of the second layout, in which LLaMA-Factory refuses any other key. Source: LLaMA-Factory 0.9.5,
+v1/config/.
+"""

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's Muon, which scales updates like torch's `match_rms_adamw` and uses the same learning rate for
-its AdamW.
+"""Import LLaMA-Factory's Muon. It scales updates like torch's `match_rms_adamw`, and its AdamW has the same learning
+rate.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.
@@ -17,7 +17,7 @@ NUMBERS: Mapping[str, Path] = {
     "wd": "optimizer.weight_decay", "momentum": "optimizer.momentum", "adamw_eps": "optimizer.eps",
 }  # fmt: skip
 FIXED = {"nesterov": True, "ns_steps": 5}
-"""What torch's Muon does in every run."""
+"""The settings of torch's Muon in every run."""
 OWN = "not set: that of LLaMA-Factory's Muon"
 
 
@@ -33,12 +33,12 @@ def first(draft: Draft, switch: Entry | None) -> None:
 
 
 def second(draft: Draft, optim: Entry) -> list[Entry]:
-    """Import `optim_config` of the second layout; returns the options that the language does not have."""
+    """Import `optim_config` of the second layout. Returns the options for which the language has no setting."""
     name = optim.mapping.get("name")
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]
     unknown = []
-    draft.settings.pop("optimizer.weight_decay", None)  # the layout's own is that of its AdamW
+    draft.settings.pop("optimizer.weight_decay", None)  # the layout's weight decay is only for its AdamW
     for key, one in optim.mapping.items():
         betas = [number(each) for each in one.items] if key == "adamw_betas" else []
         if key == "name":
@@ -65,7 +65,7 @@ def _chosen(draft: Draft, entry: Entry) -> None:
 
 
 def _decay_of_norms(draft: Draft, key: str) -> None:
-    """Report that this Muon has one weight decay for all weights."""
+    """Report a difference: this Muon has the same weight decay for all weights."""
     decay = draft.settings.get("optimizer.weight_decay")
     if decay is not None and float(decay.text):
         draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too, the spec does not")

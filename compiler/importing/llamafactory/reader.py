@@ -1,4 +1,4 @@
-"""Import LLaMA-Factory's YAML of both layouts and state its defaults in the spec: the loss on answers, alpha twice the
+"""Import LLaMA-Factory's YAML of both layouts, and state its defaults in the spec: the loss on answers, alpha twice the
 rank, recomputation, 2048 tokens.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/.
@@ -42,17 +42,17 @@ FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""Defaults of the first layout: transformers' defaults, and LLaMA-Factory's length."""
+"""Defaults of the first layout that differ from xpc's: transformers' defaults, and LLaMA-Factory's length."""
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
     "save.every": NEVER, "track.every": Amount("count", 1), "model.attn": "sdpa",
 }  # fmt: skip
-"""Defaults of the second layout: torch's AdamW at a constant rate (v1/core/base_trainer.py)."""
+"""Defaults of the second layout: torch's AdamW with a constant learning rate (v1/core/base_trainer.py)."""
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
-"""Losses of LLaMA-Factory's dpo that are other methods here (orpo), or a loss of another method (simpo of cpo)."""
+"""Losses of LLaMA-Factory's dpo that are another method here (orpo), or a loss of another method (simpo of cpo)."""
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-"""The GaLore variant of an optimizer."""
+"""The kind of GaLore that an optimizer implements."""
 
 
 def llamafactory(
@@ -156,7 +156,7 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    """Import GaLore and APOLLO (the switch, which layers are projected, and how) and Muon."""
+    """Import GaLore, APOLLO (the switch, the projected layers, and the kind of projection) and Muon."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
@@ -234,7 +234,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Write Liger if the file names it together with the kernels to include; other kernels compute the same."""
+    """Write Liger if the file names it together with the kernels to include. Other kernels give the same result."""
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
     for one in kernels.mapping.values():
@@ -249,7 +249,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
 
 
 def _reference(draft: Draft, named: Entries) -> None:
-    """Check the reference model, which must be the model that training starts from."""
+    """Check that the reference model is the model from which training starts."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
         draft.note(other, "the model itself")
@@ -260,7 +260,9 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Import Megatron's and fp8's keys: they are irrelevant if they split nothing; fp8 is kept in a comment."""
+    """Import Megatron's and fp8's keys. Megatron's are irrelevant if they split nothing, and fp8 is kept in a
+    comment.
+    """
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):
@@ -299,7 +301,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
 
 
 def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
-    """Write the loss and which tokens it is computed on."""
+    """Write the loss, and the tokens on which it is computed."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
         prompts_too = prompt is not None and boolean(prompt) is True
@@ -366,7 +368,7 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
         attn = draft.settings.get("model.attn")
         if attn is not None and attn.text in families.FLASH:
             draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts to one stream")
-        else:  # packing without flash attention is refused if nothing keeps documents apart (XP310)
+        else:  # otherwise XP310 refuses packing if nothing keeps documents apart
             draft.put(
                 "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory continues a longer text in another row"
             )

@@ -14,11 +14,11 @@ EXCLUSIVE = (
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
 )
-"""Pairs of keys that cannot be on together."""
+"""Pairs of keys of which only one may be on."""
 ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
-"""Refused without `finetuning_type: lora`."""
+"""Keys that are refused without `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")
-"""Refused with `finetuning_type: lora`."""
+"""Keys that are refused with `finetuning_type: lora`."""
 SFT = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
 """Keys that only the stage sft accepts."""
 
@@ -55,7 +55,7 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
-    """Check the evaluation data, streams and mixtures."""
+    """Check combinations of keys about evaluation data, streams and mixtures."""
 
     def wrong(entry: Entry, why: str, way: str) -> None:
         draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", way)

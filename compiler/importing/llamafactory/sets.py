@@ -1,4 +1,4 @@
-"""Translate LLaMA-Factory's datasets: the shape of their rows in `dataset_info.json` becomes a format of a spec.
+"""Translate the datasets in LLaMA-Factory's `dataset_info.json` to the formats of a spec.
 
 Source: LLaMA-Factory 0.9.5, data/parser.py (`DatasetAttr`) and data/converter.py.
 """
@@ -13,18 +13,18 @@ from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
 
 About = Mapping[str, object]
-"""The entry of a set in `dataset_info.json`."""
+"""One dataset's entry in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""Roles, by LLaMA-Factory's key for each."""
+"""Roles of speakers, by the key with which LLaMA-Factory names them."""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
-"""LLaMA-Factory's default names in a message."""
+"""The keys of a message by default in LLaMA-Factory."""
 MEDIA = ("images", "videos", "audios")
 
 
 @record
 class Rows:
-    """The rows of a dataset in terms of a spec: the format, whether texts become turns, the columns, and a column to
-    append to the question (`context`).
+    """The rows of a dataset as a spec describes them: the format, whether texts become turns, the columns, and a column
+    whose text follows the question (`context`).
     """
 
     shape: str
@@ -79,7 +79,7 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """The names of columns or tags that are not null."""
+    """The names of columns or keys that are not null."""
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 

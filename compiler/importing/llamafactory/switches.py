@@ -1,4 +1,5 @@
-"""Import LLaMA-Factory's keys with only one possible value, keys that need another key, recomputation, and packed rows.
+"""Import LLaMA-Factory's keys of which only one value can be expressed, keys that need another key, recomputation, and
+packed rows.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
@@ -13,11 +14,13 @@ from xpc.compiler.importing.text.values import TRACKERS
 from xpc.compiler.language.kinds import EPOCH, Amount
 
 FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe")
-"""Families whose router LLaMA-Factory balances by `moe_aux_loss_coef` (model/model_utils/moe.py)."""
+"""Families for which LLaMA-Factory adds the router's load-balancing loss with `moe_aux_loss_coef`
+(model/model_utils/moe.py).
+"""
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import keys with only one possible value, keys that need another key, and the load-balancing loss."""
+    """Import keys of which only one value can be expressed, keys that need another key, and the load-balancing loss."""
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
     _balance(draft, named.get("moe_aux_loss_coef"))
@@ -57,7 +60,8 @@ def swanlab(draft: Draft, named: Entries) -> None:
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """The keys for the trainer, without `gradient_checkpointing: false`, which turns nothing off in the older layout.
+    """The keys for the trainer. `gradient_checkpointing: false` is removed, because it turns nothing off in the older
+    layout.
 
     Source: model/model_utils/checkpointing.py (`prepare_model_for_training`).
     """
@@ -74,8 +78,8 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """Write recomputation: it is on unless LLaMA-Factory's switch turns it off, and the trainer's own switch can turn
-    it on again.
+    """Write recomputation. It is on by default; LLaMA-Factory's own switch turns it off, and the trainer's switch can
+    then turn it on again.
     """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
@@ -128,8 +132,8 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Import packed rows. LLaMA-Factory makes packed rows one token shorter, and documents in a row attend to earlier
-    documents.
+    """Import packed rows. LLaMA-Factory makes packed rows one token shorter, and lets each document attend to earlier
+    documents of its row.
     """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")

@@ -1,6 +1,6 @@
-"""LLaMA-Factory's chat templates written as Jinja, with its loss mask.
+"""LLaMA-Factory's chat templates as Jinja, with its loss mask.
 
-`make oracles` writes templates.jsonl, which has the pieces of each template.
+`make oracles` writes templates.jsonl, which has the parts of each template.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from xpc.grammar.record import record
 
 @record
 class Pieces:
-    """The pieces of a template; `{bos}` and `{eos}` are the tokenizer's tokens.
+    """The parts of a template. `{bos}` and `{eos}` are the tokenizer's tokens.
 
-    `first` begins the text; `before` and `after` surround the system prompt, `user` and `asked` a question, `lead` and
-    `end` an answer (both are trained on). `system` is the default system prompt, and `inside` puts it into the first
-    question. `thought` has the words before and after a thought, and the words of an empty thought. With `closes`, the
-    tokenizer's end token ends a conversation.
+    - `first`: the beginning of the text
+    - `before`, `after`: the texts around the system prompt
+    - `user`, `asked`: the texts around a question
+    - `lead`, `end`: the texts around an answer, both of which are trained on
+    - `system`: the default system prompt; with `inside`, it is put into the first question
+    - `thought`: the texts before and after a thought, and the text of an empty thought
+    - `closes`: whether the tokenizer's end token ends a conversation
     """
 
     first: str = ""
@@ -38,7 +41,7 @@ class Pieces:
 
 @cache
 def templates() -> dict[str, Pieces]:
-    """The pieces of all templates, by LLaMA-Factory's names."""
+    """The parts of all templates, by LLaMA-Factory's names."""
     found: dict[str, Pieces] = {}
     _, *lines = map(json.loads, read_text(__file__, "templates.jsonl").splitlines())
     for one in lines:

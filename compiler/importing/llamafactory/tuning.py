@@ -14,12 +14,12 @@ from xpc.compiler.importing.trl import model as models
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-"""Keys of the second layout's `peft_config`."""
+"""The keys of `peft_config` in the second layout."""
 WHY = "not set: LLaMA-Factory's own"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """Write what is trained. Keys for another kind of tuning are irrelevant."""
+    """Write which weights are trained. Keys about another kind of tuning are irrelevant."""
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
     table: Entries = named
@@ -119,7 +119,7 @@ def _pissa(draft: Draft, table: Entries) -> None:
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Write rotations: `oft_rank` is 0 if the block size decides, and the block size is 0 if the rank decides."""
+    """Write rotations. Either the rank or the size of blocks decides their shape; the other one is 0 in the file."""
     draft.put("oft", True, kind)
     if bits in (4, 8):
         draft.put("lora.bits", bits, bit)
@@ -148,8 +148,8 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Train the last layers (for a negative number the first ones), completely or only some modules, and extra modules
-    outside of the layers.
+    """Train the last layers (for a negative number the first layers), completely or only some of their modules, and
+    extra modules outside of the layers.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")

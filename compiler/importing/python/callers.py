@@ -1,4 +1,4 @@
-"""Find the script that calls a module, because a module whose functions train gets its settings from that script."""
+"""Find the script that calls a module: a module whose functions train gets its settings from such a script."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from xpc.compiler.importing.overrides import Overrides
 
 MOST = 4
-"""Most scripts that are tried."""
+"""The most scripts that are tried."""
 MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
 def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
-    """The scripts near a module that import it and run something: each script's name and text, and the options with
+    """The scripts near a module that import it and run something, each with its name, its text, and the options with
     which it is read.
     """
     stem = posixpath.basename(file).removesuffix(".py")

@@ -1,4 +1,4 @@
-"""Conditions that a script's text does not decide: `--partial` takes one way at each, and reports it."""
+"""Handle conditions that a script's text does not decide: `--partial` assumes an outcome for each, and reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.compiler.importing.python.interpreter.values import Place
 from xpc.compiler.importing.text.entries import Entry
 
 PASSES = 6
-"""Most times that a script is read. Each reading may reach conditions that earlier readings did not reach."""
+"""The most times that a script is read. Each time may reach conditions that were not reached before."""
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
 """Conditions that are false in a usual run, which starts from the beginning on one GPU."""
 NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
@@ -33,8 +33,8 @@ def deciding(draft: Draft, machine: Machine) -> list[Place]:
 
 
 def usual(machine: Machine, place: Place) -> bool:
-    """Whether `--partial` takes a condition as true: yes, unless it is false in a usual run, or tests for a
-    configuration that is not in the repository.
+    """Whether `--partial` assumes that a condition is true. It does, unless the condition is false in a usual run, or
+    tests for a configuration that is not in the repository.
     """
     text = machine.conditions[place]
     if place in machine.absent:

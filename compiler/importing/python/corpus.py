@@ -1,4 +1,4 @@
-"""Write the data of a script: the sources, the rows that are held out, and what evaluation reads."""
+"""Write the data of a script: the sources, the held-out rows, and the rows to evaluate on."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ COLLATORS = (
 NO_ROWS = re.compile(
     r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
 )
-"""Names of files that a training script reads for other reasons."""
+"""Words in the names of files that a training script reads for other reasons than their rows."""
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
-"""The endings of files with rows."""
+"""The endings of files that contain rows."""
 ONCE = "map the rows once, and name the file that has them"
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> Data | None:
-    """Write the sources and how their rows are read, and return the meaning of the last source's steps; `prompt` is the
+    """Write the sources and how their rows are read. Returns what the steps on the last source mean. `prompt` is the
     column that `--prompt` names.
     """
     masked, unread = _masked(draft, machine, trainer)
@@ -88,7 +88,7 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """The steps that the script applies to a mixture, but a spec can apply only to a single source."""
+    """The steps that the script applies to a mixture, although a spec can apply them only to a single source."""
     if data.take is None and data.limit is None:
         return []
     step = next(one for one in chain.steps if one.last in ("select", "take"))
@@ -101,7 +101,7 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """A part of a mixture, followed by the steps of the complete mixture."""
+    """A part of a mixture, with the steps of the complete mixture added."""
     out = Chain(part.loaded, part.file, part.rows, part.place)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
     return out
@@ -136,8 +136,8 @@ COLLATOR = ("the collator is not read: how rows become a batch is the script's o
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report a collator of the script; if its rows cannot be read either, with the same reason, so that both are one
-    decision.
+    """Report a collator that the script defines. If its rows cannot be read either, the reason is the same, so that
+    both become one decision.
     """
     if found is not None:
         draft.error(found, *reason)
@@ -146,8 +146,8 @@ def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
 def _problems(
     draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, given: Argument
 ) -> tuple[str, str] | None:
-    """Report each step of the data that a spec cannot express, with its line. If xpc cannot read how the script makes
-    the rows, return the reason and the help, which also apply to the rows' length and to their collator.
+    """Report each step on the data that a spec cannot express, with its line. If xpc cannot read how the script makes
+    the rows, return the reason and the help, which also apply to the length of rows and to their collator.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
@@ -155,7 +155,7 @@ def _problems(
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
-            continue  # the collator makes new labels without the padding
+            continue  # no problem: the collator makes new labels, which leave out the padding
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
         open_ = open_ or (why, help)
@@ -180,8 +180,8 @@ def _problems(
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """Write the data that the script reads as the source, if xpc cannot follow it to the trainer: the hub's data set,
-    or the file (if there are several, the file with `train` in its name). Returns a sentence about it.
+    """Write the data that the script reads as the source, if xpc cannot follow the data to the trainer. This is the
+    hub's data set or the file (of several, the one with `train` in its name). Returns a sentence about it.
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""
@@ -215,7 +215,7 @@ def _reads(call: Object) -> bool:
 
 
 def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | None) -> None:
-    """Write the length of the longest row for transformers' Trainer, which gets tokenized rows."""
+    """Write the length of the longest row for transformers' Trainer, whose rows the script tokenizes."""
     found = data.length
     if found is not None and isinstance(found.value, int):
         draft.put("batch.seq", found.value, Entry("max_length", found.value, found.place.file, found.place.line))
@@ -294,7 +294,7 @@ EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay"
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Leave out the evaluation, with a warning. It is an error if the evaluation decides which weights are kept."""
+    """Leave out the evaluation, with a warning; or with an error, if the evaluation decides which weights are kept."""
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")
     if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
@@ -319,8 +319,8 @@ def _path(chain: Chain) -> object:
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
-    """Whether the script trains on answers only, by a collator of TRL's or by Unsloth's function; and the collator, if
-    the script defines it.
+    """Whether the script trains on answers only, by a collator of TRL's or a function of Unsloth's; and the collator,
+    if the script defines it.
     """
     call = program.responses_only(machine, trainer)
     if call is not None:

@@ -47,7 +47,7 @@ BUILT = (
     "to_list",
     "from_generator",
 )
-"""Calls that make a data set of rows."""
+"""Functions that make a data set of rows."""
 OPENED = (
     "open",
     "load",
@@ -65,12 +65,14 @@ OPENED = (
 
 @mutable
 class Chain:
-    """A data set: the call that loads it, the later calls in the order of the script, and what cannot be followed."""
+    """A data set: the call that loads it, the later calls in the order of the script, and the steps that cannot be
+    followed.
+    """
 
     loaded: Object | None = None
     file: Argument | None = None
     rows: list[dict[str, object]] = field(factory=list)
-    """The rows that the script writes out."""
+    """The rows, if the script's text contains them."""
     place: Place = field(default=Place("", 0))
     steps: list[Object] = field(factory=list)
     unknown: list[Unknown] = field(factory=list)
@@ -81,7 +83,7 @@ class Chain:
 
 @mutable
 class Data:
-    """The meaning of a chain's steps: the split, the rows that are used, the columns that functions make."""
+    """What the steps of a chain mean: the split, the rows that are used, and the columns that functions make."""
 
     split: str = ""
     take: Argument | None = None
@@ -100,7 +102,7 @@ class Data:
     functions: dict[str, Function] = field(factory=dict)
     """The functions over single rows that make the columns."""
     for_rewards: dict[str, tuple[object, Place]] = field(factory=dict)
-    """Columns for reward functions that are not in the data."""
+    """Columns for reward functions that the data does not have."""
 
 
 def chain_of(value: object, depth: int = 0) -> Chain:
@@ -160,7 +162,9 @@ def chain_of(value: object, depth: int = 0) -> Chain:
 
 
 def _prepared(value: Object) -> object:
-    """The data set that `accelerator.prepare(...)` returns, also as one of several values; None for other calls."""
+    """The data set that `accelerator.prepare(...)` returns, also if it is one of several values; None for other
+    calls.
+    """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value
     call, key = value.receiver, value.positional[0].value if value.positional else None
@@ -173,7 +177,7 @@ MOST_ROWS = 5_000
 
 
 def literal_rows(value: Object) -> list[dict[str, object]]:
-    """The rows of `Dataset.from_list` or `from_dict` if all values are known; empty for other data."""
+    """The rows of `Dataset.from_list` or `from_dict`, if all values are known; otherwise empty."""
     given = value.positional[0].value if value.positional else None
     if value.last == "from_dict" and isinstance(given, dict):
         lists = [one for one in given.values() if isinstance(one, list)]

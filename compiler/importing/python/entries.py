@@ -18,19 +18,20 @@ from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, ch
 from xpc.grammar.record import field, mutable
 
 MOST = 2_000
-"""Most values of one argument."""
+"""The most values of one argument."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments without a usual value."""
+"""Arguments without a typical value."""
 KEPT = ("task_type", "lora_task_type")
 """Arguments whose enumerations keep their capital letters."""
 
 
 @mutable
 class Entries:
-    """The arguments of a run by TRL's names, what cannot be read (with the reason), and arguments of other calls.
+    """The arguments of a run by TRL's names, the arguments that cannot be read (with the reason), and arguments of
+    other calls.
 
-    `own` are fields of the script's classes. `old` means that the trainer takes arguments of older versions, and
-    `command_line` that the whole configuration comes from the command line.
+    `own` are fields of the script's classes. `old` is true if the trainer takes arguments of older versions, and
+    `command_line` if the complete configuration comes from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)
@@ -43,7 +44,7 @@ class Entries:
     config: Object | None = None
 
     def add(self, name: str, given: Argument, own: bool = False) -> None:
-        """Add an argument; if its value is not known, add a problem instead."""
+        """Add an argument. If its value is not known, add a problem instead."""
         why = unread(given.value)
         place = given.place
         if name.startswith("**"):

@@ -1,4 +1,4 @@
-"""Write what a script does with its model after it is loaded: adapters, a reference, and changes of weights."""
+"""Write what a script does with its model after loading it: adapters, a reference model, and changes of weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
-"""Attributes of a model's configuration that change nothing in training."""
+"""Attributes of a model's configuration that do not change the training."""
 LIBRARIES = (
     "trl",
     "transformers",
@@ -58,7 +58,7 @@ LIBRARIES = (
 
 
 def _rooted(value: object, own: set[Place]) -> bool:
-    """Whether a value is the trained model, a part of it, or an unknown model."""
+    """Whether a value is the trained model, a part of it, or a model that is not known."""
     for _ in range(20):
         if not isinstance(value, Object):
             return True
@@ -72,7 +72,9 @@ def _rooted(value: object, own: set[Place]) -> bool:
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
-    """Write the defaults of adapters, a continued adapter and the reference, and report what changes the model."""
+    """Write the defaults of adapters, a continued adapter and the reference model, and report changes of the model that
+    a spec cannot express.
+    """
     adapter = entries.values.get("use_peft")
     if adapter is not None:
         unsloth = model.unsloth_adapter is not None
@@ -167,7 +169,7 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _config(draft: Draft, model: Model) -> None:
-    """Attributes of the model's configuration that the script sets."""
+    """Import the attributes of the model's configuration that the script sets."""
     for owner in model.seen:
         config = owner.attributes.get("config")
         for key, value in config.attributes.items() if isinstance(config, Object) else ():

@@ -16,9 +16,9 @@ from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
-"""Endings of the names of repositories with quantized weights."""
+"""Endings of repository names that mean quantized weights."""
 UNSLOTH_LENGTH = 2048
-"""Unsloth's default for `max_seq_length`, at which it also truncates rows."""
+"""Unsloth's default for `max_seq_length`. Unsloth truncates rows at this length, too."""
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
@@ -78,7 +78,7 @@ def is_unsloth(loaded: Object) -> bool:
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keywords of a call under TRL's names, renamed by the key table `block`."""
+    """Add the keywords of a call under TRL's names, which the key table's part `block` gives."""
     for name, given in call.keywords.items():
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
             continue
@@ -118,7 +118,9 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
 
 
 def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:
-    """Unsloth's defaults: 4 bits unless another way of loading is on, nf4 with quantized constants, bf16 weights."""
+    """Add Unsloth's defaults: 4 bits unless another way of loading is on, nf4 with double quantization, bf16
+    weights.
+    """
     place = loaded.place
     others = [loaded.keywords.get(one) for one in ("load_in_8bit", "load_in_16bit", "full_finetuning", "load_in_fp8")]
     if any(one is not None and one.value is True for one in others):
@@ -182,11 +184,13 @@ def _checkpointing(entries: Entries, model: Model) -> None:
 
 
 MODERN = "0.26"
-"""The first TRL that runs with transformers 5, which loads a model in the type of its checkpoint."""
+"""The first TRL that runs with transformers 5, which loads a model in the dtype of its checkpoint."""
 
 
 def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
-    """Report a model that `from_pretrained` loads without a dtype: the version of transformers decides the dtype."""
+    """Report a model that `from_pretrained` loads without a stated dtype, because its dtype then depends on the version
+    of transformers.
+    """
     order = versions.numbers()
     modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)
     four, loaded = entries.values.get("load_in_4bit"), model.loaded

@@ -63,7 +63,7 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """Every object on the way."""
+    """Every object between the loading and the trainer."""
 
 
 def trainers_of(machine: Machine) -> list[Object]:
@@ -138,7 +138,7 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """The value before a branch that may change it."""
+    """The value before a condition of which a branch may change it."""
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:
             return value
@@ -170,8 +170,8 @@ def model_of(given: Argument | None) -> Model:
 
 
 def _step(out: Model, value: Object) -> object:
-    """Note one call between the model's loading and the trainer, and return the model before this call; None at the
-    end.
+    """Note one call between loading the model and making the trainer. Returns the model before this call; None at the
+    beginning.
     """
     first = value.positional[0].value if value.positional else None
     if value.last in ("from_pretrained", "from_config", "load_model"):

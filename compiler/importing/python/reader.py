@@ -1,4 +1,4 @@
-"""Write the draft of a script in Python: the trainer's arguments go through the key tables of TRL's YAML."""
+"""Write the draft of a Python script: the trainer's arguments are imported with the key tables of TRL's YAML."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ DATA = (
     "dataset_text_field",
     "max_seq_length",
 )
-"""Arguments of trainers that separate functions read."""
+"""Arguments of trainers that other functions read."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
@@ -98,7 +98,7 @@ UNREAD = (
     "project",
     "trackio_space_id",
 )
-"""Arguments that change nothing that is learned: an unknown value is a warning."""
+"""Arguments that do not affect what is learned, so that an unknown value is only a warning."""
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
@@ -125,7 +125,9 @@ def _script(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> Draft:
-    """The draft of `--partial`: missing arguments are taken from usage lines, and undecided conditions are assumed."""
+    """The draft with `--partial`: missing arguments are taken from usage lines, and the outcomes of undecided
+    conditions are assumed.
+    """
     taken: dict[str, Entry] = {}
     for _ in range(3):
         draft, machine = _decided(draft, machine, text, file, overrides)
@@ -166,8 +168,8 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
 
 
 def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> tuple[Draft, Machine]:
-    """Read a script again with an assumed value for each condition on which an error depends, until no error depends on
-    one.
+    """Read a script again with assumed outcomes of conditions, until no error depends on a condition that is not
+    decided.
     """
     for _ in range(conditions.PASSES):
         found = conditions.deciding(draft, machine)
@@ -212,7 +214,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
-        draft.stack = load(stacks.DEFAULT)  # it can compute the loss on the assistant's turns only
+        draft.stack = load(stacks.DEFAULT)  # the default stack can compute the loss only on the assistant's turns
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
@@ -252,7 +254,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn about environment variables without a default that decide something. They are assumed to be unset."""
+    """Warn about environment variables without a default that decide a condition. They are assumed to be unset."""
     for one, why in entries.unset:
         draft.warn(one, f"{why}, and is taken to be empty")
     names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]
@@ -261,7 +263,7 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
 
 
 def _arguments(entries: Entries, trainer: Object) -> None:
-    """Add the arguments of the configuration, then the arguments that trainers of older versions also took."""
+    """Add the arguments of the configuration, and the arguments that trainers of older versions also took."""
     config = program.argument(trainer, "args")
     value = program.revealed(config.value) if config is not None else None
     if config is not None and isinstance(config.value, Unknown):
@@ -295,9 +297,11 @@ def _arguments(entries: Entries, trainer: Object) -> None:
 
 
 def _dating(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The entries whose names show the version of TRL: the trainer's arguments. Arguments of the model and the adapter
-    have TRL's names only here, and do not count. Without Unsloth, which accepts arguments of all versions, two more
-    names count: the trainer's `tokenizer`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    """The entries whose names show the version of TRL.
+
+    These are the trainer's arguments. Arguments of the model and the adapter do not count, because only the import gave
+    them TRL's names. Without Unsloth, which accepts arguments of all versions, two more names count: the trainer's
+    `tokenizer`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded
@@ -312,7 +316,7 @@ def _dating(entries: Entries, own: set[str], model: program.Model, trainer: Obje
 
 
 def _own_fields(value: object) -> set[str]:
-    """The arguments of a configuration that a class of the script adds."""
+    """The names of the arguments that a class of the script adds to a configuration."""
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):
         return set()
@@ -364,7 +368,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Give a fate to what cannot be read, and to arguments of calls that no reader of TRL's keys knows."""
+    """Give a fate to values that cannot be read, and to arguments of calls that no reader of TRL's keys knows."""
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:
             draft.warn(one, f"its value is not known ({why}), and changes nothing that is learned")

@@ -1,4 +1,4 @@
-"""Columns that a script makes for its reward functions. A run passes only columns of the data to reward functions.
+"""Columns that a script computes for its reward functions, although a run passes only columns of the data to them.
 
 With `--rewards FILE`, the functions in FILE get these columns from a wrapper, which makes them from the data's columns.
 """
@@ -29,8 +29,8 @@ def _with_columns(reward):
 
 
 def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
-    """The wrapper of the copied reward functions, and the script's names that it uses. Reports each column that the
-    wrapper cannot make. `parts` are the top-level names of the script.
+    """The wrapper of the copied reward functions, and the names in the script that it uses. Columns that the wrapper
+    cannot compute are reported. `parts` are the top-level names of the script.
     """
     made: list[str] = []
     names: set[str] = set()
@@ -50,7 +50,7 @@ def write(draft: Draft, data: Data | None, functions: list[Function], parts: dic
 
 
 def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
-    """Report a column that a run does not pass to reward functions."""
+    """Report a column that a run cannot pass to reward functions."""
     if isinstance(value, Column):
         why = f"reward functions get it as `{value.name}`, the name in the data"
     elif isinstance(value, str | int | float):
@@ -63,7 +63,7 @@ def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
 def _expression(
     key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
 ) -> tuple[str, set[str]] | None:
-    """The column as an expression over `row`, with the script's names in it; None if it is no such expression."""
+    """The column as an expression over `row`, with the script's names in it; None if it cannot be written as one."""
     asked = draft.settings.get("data.prompt")
     prompt = asked.text.strip('"') if asked is not None else "prompt"
     if isinstance(value, Column):
@@ -83,12 +83,12 @@ def _expression(
             used.add(one.id)
     columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if prompt in columns or key == prompt:
-        return None  # a run passes the prompt to reward functions, not the column that it was made of
+        return None  # a run passes the prompt to reward functions, and not the column from which the prompt was made
     return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
 
 
 def _value(node: ast.AST, key: str) -> ast.expr | None:
-    """The value of a key in the dict that a function returns, or that it sets in the row."""
+    """The value of a key in the dict that a function returns, or the value that it sets in the row."""
     if isinstance(node, ast.Lambda):
         tables: list[ast.expr | None] = [node.body]
     else:

@@ -134,7 +134,9 @@ def _defined(overrides: Overrides, name: str) -> bool:
 
 
 def stub(functions: list[Function]) -> str:
-    """A file with the signatures of reward functions, each of which raises until it is written."""
+    """The text of a file with the signatures of reward functions. Each function raises an error until somebody writes
+    it.
+    """
     out = ['"""Reward functions, whose signatures are those of the script. Write each before the run."""\n']
     for one in functions:
         node = one.node

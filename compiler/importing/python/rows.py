@@ -1,4 +1,6 @@
-"""Read the functions that a script maps over the rows of its data: which column, text or conversation they make."""
+"""Read the functions that a script maps over the rows of its data, to find the columns, texts or conversations that
+they make.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class Prompt:
-    """What a text is made of: one column, or a Jinja template over several; `known` is a text without columns."""
+    """A text made of columns: either one column, or a Jinja template over several; `known` is a text without
+    columns.
+    """
 
     column: str = ""
     template: str = ""
@@ -32,7 +36,7 @@ class Prompt:
 
 @mutable
 class Turns:
-    """A conversation: one column that contains it, or a system prompt, a question and an answer."""
+    """A conversation: either a column that contains it, or a system prompt, a question and an answer."""
 
     column: str = ""
     system: str = ""
@@ -40,21 +44,23 @@ class Turns:
     user: Prompt | None = None
     answer: Prompt | None = None
     generation: bool = False
-    """Whether it is a rendered text that ends where the answer begins."""
+    """Whether this is a rendered text that ends where the answer begins."""
 
 
 @mutable
 class Made:
-    """The columns that a function makes, by name, and why it cannot be read."""
+    """The columns that a function makes, by name, or why the function cannot be read."""
 
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
     length: Argument | None = None
-    """The length at which a tokenizer cuts the text."""
+    """The length to which a tokenizer cuts the text."""
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], place: object) -> Made:
-    """The columns after a mapped function. Columns that it returns replace columns of the data with the same name."""
+    """The columns after a function is mapped over rows. Columns that it returns replace columns of the data with the
+    same name.
+    """
     if not isinstance(function, Function | Bound):
         return Made(why="the function is not in the script")
     row = Row(batched, dict(before))
@@ -91,7 +97,7 @@ def _tokens(value: dict[object, object], batched: bool) -> Made:
 
 
 def _tokenized(call: Object, batched: bool) -> Made:
-    """The text that a tokenizer gets, if the labels are the tokens of this text."""
+    """The text that a tokenizer is called with, if the labels are the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
@@ -148,7 +154,7 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def single(value: object, batched: bool) -> object:
-    """The value of one row: the only item of a list over a batch."""
+    """The value for one row: the only item of a list over a batch."""
     if batched and isinstance(value, list) and len(value) == 1:
         value = value[0]
     return Column(value.name, False, value.source) if isinstance(value, Column) else value
@@ -221,8 +227,8 @@ END_TOKENS = (
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """A text as its beginning, the column at its end, and whether the end token follows (or the end token itself, if
-    the script writes it literally); None for another form.
+    """A text in three parts: its beginning, the column at its end, and whether the end token follows (or the end token
+    itself, if the script writes it literally); None for a text of another form.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)
@@ -246,7 +252,7 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
 
 
 def turns_of(value: object) -> Turns | None:
-    """A conversation; None for another form."""
+    """A conversation in the form of `Turns`; None for another form."""
     if isinstance(value, Column):
         return Turns(value.name)
     if isinstance(value, Object) and value.last == "apply_chat_template":

@@ -1,4 +1,4 @@
-"""Write the format of a script's rows: columns, prompt templates and conversations, by what the method trains on."""
+"""Write the format of a script's rows: columns, prompt templates and conversations, as the method needs them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ANSWERS = "the script trains on answers only, and a spec does not find the answe
 ENDED = "0.17"
 """The first TRL whose SFTTrainer adds the end token to a text that lacks it."""
 PREFERRED = "0.15"
-"""The first TRL whose SFTTrainer reads the columns `prompt` and `completion` if the rows have them."""
+"""The first TRL whose SFTTrainer reads the columns `prompt` and `completion` of rows that have them."""
 
 
 @mutable
 class Shape:
-    """The rows of a source: the columns in the order of the format, and values that other modules read. `plain` is
-    transformers' Trainer, for which the script tokenizes the rows itself.
+    """The rows of a source: the columns in the order of the format, and values that other modules read. `plain` is true
+    for transformers' Trainer, for which the script tokenizes the rows itself.
     """
 
     draft: Draft
@@ -58,7 +58,8 @@ class Shape:
         if prompt.known is not None and not prompt.template:
             return None
         self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        name = prompt.template.partition("{{ ")[2].partition(" ")[0]  # the template's text replaces this column
+        # the template contains this column, and its text replaces the column
+        name = prompt.template.partition("{{ ")[2].partition(" ")[0]
         return name or None
 
     def before(self, version: str) -> str:
@@ -68,7 +69,7 @@ class Shape:
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
 
     def end(self, key: str, ended: bool) -> None:
-        """Report texts without an end token: the spec learns one after each row."""
+        """Report texts without an end token, because a run of the spec trains on one after each row."""
         old = self.before(ENDED)
         if ended or not (self.plain or old):
             return
@@ -89,8 +90,8 @@ def write(
 ) -> tuple[str, ...]:
     """Write how the rows of a source are read, and return the source's columns.
 
-    `field` is the argument `dataset_text_field`, `text` what a formatting function makes of a row, and `masked`
-    whether the script trains on answers only; `plain` is transformers' Trainer.
+    `field` is the argument `dataset_text_field`, and `text` is what a formatting function makes of a row. `masked` is
+    true if the script trains on answers only, and `plain` if it uses transformers' Trainer.
     """
     shape = Shape(draft, data, place, (), plain)
     if draft.method == "sft":
@@ -142,7 +143,7 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
 
 
 def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
-    """Rows that are one text: a column, a rendered conversation, or a prompt with an answer at its end."""
+    """Write rows that are one text: a column, a rendered conversation, or a prompt with an answer at its end."""
     draft = shape.draft
     _ignored(shape, key, value)
     if masked and isinstance(value, Column):
@@ -192,7 +193,7 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
-    """Report an end token that the script writes literally, because the spec uses the tokenizer's end token."""
+    """Report that the script writes an end token literally, while the spec uses the tokenizer's end token."""
     shape.end(key, bool(ended))
     if isinstance(ended, str):
         why = f"the script ends its texts with `{ended}`; the spec learns the tokenizer's end token"
@@ -200,7 +201,7 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:
-    """Report a text that TRL does not read, because the rows still have the columns that it prefers."""
+    """Report a text that TRL ignores, because the rows still have columns that TRL reads instead."""
     if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
         return
     order = versions.numbers()
@@ -214,8 +215,8 @@ def _ignored(shape: Shape, key: str, value: object) -> None:
 
 
 def _twice(shape: Shape, key: str, value: object) -> None:
-    """Report a text that the chat template rendered and the trainer tokenizes again, which may repeat special tokens.
-    Unsloth removes a repeated first token.
+    """Report a text that the chat template rendered and the trainer tokenizes again, so that special tokens may be
+    repeated. Unsloth removes a repeated first token.
     """
     call = rendered(value)
     tokenizer = call.receiver if call is not None else None
@@ -259,7 +260,7 @@ def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> 
 
 
 def _completion(shape: Shape, masked: bool) -> None:
-    """Rows with a prompt and a completion, as texts or as turns."""
+    """Write rows with a prompt and a completion, as texts or as turns."""
     made, draft = shape.data.columns, shape.draft
     asked, answered = _side(made["prompt"], "user"), _side(made["completion"], "assistant")
     if asked is None or answered is None or not answered[0].column or asked[1] is not answered[1]:
@@ -297,7 +298,7 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
 
 
 def _prompts(shape: Shape) -> None:
-    """Rows of prompts; reward functions get every other column as it is in the data."""
+    """Write rows of prompts. Reward functions get every other column as it is in the data."""
     made, draft = dict(shape.data.columns), shape.draft
     value = made.pop("prompt", None)
     draft.put("data.format", "prompt", None, "the trainer reads prompts")
@@ -325,7 +326,7 @@ def _prompts(shape: Shape) -> None:
 
 
 def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> None:
-    """Preference pairs, or answers with a label: a prompt and answers, as texts or as turns."""
+    """Write preference pairs, or answers with a label: a prompt and answers, as texts or as turns."""
     made, draft = shape.data.columns, shape.draft
     wanted = ("prompt", *answers, *(("label",) if form == "unpaired" else ()))
     if not any(key in made for key in wanted):

@@ -17,7 +17,7 @@ KINDS = ("json", "csv", "parquet", "text", "jsonl")
 
 
 def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] = ()) -> Source | None:
-    """The source of a chain in the notation of a spec; None, after an error, if a spec cannot name it."""
+    """The source of a chain as a spec writes it; None, after an error, if a spec cannot name it."""
     found, place = _named(draft, chain, data)
     if found is None:
         return None
@@ -46,7 +46,7 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
 
 
 def _written(draft: Draft, chain: Chain) -> Entry:
-    """The file next to the spec with the rows that the script writes out."""
+    """The file next to the spec into which rows from the script's own text are written."""
     data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in chain.rows).encode()
     number, name = 1, f"{draft.stem}.rows.jsonl"
     while draft.files.get(name, data) != data:
@@ -57,8 +57,8 @@ def _written(draft: Draft, chain: Chain) -> Entry:
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
-    """The number of rows to read from a file, such as 100 for `split="train[:100]"`. A name of the hub without its
-    owner, such as `squad`, is an error, because a spec reads it as a file.
+    """The number of rows to read from a file, such as 100 for `split="train[:100]"`. A hub name without its owner, such
+    as `squad`, is an error, because a spec would read it as a file.
     """
     call = chain.loaded
     if call is None or call.last != "load_dataset":
@@ -124,12 +124,12 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         return None, call.place
     name = given.value
     if call.last == "load_from_disk" and not name.startswith((".", "/", "~")):
-        name = f"./{name}"  # a folder, not a data set of the hub
+        name = f"./{name}"  # a folder, and not a data set of the hub
     return Entry("load_dataset", name, given.place.file, given.place.line), call.place
 
 
 def split_of(call: Object, data: Data) -> str:
-    """The split that is read, as the script writes it; empty if the script names no split."""
+    """The split as the script writes it; empty if the script names none."""
     given = call.keywords.get("split")
     return data.split or (given.value if given is not None and isinstance(given.value, str) else "")
 

@@ -31,7 +31,7 @@ TEMPLATES = {
     "zephyr": "zephyr",
     "vicuna": "vicuna",
 }
-"""Unsloth's chat templates that the language has."""
+"""Unsloth's chat templates that the language also has."""
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
@@ -100,7 +100,7 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def write(draft: Draft, model: Model, trainer: Object) -> None:
-    """Write the chat template and the added tokens, and report padding that hides the end token."""
+    """Write the chat template and the added tokens, and report padding with which the end token is not learned."""
     _formatted(draft, model)
     _padding(draft, trainer)
     _template(draft, trainer)
@@ -108,7 +108,7 @@ def write(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _formatted(draft: Draft, model: Model) -> None:
-    """Write the template of TRL's `setup_chat_format`: ChatML with its tokens."""
+    """Write the template that TRL's `setup_chat_format` sets: ChatML with its tokens."""
     if model.formatted is None:
         return
     place = model.formatted.place
@@ -119,8 +119,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never learns the end token: it pads with this token, and transformers' collator leaves all
-    padding tokens out of the loss. TRL has its own collator since 0.16.
+    """Report a script that never learns the end token: it pads with the end token, and transformers' collator excludes
+    all padding tokens from the loss. TRL has its own collator since 0.16.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None

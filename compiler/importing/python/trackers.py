@@ -24,13 +24,14 @@ PROJECTS = {
 }  # fmt: skip
 """The variable with the project of a tracker, and the key for it (`TRACKER_NAMES` in trl/switches.py)."""
 OPEN = (None, "all")
-"""Values of `report_to` with which transformers 4 reports to every tracker that is installed."""
+"""Values of `report_to` with which transformers 4 reports to every installed tracker."""
 
 
 def gather(entries: Entries, machine: Machine) -> None:
-    """Add the tracker that the script starts, with its project and the run's name, to the trainer's arguments.
+    """Add the tracker that the script starts to the trainer's arguments, with its project and the run's name.
 
-    Without `report_to`, transformers 4 reports to this tracker, which is installed because the script imports it.
+    Without `report_to`, transformers 4 reports to this tracker, because it must be installed for the script to import
+    it.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""
@@ -55,7 +56,7 @@ def gather(entries: Entries, machine: Machine) -> None:
         project = start.argument(project_argument, first) or project
         name = start.argument(name_argument, second)
         if name is not None and name.value is not None and not unread(name.value):
-            entries.values.pop("run_name", None)  # the name is only known when the run starts
+            entries.values.pop("run_name", None)  # the name is known only when the run starts
             entries.add("run_name", name)
     if project is not None and isinstance(project.value, str) and key not in entries.values:
         entries.add("project" if "project" in entries.values else key, project)

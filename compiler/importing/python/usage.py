@@ -1,4 +1,4 @@
-"""With `--partial`, take arguments without a default from the script's usage line."""
+"""With `--partial`, take values for required arguments from the script's usage line."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.shell import calls
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` does")
-"""Finds the name of an argument without a default in a help of the reader."""
+"""A pattern for the name of a required argument in the help of an error."""
 PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
 LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
 LONGEST = 2_000
-"""Longest command, in characters."""
+"""The longest command, in characters."""
 
 
 def required(draft: Draft) -> list[str]:
-    """The arguments without a default on which errors of a draft depend."""
+    """The required arguments on which errors of a draft depend."""
     found: dict[str, None] = {}
     for one in draft.messages:
         if one.severity == "error":
@@ -31,8 +31,9 @@ def required(draft: Draft) -> list[str]:
 
 
 def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """The values of arguments in the first command that starts the script and has them: in its own text, such as
-    `Usage: python train.py --model org/name`, in a shell script near it, or in the README of its repository.
+    """The values of arguments from the first command that starts the script and has them. The command may be in the
+    script's own text, such as `Usage: python train.py --model org/name`, in a shell script near it, or in the README of
+    its repository.
     """
     out: dict[str, Entry] = {}
     for words, name, line in _launches(text, file, overrides):
@@ -46,7 +47,7 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
-    """Add a decision about the values that were taken, with their lines."""
+    """Add a decision about the values that were taken from a command, with their lines."""
     for name, one in taken.items():
         draft.error(
             one,
@@ -56,7 +57,7 @@ def report(draft: Draft, taken: dict[str, Entry]) -> None:
 
 
 def _launches(text: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
-    """The words after the script's name in each command that starts it, with the file and line of the command."""
+    """The words after the script's name in each command that starts it, with the command's file and line."""
     script = posixpath.basename(file)
     for words, line in _commands(text, script):
         yield words, file, line

@@ -8,13 +8,13 @@ from collections.abc import ItemsView, Iterator, Mapping
 from xpc.grammar.record import field, record
 
 MAX_SIZE = 262_144
-"""Largest configuration that is read, in characters; a spec has the same limit."""
+"""The largest configuration that is read, in characters. A spec has the same limit."""
 MAX_NODES = 20_000
-"""Most values of a configuration; an alias counts at each use."""
+"""The most values of a configuration. An alias counts at each use."""
 MAX_DEPTH = 32
 
 LARGEST = 2.0**63
-"""Numbers of this size or more are refused: most readers take 1e400 as infinity, and no setting accepts it."""
+"""Numbers of this size or more are refused: most YAML readers read 1e400 as infinity, and no setting accepts that."""
 
 NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -40,7 +40,7 @@ def checked(value: object, line: int) -> object:
 
 
 def listed(items: list[Entry]) -> list[Entry] | None:
-    """The value of a list; a list of nulls is null."""
+    """The value of a list of entries. A list that contains only nulls is null."""
     return None if items and all(one.value is None for one in items) else items
 
 
@@ -48,9 +48,9 @@ def listed(items: list[Entry]) -> list[Entry] | None:
 class Entry:
     """A value with its key and place. `value` is None, bool, int, float, str, or a list or dict of entries.
 
-    `typed` is the text in the file if it contains more than the value, such as the `no` that YAML 1.1 reads as false.
-    `earlier` is the line of an earlier occurrence of the key with another value, which YAML readers ignore.
-    `unset` is a variable in the value that a script does not set.
+    `typed` is the text in the file if the value does not show it, such as `no`, which YAML 1.1 reads as false.
+    `earlier` is the line of an earlier occurrence of the key with another value, which YAML readers ignore. `unset` is
+    the name of a variable in the value that a script does not set.
     """
 
     key: str
@@ -121,7 +121,7 @@ def plain(entry: Entry) -> object:
 
 
 SECRET = "(a secret)"
-"""Shown in place of a secret value."""
+"""The text that replaces a secret value in messages."""
 
 
 def as_json(entry: Entry) -> str:
@@ -156,7 +156,7 @@ def number(entry: Entry) -> int | float | None:
     if not isinstance(entry.value, str):
         return entry.value
     text = entry.value.strip()
-    if len(text) > 64 or not NUMBER.fullmatch(text):  # matching takes quadratic time
+    if len(text) > 64 or not NUMBER.fullmatch(text):  # matching a longer text would take quadratic time
         return None
     value = float(text.replace("_", ""))
     checked(value, entry.line)

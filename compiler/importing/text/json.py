@@ -1,4 +1,4 @@
-"""Read JSON as entries with the line of every key. A YAML reader would fail on DeepSpeed files that are indented with
+"""Read JSON as entries with the line of every key. A YAML reader would fail for DeepSpeed files that are indented with
 tabs.
 """
 
@@ -29,8 +29,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
 
 def unfolded(entry: Entry) -> Entry:
-    """Parse a text of JSON into a mapping, because command lines write arguments such as
-    `gradient_checkpointing_kwargs` in this form (transformers' training_args.py, `_VALID_DICT_FIELDS`). Any other value
+    """The mapping that a JSON text contains, because command lines write arguments such as
+    `gradient_checkpointing_kwargs` in this form (transformers' training_args.py, `_VALID_DICT_FIELDS`). Any other entry
     is returned unchanged.
     """
     typed = entry.value

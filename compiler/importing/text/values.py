@@ -10,7 +10,7 @@ from xpc.compiler.importing import keys
 KEYS = keys.load("trl/keys.toml")
 ATTENTION, DTYPES, SCHEDULES = (KEYS[name].values for name in ("attn_implementation", "dtype", "lr_scheduler_type"))
 RENAMES = KEYS.column("renamed")
-"""From names in other versions to the names in the schema."""
+"""Names of earlier or later versions, each with the name in the schema."""
 
 TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
 OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "neptune")
@@ -19,7 +19,7 @@ OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "f
 
 @cache
 def optimizers() -> dict[str, str]:
-    """xpc's optimizer for each of transformers' names, without `adamw`, which means the usual choice."""
+    """xpc's optimizer for each of transformers' names. `adamw` is omitted, because it means the default choice."""
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():
         stack = stacks.load(name)

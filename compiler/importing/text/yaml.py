@@ -1,6 +1,6 @@
 """Read YAML as entries. PyYAML only composes the tree, so that every key has its line, and tags construct no objects.
 
-Pitfalls of YAML 1.1: `no`, `off` and `yes` are truth values that keep their text; `2e-5` is a text that
+Pitfalls of YAML 1.1: `no`, `off` and `yes` are truth values, whose text is kept; `2e-5` is a text, which
 `entries.number` reads as a number; `1:30` and dates stay texts; of a repeated key, the last value counts.
 """
 

@@ -18,15 +18,15 @@ from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 LONGEST = 4096
-"""Longest sequence in tokens, for files in which torchtune truncates nothing."""
+"""The longest sequence in tokens, for files with which torchtune truncates nothing."""
 
 
 @record
 class Rows:
     """A dataset component: the format of its rows, its columns by torchtune's names, and its repository (`source`).
 
-    With `train_on_input`, the loss includes the questions. With `goes_on`, a longer text continues in the next packed
-    sequence.
+    `train_on_input` is true if the loss includes the questions, and `goes_on` if a text that is too long continues in
+    the next packed sequence.
     """
 
     shape: str
@@ -150,7 +150,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
-    """The component with the column names of the file."""
+    """The component's rows, with the column names that the file gives."""
     mapped, column, turns, style = (
         inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
     )
@@ -178,7 +178,7 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
-    """Add a source: the repository or file that the file names, otherwise the component's own."""
+    """Add a source: the repository or file that the file names, or else the component's default repository."""
     place, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
     if place is None and rows.source is None:

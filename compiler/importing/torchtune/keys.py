@@ -10,7 +10,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys of recipes that the language cannot express: a file with one is refused completely."""
+"""Keys of recipes that the language cannot express. A file that has one of them is refused as a whole."""
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
 VISION = "recipes with images are not imported"
 
@@ -22,11 +22,11 @@ PUBLISHERS = {
     "llama": "meta-llama", "code_llama": "meta-llama", "mistral": "mistralai", "gemma": "google", "phi": "microsoft",
     "qwen": "Qwen",
 }  # fmt: skip
-"""Publishers of models, by the beginning of the folder name in torchtune.models."""
+"""Publishers of models, by the beginning of a package's name in torchtune.models."""
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
-"""Names of the folders that `tune download PUBLISHER/NAME` writes."""
+"""A pattern for the folders that `tune download PUBLISHER/NAME` writes."""
 FUSED = ("phi3", "phi4")
-"""Families whose published layers are qkv_proj and gate_up_proj."""
+"""Families whose published layers are fused into qkv_proj and gate_up_proj."""
 
 
 def at(entries: Entries, path: str) -> Entry | None:
@@ -39,6 +39,6 @@ def at(entries: Entries, path: str) -> Entry | None:
 
 
 def component(entry: Entry | None) -> str:
-    """The name of the class or function that builds a part of the recipe."""
+    """The name of the class or function that makes a part of the recipe."""
     made = None if entry is None else entry.mapping.get("_component_")
     return (text(made) if made is not None else None) or ""

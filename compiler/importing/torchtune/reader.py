@@ -109,7 +109,7 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """The key that makes the file impossible to import, and the reason; None if the file can be imported."""
+    """The key because of which the file cannot be imported, and the reason; None if it can."""
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -132,7 +132,7 @@ def _single_device(entries: Entries, file: str) -> bool:
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """Write the model. The folder of its weights has the name of the repository (`tune download`)."""
+    """Write the model. The folder of its weights is named after the repository (`tune download`)."""
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
     family = parts[2] if parts[:2] == ["torchtune", "models"] and len(parts) > 3 else ""
@@ -149,7 +149,7 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
         draft.note(folder, "`--model` names another")
         return
     publisher = next((who for start, who in PUBLISHERS.items() if family.startswith(start)), None)
-    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)  # `Qwen2_5-3B-Instruct`, as torchtune's own files write it
+    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)  # torchtune's own files write `Qwen2_5-3B-Instruct`
     if overrides.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
         draft.model = f"{publisher}/{name}"
         draft.mark(folder, "mapped", f"train {draft.model}", f"the folder that `tune download {draft.model}` writes")
@@ -209,7 +209,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the default of the classes of torch and bitsandbytes
+    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the default of the optimizer classes in torch and bitsandbytes
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:

@@ -17,7 +17,7 @@ from xpc.grammar.record import evolve
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
 LONG = 200
-"""Longest system prompt in characters that is written into the spec, not into a file."""
+"""The longest system prompt, in characters, that is written into the spec. A longer one becomes a file."""
 
 
 def corpus(draft: Draft, named: Entries) -> None:
@@ -55,13 +55,15 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def formats(draft: Draft) -> tuple[str, ...]:
-    """The formats of the training rows: the sources' own formats, or the common format."""
+    """The formats of the training rows: each source's own, or the common one."""
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
 
 
 def in_common(draft: Draft) -> None:
-    """Write settings that all sources share into the data block; if sources differ in a setting, each keeps its own."""
+    """Move settings in which all sources agree into the data block. If sources differ in a setting, each keeps
+    its own.
+    """
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
         draft.put("data.chat", True, turned[0].place)
@@ -90,7 +92,7 @@ def mask(shape: str) -> str:
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:
-    """Record a note for a key and for all keys inside it."""
+    """Note the same reason for a key and all keys inside it."""
     inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
     for one in inside:
         everything(draft, one, why)
@@ -100,7 +102,7 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None) -> Source | None:  # fmt: skip
-    """A source in the spec's notation; None, after an error, if a spec cannot express the source."""
+    """A source as a spec writes it; None, after an error, if a spec cannot express the source."""
     ref = reference(draft, entry, "dataset")
     if ref is None:
         return None
@@ -134,7 +136,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
-    """The columns in the order of a spec; they also decide the format."""
+    """The columns in the order in which a spec lists them. They also decide the format."""
     if entry is None or entry.empty:
         draft.note(entry, NULL)
         return ()
@@ -170,8 +172,8 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
 
 
 def _mixture(draft: Draft, mixture: Entry) -> None:
-    """Import the mixture of the handbook and Open-R1: shuffle and cut each part, shuffle all rows, then split, with one
-    seed.
+    """Import the mixture of the handbook and Open-R1: shuffle and cut each part, shuffle all rows together, then split
+    them, with one seed.
     """
     table = mixture.mapping
     for one in table["datasets"].items if "datasets" in table else []:
@@ -202,7 +204,7 @@ def holdout(draft: Draft, entry: Entry) -> None:
 
 
 def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
-    """Import the handbook's older mixture: a share for each dataset, and splits that all datasets have."""
+    """Import the handbook's older mixture: a share for each dataset, and the same splits for all of them."""
     splits = named.get("dataset_splits")
     names = [] if splits is None else words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]
@@ -236,8 +238,8 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
-    """Import TRL's `datasets`: parts with a path. `fraction` is a share of the mixture, taken from the beginning of the
-    part.
+    """Import TRL's `datasets`: a list of parts, each with a path. `fraction` is the share that is taken from the
+    beginning of a part.
     """
     for one in several.items:
         inside = one.mapping

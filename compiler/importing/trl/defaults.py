@@ -15,7 +15,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default is irrelevant or follows from another setting."""
+"""Settings whose default need not be written: it is irrelevant, or follows from another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -23,22 +23,24 @@ REPORTING = (
     "num_completions_to_print",
     "f_alpha_divergence_coef",
 )
-"""Arguments that change reports, not the training; the last is read with one divergence only."""
+"""Arguments that affect reports, not the training. The last one is read with one divergence only."""
 
 
 OF_ITS_TIME = (
     "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
     "trl 0.19, which has the same names, takes it over all processes"
 )
-"""The one default of sft that differs between the versions with these names: the alignment handbook pins trl 0.19.1
-(its SFTConfig has True), Open-R1 pins 0.18.0 (transformers 4.52.3 has False)."""
+"""A comment on the only default of sft that differs between two projects whose files have the same names: the alignment
+handbook pins trl 0.19.1 (whose SFTConfig has True), Open-R1 pins 0.18.0 (where transformers 4.52.3 has False).
+"""
 
 TRANSFORMERS: dict[str, Json] = {
     "learning_rate": 5e-5, "bf16": False, "logging_steps": 500,
     "gradient_checkpointing": False, "activation_checkpointing": False,
 }  # fmt: skip
-"""Defaults of transformers' TrainingArguments that differ from TRL's classes. They also apply in TRL's trainers, which
-copy all values of a TrainingArguments into their own class."""
+"""Defaults of transformers' TrainingArguments that differ from those of TRL's classes. They also apply if a TRL trainer
+gets a TrainingArguments, because it copies all values into its own class.
+"""
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
@@ -68,13 +70,14 @@ def _of_version(out: dict[str, Json], draft: Draft) -> None:
 
 
 def origin(draft: Draft, native: Stack) -> str:
-    """The name of the version whose defaults are written."""
+    """The name of the version whose defaults are written, for the reason."""
     return f"trl {draft.trl}" if draft.trl not in ("", number(native)) else native.name
 
 
 def packing(draft: Draft) -> None:
-    """Before 0.19, TRL packed by cutting one stream of texts, as the oldest stack does. A spec without flash attention
-    cannot do that: its masks keep the texts apart, and a warning says so.
+    """Set the packing of TRL before 0.19, which cut one stream of texts into rows, as the oldest stack does. A spec
+    without flash attention cannot let the texts of a row attend to each other, because masks keep them apart; a warning
+    says so.
     """
     attention = draft.settings.get("model.attn")
     if attention is None or not attention.text.startswith("flash"):
@@ -138,10 +141,10 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # the runtime decides it, so no argument class has a default
+            continue  # the runtime decides this setting, so no argument class has a default
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            continue  # a stack without the argument has one ratio per token, which is the default of the other stacks
+            continue  # a stack without this argument computes one ratio per token, which is the other stacks' default
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])
@@ -150,7 +153,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Keep under `extra` the differing defaults of arguments that no setting decides."""
+    """Keep in `extra` the arguments that no setting decides, if their default differs."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):

@@ -15,12 +15,12 @@ from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"
-"""The file next to the spec in which reward functions are expected that are not registered and name no module."""
+"""The file next to the spec for reward functions that are not built in and for which the source names no module."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of Open-R1's reward functions that execute code. The runtime does not have these functions."""
+"""Arguments of those reward functions of Open-R1 that execute code. The runtime does not have these functions."""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
@@ -47,7 +47,7 @@ def online(draft: Draft, named: Entries) -> None:
         batch = named.get("generation_batch_size")
         if batch is not None and batch.empty:
             draft.note(batch, NULL)
-        elif batch is not None:  # divided below, once the number of processes is known
+        elif batch is not None:  # the batch is divided below, where the number of processes is known
             draft.mark(batch, MAPPED, "method.steps_per_generation")
 
 
@@ -66,8 +66,8 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:
-    """Write `generation_batch_size`, the completions of a round, as `steps_per_generation`: the batch divided by the
-    micro-batch and the processes.
+    """Write `generation_batch_size`, the number of completions per generation round, as `steps_per_generation`: this
+    number divided by the micro-batch and the number of processes.
     """
     entry = named.get("generation_batch_size")
     if entry is None or entry.empty or not METHODS[draft.method].grouped:
@@ -121,9 +121,7 @@ def _fields(draft: Draft) -> Mapping[str, Field]:
 
 
 def _blocks(draft: Draft, named: Entries) -> None:
-    """Import settings that belong to a switch. They are irrelevant if the switch is off, and must not turn the switch
-    on.
-    """
+    """Import settings that belong to a flag. They are irrelevant if the flag is off, and must not turn it on."""
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
         on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods
@@ -170,7 +168,9 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
     "code_language": ("code_format", "language"),
 }
-"""Arguments of Open-R1's scripts for its reward functions, by the function and its argument (`configs.py`)."""
+"""Arguments in Open-R1's scripts for reward functions, by the function and the function's own argument
+(`configs.py`).
+"""
 
 
 def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[str, int | float | str], ...]:

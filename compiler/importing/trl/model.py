@@ -19,11 +19,11 @@ HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-"""A pattern that matches the same modules, by their last names, in every layer."""
+"""A pattern whose only effect is to match the same modules, by their last names, in every layer."""
 SECRETS = "a spec has no environment variables: write the path"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
-"""PEFT's default modules for families that name the query and value projections differently."""
+"""PEFT's default modules for families whose query and value projections have other names."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
@@ -31,12 +31,12 @@ ADAPTER_OPTIONS = {
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""Further options of an adapter in TRL's ModelConfig."""
+"""Keys of TRL's ModelConfig for further options of an adapter."""
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """A hub id as a reference, anything else as a quoted path; None, after an error, if it is empty or
-    contains a `$`.
+    """A hub id as a reference, anything else as a quoted path; None, after an error, if it is empty or contains
+    a `$`.
     """
     name = text(entry)
     if not name:
@@ -95,12 +95,12 @@ def _template(draft: Draft, entry: Entry | None) -> None:
 
 
 def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:
-    """Write LoRA and quantization from TRL's ModelConfig; `native` are its default rank, alpha and dropout."""
+    """Write LoRA and quantization from TRL's ModelConfig. `native` has the source's default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    begins = named.get("lora.init_lora_weights")  # only Python scripts have it
+    begins = named.get("lora.init_lora_weights")  # only Python scripts have this key
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -135,7 +135,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
 
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
-    """Write switches and lists of names for an adapter or for frozen weights; keys that are off are only noted."""
+    """Write flags and lists of names about an adapter or frozen weights. Keys that are off are only noted."""
     for key, path in paths.items():
         entry = named.get(key)
         names = words(entry) if entry is not None and not entry.off else None
@@ -179,12 +179,12 @@ def initial(draft: Draft, entry: Entry | None) -> None:
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""Settings that are read from a continued adapter."""
+"""Settings whose value comes from a continued adapter."""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:
-    """Write the folder of an adapter whose training continues. peft reads the adapter's shape there, so keys for the
-    shape are irrelevant.
+    """Write the folder of an adapter whose training continues. peft reads the adapter's shape from this folder, so keys
+    about the shape are irrelevant.
     """
     if entry is None or entry.off:
         draft.note(entry, "it is off")
@@ -216,7 +216,7 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
 
 
 def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-linear", "all")) -> None:
-    """Write the modules that get an adapter. PEFT's default is the query and value projections."""
+    """Write the modules that get an adapter. By default, PEFT takes the query and value projections."""
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:
@@ -245,7 +245,9 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
-    """The modules of a pattern: `layers.[\\d]+.(mlp|self_attn).(up|down)_proj` has `up_proj` and `down_proj`."""
+    r"""The module names that a pattern matches: `up_proj` and `down_proj` for
+    `layers.[\d]+.(mlp|self_attn).(up|down)_proj`.
+    """
     found = PATTERN.fullmatch(pattern)
     assert found is not None
     return tuple(f"{name}{found[2]}" for name in found[1].split("|"))

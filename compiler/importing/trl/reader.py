@@ -29,12 +29,12 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Names of arguments that only one method has, the most specific first."""
+"""Argument names that only one method has, the most specific first."""
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
     """The method: from `--method`, otherwise from a word of the path (`recipes/x/dpo/config.yaml`), otherwise from
-    names that only one method has.
+    names of arguments that only one method has.
 
     Many models and recipes have "distill" in their name without distilling, so that word counts only if there is a
     teacher.
@@ -57,7 +57,7 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None) -> tuple[Draft, Stack]:
     """An empty draft with its method and target, and the stack whose defaults the source relies on. `dating` are the
-    entries whose names show the version of TRL; by default all entries.
+    entries whose names show the version of TRL, by default all entries.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
@@ -69,7 +69,7 @@ def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | N
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # the default stack's masks keep packed rows apart
+        stack = load(stacks.DEFAULT)  # the masks of the default stack keep packed rows apart
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting = fitting
@@ -167,7 +167,7 @@ GUESSES = {
         "train_file_dir", "train_jsonl", "train_files", "train_data_dir",
     ),
 }  # fmt: skip
-"""Keys that name the model and the data in people's own scripts, for files without TRL's keys for them."""
+"""Keys with which people's own scripts name the model and the data, for files that lack TRL's keys."""
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 
 
@@ -179,11 +179,11 @@ LOADING = {
     "revision": "model_revision",
     "use_cache": "use_cache",
 }
-"""TRL's keys for the arguments of `model_init_kwargs`."""
+"""The arguments in `model_init_kwargs`, with TRL's keys for them."""
 
 
 def loading(draft: Draft, entries: Entries) -> Entries:
-    """The entries, with the arguments inside `model_init_kwargs`, with which TRL loads the model."""
+    """The entries, with the arguments in `model_init_kwargs` added, with which TRL loads the model."""
     inside = entries.get("model_init_kwargs")
     if inside is None or not inside.mapping or not set(inside.mapping) <= set(LOADING):
         return entries
@@ -198,8 +198,8 @@ def loading(draft: Draft, entries: Entries) -> Entries:
 
 
 def guessed(draft: Draft, entries: Entries) -> Entries:
-    """The entries, with TRL's keys for the model and the data added if a key of the source's own script probably names
-    them. A person decides whether the guess is right.
+    """The entries. If keys of the source's own script probably name the model and the data, TRL's keys for them are
+    added, and a person decides whether the guess is right.
     """
     out = dict(entries)
     for name, keys in GUESSES.items():
@@ -222,7 +222,9 @@ VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
-    """The entries with the variables of `--set` filled in. A name of a run with another variable is dropped."""
+    """The entries with the variables of `--set` filled in. The name of a run is dropped if it contains another
+    variable.
+    """
     out: dict[str, Entry] = {}
     for key, one in entries.items():
         if not isinstance(one.value, str) or "$" not in one.value or key == "chat_template":
@@ -239,7 +241,7 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Import Open-R1's callback, which pushes each checkpoint to a separate branch."""
+    """Import Open-R1's callback that pushes each checkpoint to a separate branch."""
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:
         return
@@ -272,8 +274,9 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
 
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
-    """Write the machines, the architecture of a model in a missing folder, and a target other than the default; drop
-    the default of `eval.micro` if nothing is evaluated."""
+    """Write the machines, the architecture of a model in a missing folder, and a target other than the default. Drop
+    the default of `eval.micro` if nothing is evaluated.
+    """
     machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
     if micro is not None and micro.entry is None and (each is None or each.text == "never"):
@@ -288,6 +291,8 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:
-    """The names that a key may be a misspelling of: TRL's names, the names that readers looked up, and `more`."""
+    """The names of which an unknown key may be a misspelling: TRL's names, the names that readers looked up, and
+    `more`.
+    """
     ours = {argument for row in TABLE for argument in row.args}
     return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

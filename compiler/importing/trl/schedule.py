@@ -17,7 +17,7 @@ FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 OF_ARGUMENT: Mapping[str, Path] = {
     "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
 }  # fmt: skip
-"""Names in `optim_args` that are settings."""
+"""Names in `optim_args` for which the language has a setting."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 
@@ -88,8 +88,8 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Write the warm-up. As in transformers, `warmup_steps` decides if it is above 0, and a value below 1 is
-    a share.
+    """Write the warm-up. As in transformers, `warmup_steps` takes precedence if it is above 0, and a value below 1 is a
+    share.
     """
     count = number(steps) if steps is not None and not steps.empty else None
     share = number(ratio) if ratio is not None and not ratio.empty else None
@@ -115,7 +115,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
 
 
 def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
-    """Write `optim_args`, the optimizer's arguments, which override other keys."""
+    """Write `optim_args`, the optimizer's arguments, which take precedence over other keys."""
     if entry is None or entry.empty:
         return
     if not entry.mapping:

@@ -1,4 +1,4 @@
-"""Import trainer settings that several keys decide together: saving, evaluation, packing, checkpointing, the hub."""
+"""Import trainer settings that depend on several keys: saving, evaluation, packing, checkpointing, the hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpc.compiler.language.schema import BY_PATH
 
 
 def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:
-    """Write `*_strategy` and `*_steps` as one interval; `usual` is the default number of steps."""
+    """Write `*_strategy` and `*_steps` as one interval. `usual` is the default number of steps."""
     name = "steps" if entry is None or entry.empty else "no" if boolean(entry) is False else str(entry.value)
     if name == "no":
         assert entry is not None
@@ -170,8 +170,9 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""accelerate's defaults (transformers' AcceleratorConfig). How batches are copied to the GPU does not change
-results."""
+"""accelerate's defaults (transformers' AcceleratorConfig), which a bundle has anyway. How batches are copied to the GPU
+does not change results.
+"""
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
@@ -223,7 +224,7 @@ def packing(draft: Draft, named: Entries) -> None:
 
 
 def switches(draft: Draft, named: Entries) -> None:
-    """Write switches with the opposite meaning of a setting, and keys that choose between names."""
+    """Write flags with the opposite meaning of a setting, and keys that select one of several names."""
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
     if only is not None and not only.empty:
         value = boolean(only)
@@ -265,7 +266,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(older, "it is off")
     elif older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # the alignment handbook's key before `attn_implementation`
+    elif older is not None:  # the alignment handbook's name for `attn_implementation` in older files
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
@@ -323,7 +324,7 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Write the default precision: fp32, or the dtype of narrower weights, which compute in their own dtype."""
+    """Write the default precision: fp32, or for narrower weights their own dtype, in which they also compute."""
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
@@ -347,7 +348,7 @@ def fp8(draft: Draft, named: Entries, *more: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """Isolate the documents of packed rows by a mask if no kernel does."""
+    """Isolate the documents of packed rows by a mask if no kernel isolates them."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
@@ -358,13 +359,13 @@ def follow(draft: Draft) -> None:
 
 
 def stream(draft: Draft) -> bool:
-    """Whether packing cuts one stream of texts, in which documents are not kept apart."""
+    """Whether packing cuts one stream of texts into rows, so that documents of a row attend to each other."""
     way = draft.settings.get("batch.packing.strategy")
     return way is not None and way.text == "wrapped"
 
 
 def router(draft: Draft) -> None:
-    """Turn off the routers' load-balancing loss, which the target adds and transformers' Trainer does not."""
+    """Turn off the load-balancing loss of routers, which the target adds and transformers' Trainer does not."""
     facts = registry.find_model(draft.model)
     if (
         facts is not None

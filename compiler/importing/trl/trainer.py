@@ -18,7 +18,7 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings of a single argument that a separate function of this folder reads."""
+"""Settings that depend on a single argument, which another function of this folder reads."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
 """Arguments whose value is a mapping, possibly written as JSON text."""
@@ -26,8 +26,8 @@ PADS = "the target's dpo pads anyway: this changes speed and memory, not the los
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that only this argument decides, in the same unit. None for other arguments. A method's setting may
-    have several such arguments.
+    """The setting that depends only on this argument and has the same unit; None for other arguments. A setting of a
+    method may have several such arguments.
     """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
@@ -37,7 +37,7 @@ def simple(name: str) -> Setting | None:
 
 
 def canonical(entries: Entries) -> dict[str, Entry]:
-    """The entries under the names that the table of settings uses."""
+    """The entries by the names that the table of settings uses."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
         value = unfolded(entry) if name in MAPPINGS else entry

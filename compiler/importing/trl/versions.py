@@ -16,7 +16,9 @@ from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
 
 LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
-"""The last version that used a name, if later versions accept and ignore it (grpo_config.py of 0.16 and 0.17)."""
+"""The last version that used a name, for names that later versions accept and ignore (grpo_config.py of 0.16
+and 0.17).
+"""
 SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
     "trainer.tokenizer": ("0.9", "0.15"),
@@ -39,7 +41,7 @@ MATTERS = (
     "use_bias_correction_kl", "vllm_importance_sampling_correction", "vllm_mode", "ref_model_mixup_alpha",
     "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
 )  # fmt: skip
-"""Names whose default changes what is learned."""
+"""Names whose default affects what is learned."""
 NEEDS = {
     "router_aux_loss_coef": "experts",
     "vllm_importance_sampling_correction": "use_vllm",
@@ -48,13 +50,15 @@ NEEDS = {
     "ref_model_mixup_alpha": "sync_ref_model",
     "ref_model_sync_steps": "sync_ref_model",
 }
-"""The switch without which a name has no effect; `experts` means that the model has experts."""
+"""The flag without which a name has no effect; `experts` means that the model has experts."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
-"""Methods whose trainers once replaced a missing `max_length` by 512 and a missing `max_prompt_length` by 128."""
+"""Methods whose trainers replaced a missing `max_length` by 512 and a missing `max_prompt_length` by 128 in older
+versions.
+"""
 
 
 def table() -> dict[str, dict[str, list[list[object]]]]:
-    """The names and defaults by method."""
+    """The names with their defaults, by method."""
     found: dict[str, dict[str, list[list[object]]]] = read_json(__file__, "versions.json")
     return found
 
@@ -104,7 +108,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
             first, last = (numbers().index(one) for one in VALUES[name, entry.value])
             versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
         if name in inherited and name not in SCRIPTS:
-            continue  # transformers has it in every version
+            continue  # a name that transformers has in every version says nothing
         for one in having(method, name):
             if one in score:
                 score[one] += 1
@@ -113,7 +117,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
 
 
 def default(method: str, name: str, version: str) -> object:
-    """The value that a version of TRL uses if a file does not state a name; None if the table does not have it."""
+    """The value that a version of TRL uses if a file does not state a name; None if the table has no such name."""
     order = numbers()
     at = order.index(version)
     value: object = None
@@ -125,12 +129,14 @@ def default(method: str, name: str, version: str) -> object:
 
 
 def _meaning(method: str, name: str, value: object, known: bool, at: int) -> object:
-    """The value that the trainer of that version used for a missing name or a null (`at`: the version's place)."""
+    """The value that a version's trainer used if a name was missing or null; `at` is the version's position in
+    `numbers()`.
+    """
     order = numbers()
     if name == "bf16" and known:
         return True  # null is bf16, unless the file has fp16
     if name == "average_tokens_across_devices" and not known:
-        return at >= order.index("0.23")  # the default of transformers, which changed at that time
+        return at >= order.index("0.23")  # the default of transformers, which changed in this version
     if not known:
         early = {"loss_type": "grpo" if at < order.index("0.16") else "bnpo", "scale_rewards": "group"} if (
             method == "grpo" and at < order.index("0.17")) else {}  # fmt: skip
@@ -152,7 +158,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if name == "top_k" and not value:
         return None
     if value == -1:
-        return None  # marks a name that is deprecated
+        return None  # only marks a deprecated name
     if value == "ffd":
         return "bfd"  # the trainer failed on `ffd`
     if isinstance(value, list) and len(value) == 1:
@@ -163,8 +169,8 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
     """The names that a file does not state, whose default changes training and differs among versions.
 
-    `names` are the file's names as the table of settings writes them, `on` are the names that are switched on. Each
-    name has its defaults in words, such as `0.04 (trl 0.14 to 0.18)`.
+    `names` are the file's names as the table of settings writes them, `on` are the names that are switched on. The
+    result has the defaults of each name in words, such as `0.04 (trl 0.14 to 0.18)`.
     """
     out: dict[str, list[str]] = {}
     order = [one for one in numbers() if one in among]
@@ -186,7 +192,7 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
 
 
 def _at(name: str, method: str, version: str) -> tuple[str]:
-    """The name in a version: sft's `max_length` was `max_seq_length` until 0.15."""
+    """The name that a version uses: sft's `max_length` was `max_seq_length` until 0.15."""
     old = method == "sft" and name == "max_length" and version not in having(method, "max_length")
     return ("max_seq_length" if old else name,)
 

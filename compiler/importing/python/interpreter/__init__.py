@@ -1,6 +1,6 @@
 """Follow a script by its syntax tree, and compute the values that its text decides. Nothing is executed.
 
-`source.py` parses a file within bounds, and `script.py` follows it. `machine.py` is the state. These modules define
+`source.py` parses a file of limited size, and `script.py` follows it. `machine.py` has the state. These modules define
 what each kind of node does: `expressions.py` with `operators.py`, `attributes.py` and `texts.py`; `statements.py` with
 `control_flow.py`, `assignment.py` and `imports.py`; and `script_calls.py`. `branches.py` undoes and joins branches.
 

@@ -45,11 +45,11 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Object):
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
-        if name in ("open", "read_text"):  # a file with an unknown name
+        if name in ("open", "read_text"):  # the file's name is unknown
             machine.calls.append(Object("open", [Argument(value, value.place)], {}, machine.place(node)))
         return Unknown(value.why, value.place, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
-        return value  # Modal's and Ray's functions
+        return value  # functions of Modal and Ray stay as they are
     if isinstance(value, str) and name in functions.PATH_PARTS:
         return functions.PATH_PARTS[name](value)
     if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):
@@ -94,8 +94,8 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """An attribute of a library's object: the value that the script set, an argument of the object's call, or a new
-    object.
+    """An attribute of a library's object: the value that the script set, or an argument of the call that made the
+    object, or a new object.
     """
     if name in value.attributes:
         return value.attributes[name]

@@ -1,4 +1,6 @@
-"""Record what the branches of a condition write. Undo the first before the second is read, then join both."""
+"""Record the changes that each branch of a condition makes. The first branch's are undone before the second is read,
+and then both are merged.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from xpc.compiler.importing.python.interpreter.values import Join, Object
 from xpc.grammar.record import mutable
 
 MISSING = object()
-"""The value of a key that is not set."""
+"""Marks a key that is not set."""
 
 
 @mutable
 class Writes:
-    """What a branch wrote, and the values before."""
+    """The new values that a branch wrote, and the values before."""
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
 
@@ -25,7 +27,7 @@ class Journal:
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """Number of items in all changed lists, because each change copies the list."""
+        """The most items in all changed lists together, because each change copies a list."""
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
         """Write into a scope, a dict or the attributes of an object; a branch remembers the old value."""
@@ -36,7 +38,7 @@ class Journal:
     def remove(self, container: MutableMapping[object, object], key: object) -> object:
         """Remove a key, and return its value."""
         value = container[key]
-        self.write(container, key, value)  # a branch remembers that the dict had it
+        self.write(container, key, value)  # a branch must remember that the dict had the key
         del container[key]
         return value
 
@@ -49,7 +51,9 @@ class Journal:
 
     @contextmanager
     def branch(self) -> Iterator[Writes]:
-        """Read a branch, and undo what it wrote. Afterwards the old values in `Writes` are the branch's values."""
+        """Read a branch inside `with`, then undo its changes. Afterwards `Writes` has the new values instead of the
+        old.
+        """
         writes = Writes({})
         self.branches.append(writes)
         try:
@@ -66,8 +70,8 @@ class Journal:
                 writes.old[slot] = (container, new)
 
     def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
-        """Write what two branches wrote: equal values stay, others are unknown. In a loop over `rows`, a list that one
-        branch leaves shorter keeps its longer value; returns whether there is such a list.
+        """Merge what two branches wrote: equal values stay, others become unknown. In a loop over `rows`, a list that
+        one branch leaves shorter keeps its longer value. Returns whether there is such a list.
         """
         skipped = False
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:
@@ -88,7 +92,7 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Write again what a branch wrote, if only this branch goes on."""
+        """Repeat the changes of a branch, if the script continues only after this branch."""
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
                 self.change(container.items_, value)
@@ -97,7 +101,7 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """A list as a mapping with one key, so that a branch can record it like a mapping."""
+    """A list as a mapping with one key, so that the changes of a list are recorded like those of a mapping."""
 
     def __init__(self, items: list[object]) -> None:
         self.items_ = items
@@ -119,7 +123,7 @@ class _Items(MutableMapping[object, object]):
 
 
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
-    """A list after two branches. Calls of both branches stay, and a list that only one branch fills has an unknown
+    """A list after two branches. The calls of both branches stay, and a list that only one branch fills gets an unknown
     item.
     """
     if all(isinstance(each, Object) for each in [*one, *other]):

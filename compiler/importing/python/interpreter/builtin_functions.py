@@ -1,4 +1,4 @@
-"""Python's own functions of numbers and collections, such as `len` and `zip`."""
+"""Python's built-in functions of numbers and collections, such as `len` and `zip`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.place)  # Python does not convert a missing value
+            return Unknown(value.why, value.place)  # Python cannot convert a missing value
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number
@@ -145,7 +145,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
 
 
 def _whether(stops: bool) -> Callable[..., object]:
-    """The function `any` (if `stops` is true) or `all`, for lists of known items."""
+    """The function `any` if `stops` is true, otherwise `all`, for lists whose items are known."""
 
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)
@@ -188,4 +188,4 @@ BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
     "any": _whether(True),
     "all": _whether(False),
 }
-"""Functions by their name."""
+"""The functions by name."""

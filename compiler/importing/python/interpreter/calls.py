@@ -1,4 +1,4 @@
-"""Calls of libraries: computed if the function is known, otherwise recorded."""
+"""Calls of libraries. The value is computed if the function is known; otherwise the call is recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Name, Obj
 def library(
     machine: Machine, function: Name | Object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a library's function: computed if it is known, otherwise recorded."""
+    """Call a library's function: compute its value if the function is known, otherwise record the call."""
     path = function.path
     known = KNOWN.get(path) or KNOWN.get(f"*.{path.rpartition('.')[2]}")
     if known is not None:
@@ -27,7 +27,7 @@ def library(
             return value
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
-        path, receiver = f"{path}()", function  # such as `tokenizer(text)`
+        path, receiver = f"{path}()", function  # calls of an object, such as `tokenizer(text)`
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
     made = Object(path, positional, keywords, machine.place(node), receiver)

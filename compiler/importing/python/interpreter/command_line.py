@@ -53,8 +53,8 @@ def _use(machine: Machine, names: Iterable[str]) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
-    """The value that `--set` or a command gives an argument: by one of the argument's names, or by its position, from
-    1.
+    """The value that `--set` or a command gives an argument, under one of its names or, for a positional argument,
+    under its position, from 1.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
@@ -94,13 +94,13 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
     except ValueError:
         return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
     if kind.value == Name("bool"):
-        return bool(text)  # as in Python, `type=bool` makes every text true except an empty one
+        return bool(text)  # as in Python, `type=bool` makes every text true except the empty one
     value = machine.call(kind.value, [Argument(text, call.place)], {}, ast.Pass(lineno=call.place.line))
     return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
 
 
 def _calls_below(value: Object, depth: int = 0) -> list[Object]:
-    """The calls of an object's methods, and of the objects that they return, such as groups of arguments."""
+    """All calls of an object's methods, and of the objects that they return, such as groups of arguments."""
     out: list[Object] = []
     for one in value.calls if depth < 4 else []:
         out += [one, *_calls_below(one, depth + 1)]

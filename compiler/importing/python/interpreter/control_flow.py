@@ -1,7 +1,7 @@
-"""Follow the statements that decide what runs: conditions, loops, `with`, and handlers of exceptions.
+"""Follow the statements that decide what runs: conditions, loops, `with`, and exception handlers.
 
-A known condition decides the branch. Otherwise both branches are read from the same state, and values that differ
-afterwards are unknown.
+If a condition is known, its branch is read. Otherwise both branches are read from the same state, and values that
+differ afterwards are unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def _if(machine: Machine, node: ast.If) -> str:
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
-        truth = not isinstance(node.test, ast.UnaryOp)  # an empty line of a file is not a row
+        # a condition such as `not line`: an empty line of a file is not a row, so assume that the line has text
+        truth = not isinstance(node.test, ast.UnaryOp)
     if truth is not None:
         chosen, other = (node.body, node.orelse) if truth else (node.orelse, node.body)
         if not any(isinstance(one, ast.Raise | ast.Expr) for one in chosen):
@@ -39,7 +40,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         with machine.journal.branch() as writes:
             ends = machine.block(chosen)
         if ends == STOP:
-            return machine.block(other)  # a branch that stops trains nothing: assume the other one
+            return machine.block(other)  # a branch that stops the script trains nothing, so assume the other one
         machine.journal.apply(writes)
         return ends
     return _either(
@@ -61,7 +62,9 @@ def _either(
     hidden: object = None,
     column: str = "",
 ) -> str:
-    """Read two branches of which the script takes one; `column` is the column whose emptiness decides."""
+    """Read two branches of which the script takes one. `column` is the column whose emptiness decides, if that is the
+    condition.
+    """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:
         ends = one()
@@ -116,7 +119,7 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How a block ends after a loop in it: `break` and `continue` end only the loop."""
+    """How the body of a loop ends for the statements after the loop: `break` and `continue` end only the loop."""
     return "" if ends.startswith(LOOP) else ends
 
 
@@ -140,7 +143,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """Follow `try`: imports are assumed to succeed; what other handlers change is unknown afterwards."""
+    """Follow `try`. Imports are assumed to succeed; values that other handlers change are unknown afterwards."""
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -155,8 +158,8 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
 
 
 def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
-    """The body of a `try`, assumed to succeed unless the script raises an exception in it. If a handler would set
-    another value, the reader reports the place.
+    """Follow the body of a `try`, which is assumed to succeed unless the script itself raises an exception in it. If a
+    handler would set another value, the place is reported.
     """
     with machine.journal.branch() as body:
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -192,20 +195,20 @@ def _is_empty_line(test: ast.expr | None) -> bool:
 
 
 def _changes(node: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop sets attributes or calls a method for its effect, such as `parameter.requires_grad_(False)`."""
+    """Whether a loop sets attributes, or calls a method for its effect, such as `parameter.requires_grad_(False)`."""
     effects = ("requires_grad_", "to", "copy_", "float", "half", "register_forward_hook", "add_")
     if _unfreezes_adapters(node.body):
         return False
     return any(
         isinstance(one, ast.Attribute)
         and (isinstance(one.ctx, ast.Store) or one.attr in effects)
-        and one.attr != "grad"  # there is no gradient before training
+        and one.attr != "grad"  # there are no gradients before training
         for one in ast.walk(node)
     )
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes the weights of adapters trainable, which changes nothing."""
+    """Whether a loop only makes adapter weights trainable, which changes nothing."""
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False
     return all(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""Format specifications with a width or precision, which are not computed."""
+"""Format specifications with a width or precision, which are not supported."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
@@ -65,7 +65,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
 
 
 def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
-    """The values of expressions, with the items of starred expressions in their place."""
+    """The values of expressions. A starred expression gives its items."""
     out: list[object] = []
     for one in nodes:
         if isinstance(one, ast.Starred):
@@ -79,7 +79,7 @@ def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
 
 
 def _dict(machine: Machine, node: ast.Dict) -> object:
-    """The value of a dict display."""
+    """The value of a dict display, such as `{"a": 1, **more}`."""
     out = Table()
     for key, value in zip(node.keys, node.values):
         if key is None:
@@ -234,4 +234,4 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], object]] = {
     ast.DictComp: _dict_comprehension,
     ast.Call: _call,
 }
-"""How each kind of expression is evaluated; others are unknown."""
+"""The function that evaluates each kind of expression; other kinds are unknown."""

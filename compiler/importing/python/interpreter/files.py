@@ -23,7 +23,7 @@ def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
 
 
 def namespace(value: object, nested: bool = True) -> object:
-    """A dict with attributes for its keys; with `nested`, also for the dicts inside."""
+    """An object whose attributes are a dict's keys. With `nested`, the dicts inside become objects, too."""
     if isinstance(value, dict):
         return Namespace(
             {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "places", {})

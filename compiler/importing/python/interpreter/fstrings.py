@@ -1,4 +1,6 @@
-"""Rewrite f-strings of Python 3.12, which may have their own quotes inside, for the parser of Python 3.11."""
+"""Rewrite f-strings of Python 3.12 for the parser of Python 3.11. In 3.12, their expressions may contain the f-string's
+own quotes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ BEGIN = re.compile(r"""#[^\n]*|(?<![\w])([rbfuRBFU]{0,2})(\'\'\'|\"\"\"|\'|\")""
 
 
 def requoted(text: str) -> str:
-    """The source with other quotes in the expressions of f-strings than around the f-string. Line numbers stay."""
+    """The source, in which expressions inside f-strings use other quotes than the f-string. Line numbers stay."""
     out: list[str] = []
     at = 0
     while True:
@@ -31,7 +33,7 @@ def requoted(text: str) -> str:
 
 
 def _end(text: str, at: int, quote: str, formatted: bool) -> int:
-    """The position after a text that begins at `at`. In an f-string, quotes in braces do not end it."""
+    """The position after a text that begins at `at`. In an f-string, quotes inside braces do not end the text."""
     depth = 0
     while at < len(text):
         if text[at] == "\\":
@@ -55,8 +57,8 @@ def _end(text: str, at: int, quote: str, formatted: bool) -> int:
 
 
 def _inner(inside: str, quote: str) -> str:
-    """The contents of an f-string, with the other kind of quote in its expressions. An expression with a backslash,
-    which Python 3.11 refuses, becomes a name that the script does not define, so that its value is not known.
+    """The contents of an f-string, whose expressions use the other kind of quote. An expression with a backslash, which
+    Python 3.11 refuses, becomes an undefined name, so that its value is unknown.
     """
     other = "'" if quote == '"' else '"'
     out: list[str] = []

@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 EXIT = Name("<exit>")
-"""What a call returns if the script does not go on after it."""
+"""The value of a call after which the script does not continue."""
 BUILTINS = {
     "abs",
     "all",
@@ -81,7 +81,7 @@ BUILTINS = {
     "__import__",
 }
 MAX_ITEMS = 256
-"""Most iterations of a loop that are followed."""
+"""The most iterations of a loop that are followed."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",
@@ -96,7 +96,7 @@ TRAINERS = {
     "Trainer": "sft",
     "UnslothTrainer": "sft",
 }
-"""The trainers, with their methods."""
+"""The classes of trainers, with their methods."""
 LIBRARIES = ("trl", "transformers", "peft", "unsloth", "datasets", "torch", "accelerate")
 
 
@@ -110,17 +110,17 @@ def dotted(node: ast.expr) -> str:
 
 
 def kind(value: object) -> str:
-    """The kind of a value, in the names of methods."""
+    """The name of a value's kind, such as `dict` for a Table."""
     return {Table: "dict", Text: "str", Column: "column", Row: "row"}.get(type(value), type(value).__name__)
 
 
 def is_library(path: str) -> bool:
-    """Whether a name is one of the training libraries."""
+    """Whether a dotted name belongs to one of the training libraries."""
     return path.partition(".")[0] in LIBRARIES
 
 
 def is_trainer(path: str) -> bool:
-    """Whether a path is the class of a trainer that can be imported."""
+    """Whether a dotted name is the class of a trainer that can be imported."""
     return path.rpartition(".")[2] in TRAINERS and is_library(path)
 
 
@@ -141,26 +141,27 @@ def is_made(value: Object) -> bool:
 
 
 def is_settings(value: Object) -> bool:
-    """Whether an object is a configuration, whose attributes are its arguments."""
+    """Whether an object is a configuration. Its attributes are its arguments."""
     return value.last.endswith(CONFIGS) or value.last in TRAINERS
 
 
 def attribute(value: Name, name: str) -> object:
-    """An attribute of a library's name."""
+    """An attribute of a library's object or module."""
     path = f"{value.path}.{name}"
     return {"os.sep": "/", "os.curdir": ".", "math.inf": Name("math.inf")}.get(path, Name(path))
 
 
 def path_join(*names: str) -> str:
-    """Join paths."""
+    """Join the parts of a path."""
     return posixpath.normpath(posixpath.join(*names)) if any(names) else ""
 
 
 SIGNATURES = ("parameters", "__dataclass_fields__", "__annotations__")
-"""Attributes with the names of a function's arguments, or of a class's fields."""
+"""Attributes that contain the names of a function's arguments, or of a class's fields."""
 REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype", "use_auth_token", "no_cuda")
-"""Arguments that later versions have replaced: a script that tests whether they exist is assumed to run with these
-versions."""
+"""Arguments that later versions have replaced. If a script tests whether one exists, the later version is assumed,
+without it.
+"""
 
 
 def is_signature(value: object) -> bool:
@@ -171,7 +172,7 @@ def is_signature(value: object) -> bool:
 
 
 def contains(left: object, right: object, positive: bool) -> bool | None:
-    """Whether a value is in another one; None if it is not known."""
+    """Whether a value is in another value; None if it is not known."""
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
@@ -206,7 +207,7 @@ PATH_PARTS: dict[str, Callable[[str], object]] = {
     "stem": lambda path: posixpath.basename(path).rpartition(".")[0] or posixpath.basename(path),
     "suffix": lambda path: posixpath.splitext(path)[1],
 }
-"""Attributes of a path, which is a text here."""
+"""Attributes of a `pathlib.Path`, which is represented by its text."""
 
 
 def is_row(value: object) -> bool:
@@ -217,7 +218,9 @@ def is_row(value: object) -> bool:
 
 
 def rows_of(value: Object) -> list[object] | None:
-    """The items of a loop over a file, its JSON or a data set: one row that represents all; None for another value."""
+    """The items of a loop over a file, its JSON or a data set: a single row that represents all rows; None for another
+    value.
+    """
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.place, opened(value) or value)]
     if value.last in ("iterrows", "itertuples") and any(is_data(one) for one in lineage(value)):
@@ -245,7 +248,9 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items of a loop over a value; None if unknown or too many. One item represents all rows of a batch."""
+    """The items of a loop over a value; None if they are unknown or too many. For the rows of a batch, a single item
+    represents all.
+    """
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]
     if isinstance(value, Object):
@@ -278,7 +283,7 @@ def opened(value: Object) -> Object | None:
 
 
 def strips(conditions: list[ast.expr]) -> bool:
-    """Whether conditions only skip empty lines."""
+    """Whether the conditions only skip empty lines."""
     return all("strip" in ast.unparse(one) or isinstance(one, ast.Name) for one in conditions)
 
 

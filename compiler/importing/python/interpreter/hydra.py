@@ -13,12 +13,12 @@ from xpc.compiler.importing.python.interpreter.values import Function, Table, Un
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 MOST = 20
-"""Most files of a configuration."""
+"""The most files of a configuration."""
 
 
 def configuration(machine: Machine, function: Function) -> object:
-    """The configuration of a function that hydra calls, merged with the files in its `defaults`; None for another
-    function.
+    """The configuration with which hydra calls a function, merged with the files in its `defaults`; None for a function
+    that hydra does not call.
     """
     for one in getattr(function.node, "decorator_list", []):
         if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "main"):
@@ -74,7 +74,7 @@ def _merge(into: Table, other: Table) -> None:
 
 
 def _resolved(value: object, root: Table, machine: Machine, node: ast.AST) -> object:
-    """A value with the references in it, such as `${model.name}`."""
+    """A value in which references such as `${model.name}` are resolved."""
     if isinstance(value, Table):
         return Table({key: _resolved(one, root, machine, node) for key, one in value.items()}, value.places)
     if isinstance(value, list):

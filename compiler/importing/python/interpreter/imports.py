@@ -1,4 +1,4 @@
-"""Follow `import`: modules next to the script are read, and others are names of libraries."""
+"""Follow `import`. Modules next to the script are read; other names belong to libraries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
         return None
     folder = posixpath.dirname(machine.label.rpartition(" cell ")[0] or machine.label) if level else ""
     if level and machine.scopes[-1] is machine.main:
-        folder = ""  # the names of files are relative to the script's folder
+        folder = ""  # file names are relative to the script's folder
     stem = posixpath.normpath(posixpath.join(folder, *[".."] * (level - 1), *parts_))
     if stem in machine.modules:
         return machine.modules[stem]

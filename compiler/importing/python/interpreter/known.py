@@ -88,7 +88,7 @@ def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
 
 
 def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """A path with the values of environment variables in place of `$NAME`."""
+    """A path in which `$NAME` is replaced by the value of the environment variable."""
     value = first(positional, keywords)
     if not isinstance(value, str):
         return _same(machine, positional, keywords, node)
@@ -138,7 +138,7 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if isinstance(owner, Object) and name == "peft_config":
         return any("peft" in one.path.lower() for one in lineage(owner))
     if isinstance(owner, Name):
-        return True  # assume the newest version's names, as for signatures
+        return True  # assume the names of the newest version, as for signatures
     return machine.unknown(node, "it depends on the library")
 
 
@@ -237,7 +237,7 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """The file that OmegaConf loads, or a dict, with attributes for its keys."""
+    """The file that OmegaConf loads, or a dict, as an object whose attributes are the keys."""
     value = first(positional, keywords)
     return namespace(value if isinstance(value, dict) else _loaded(machine, positional, keywords, node))
 
@@ -329,4 +329,4 @@ KNOWN: dict[str, Callable[..., object]] = {
     "textwrap.dedent": _same,
     "cast": _read,
 }
-"""Functions by their path; `*.name` is a function of any module."""
+"""The functions by path; `*.name` is the function of this name in any module."""

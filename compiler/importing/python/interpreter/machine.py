@@ -1,4 +1,6 @@
-"""The state of a script that is followed. It passes expressions, statements and calls to their evaluators."""
+"""The state of a script that is being followed. It passes expressions, statements and calls to the functions that
+evaluate them.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +30,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_STEPS = 200_000
-"""Most expressions and statements that are followed, counted each time. A long value counts as several (`charge`)."""
+"""The most steps, which are expressions and statements, counted each time they are followed. A long value counts as
+several (`charge`).
+"""
 PER_STEP, ENTRIES_PER_STEP = 64, 16
-"""Characters or items, and entries of a dict, that count as one step."""
+"""The number of characters or items, and of dict entries, that count as one step."""
 MAX_DEPTH = 60
-"""Deepest nesting of expressions and of calls."""
+"""The deepest nesting of expressions and of calls."""
 TRUE = ("1", "true", "yes", "on")
-"""Texts of `--set` that mean yes."""
+"""Texts of `--set` that mean true."""
 PRESENT = "<present>"
-"""The text of a switch that a command gives without a value."""
+"""Marks a switch that a command gives without a value."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
-"""How a block ends early: by `return`, by an exception or exit, by `break` or `continue`."""
+"""The ways in which a block ends early: by `return`, by an exception or exit, by `break` or `continue`."""
 
 
 @record
 class Semantics:
-    """The functions for each kind of expression and statement, and for calls. Those for statements return how a block
-    ends.
+    """The functions that evaluate each kind of expression and statement, and calls. The functions for statements return
+    how a block ends.
     """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
@@ -54,7 +58,7 @@ class Semantics:
 
 @record
 class Defaulted:
-    """A parameter that no call passes. It gets the defaults of its annotated class."""
+    """A parameter that no call passes. Its class annotation gives its defaults."""
 
     name: str
     kind: str
@@ -70,7 +74,7 @@ class Command:
 
 
 class Machine:
-    """The state of a script: its scopes, the calls of libraries' functions, and the trainers that train."""
+    """The state of a script: its scopes, the recorded calls of library functions, and the trainers that train."""
 
     def __init__(
         self,
@@ -124,7 +128,7 @@ class Machine:
             self.block(part.tree.body)
 
     def block(self, body: list[ast.stmt]) -> str:
-        """Follow statements. Returns how the block ends early; empty if it does not."""
+        """Follow statements. Returns how the block ends early, or "" if it does not."""
         for one in body:
             self.count(one)
             statement = self.semantics.statements.get(type(one))
@@ -150,7 +154,7 @@ class Machine:
             self.depth -= 1
 
     def charge(self, value: object) -> None:
-        """Count the length of a value as steps, so that long values cannot be made, compared and kept without end."""
+        """Count the length of a value as steps, which limits making, comparing and keeping long values."""
         if isinstance(value, str | list | tuple):
             self.steps += len(value) // PER_STEP
         elif isinstance(value, dict):
@@ -159,26 +163,26 @@ class Machine:
     def call(
         self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
     ) -> object:
-        """Call a value: a function of the script is followed, a library's is recorded."""
+        """Call a value. A function of the script is followed, a call of a library's function is recorded."""
         return self.semantics.call(self, function, positional, keywords, node)
 
     def count(self, node: ast.AST, steps: int = 1) -> None:
-        """Count steps. Raises Unreadable for a script that needs too many."""
+        """Count steps. Raises Unreadable if the script has taken too many."""
         self.steps += steps
         if self.steps + self.journal.copied // PER_STEP > MAX_STEPS:
             raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
 
     def place(self, node: ast.AST) -> Place:
-        """The place of a node."""
+        """The file and line of a node."""
         return Place(self.label, getattr(node, "lineno", 0))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
-        """An unknown value at a node."""
+        """An unknown value for a node, with the reason."""
         return Unknown(why, self.place(node), hidden)
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
-        """The assumed value of a condition that the text does not decide; None if both branches are read, as always for
-        a condition on rows.
+        """The assumed value of a condition that the text does not decide; None if both branches are to be read, as for
+        every condition on rows.
         """
         if self.row_loops or self.row_functions:
             return None
@@ -194,7 +198,7 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Follow a function over rows. Its conditions depend on the row and are not assumed for the run."""
+        """Follow a function over rows. No values are assumed for its conditions, which depend on the row."""
         self.row_functions += 1
         try:
             yield
@@ -202,7 +206,7 @@ class Machine:
             self.row_functions -= 1
 
     def command_words(self, node: ast.AST) -> list[object]:
-        """`sys.argv`: the script, and the arguments that `--set 1=VALUE` and so on give."""
+        """The value of `sys.argv`: the script, and the arguments that `--set 1=VALUE`, `--set 2=VALUE` ... give."""
         words: list[object] = Words([self.label.rpartition(" cell ")[0] or self.label])
         while str(len(words)) in self.given:
             words.append(self.given[str(len(words))])
@@ -210,7 +214,7 @@ class Machine:
         return words
 
     def taken_as_empty(self, value: object) -> None:
-        """Note a value, such as an environment variable, that decides something because it is assumed to be empty."""
+        """Note a value, such as an environment variable, that decides a condition because it is assumed to be empty."""
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.place)
 

@@ -45,7 +45,7 @@ def method(
         return list_method(machine, owner, name, values, node)
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
-    if isinstance(owner, Class):  # pydantic's `model_validate` and `parse_obj`
+    if isinstance(owner, Class):  # the methods `model_validate` and `parse_obj` of pydantic
         table = values[0] if values else None
         if not isinstance(table, dict):
             return table if isinstance(table, Unknown) else machine.unknown(node, "values that are not known")
@@ -134,7 +134,7 @@ def _texts(value: object) -> bool:
 
 
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
-    """A method of a list."""
+    """Call a method of a list."""
     if name == "append" and values and len(owner) < LONGEST:
         machine.journal.change(owner, [*owner, values[0]])
         return None
@@ -166,7 +166,7 @@ def dict_method(
     keywords: dict[str, Argument],
     node: ast.AST,
 ) -> object:
-    """A method of a dict."""
+    """Call a method of a dict."""
     values = [one.value for one in positional]
     key = values[0] if values else None
     default = values[1] if len(values) > 1 else None

@@ -52,7 +52,7 @@ COMPARISONS: dict[type, Callable[[Any, Any], object]] = {
 
 
 def binary_chain(machine: Machine, node: ast.BinOp) -> object:
-    """Arithmetic, concatenation of texts, and paths."""
+    """The value of a chain of `+`, `-`, `*`, `/` ...: of numbers, texts or paths."""
     # `a + b + c + ...` is nested to the left; a loop walks it, so that long chains need no deep recursion
     chain: list[ast.BinOp] = []
     first: ast.expr = node
@@ -87,7 +87,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 
 def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
-    """Numbers, and lists and texts that are joined or repeated, within bounds."""
+    """The value of arithmetic on numbers, and of joining or repeating lists and texts, up to a maximal size."""
     kind = type(node.op)
     numbers = isinstance(left, int | float) and isinstance(right, int | float)
     if kind is ast.Pow and numbers and abs(left) < 1e6 and abs(right) <= 16:  # type: ignore[arg-type]
@@ -144,14 +144,14 @@ def boolean(machine: Machine, node: ast.BoolOp) -> object:
 
 
 def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) -> object:
-    """The value of an `and` or `or` with an operand that is not known."""
+    """The value of an `and` or `or` of which one operand is not known."""
     if unclear is value and isinstance(value, Unknown):
         return value
     return _unclear(machine, node, unclear)
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The unknown value of an operator with an unknown operand: the operand's reason and place."""
+    """The unknown value of an operator, with the reason and place of its unknown operand."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
@@ -186,7 +186,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
         if right is None or left is None:
             other = left if right is None else right
             if isinstance(other, Object) and not functions.is_made(other):
-                return None  # such as `tokenizer.pad_token is None`
+                return None  # a comparison such as `tokenizer.pad_token is None`
             same = other is None
         elif isinstance(left, bool) and isinstance(right, bool):
             same = left is right

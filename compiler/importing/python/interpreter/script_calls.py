@@ -1,4 +1,4 @@
-"""Call values: the functions and classes of the script are followed with their arguments."""
+"""Calls: functions and classes of the script are followed with their arguments."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MAX_CALLS = 24
-"""Deepest nesting of calls of the script's functions."""
+"""The deepest nesting of calls of the script's functions."""
 
 
 def call(
     machine: Machine, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a value: a function of the script is followed, a library's is recorded."""
+    """Call a value. A function of the script is followed, a call of a library's function is recorded."""
     if isinstance(function, Function):
         return _follow(machine, function, positional, keywords, node)
     if isinstance(function, Class):
@@ -103,7 +103,7 @@ def _bind(
     keywords: dict[str, Argument],
     local: dict[str, object],
 ) -> None:
-    """Give the parameters of a function their values: the arguments, otherwise the defaults."""
+    """Set the parameters of a function to the call's arguments, or else to the defaults."""
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
     defaults: list[ast.expr | None] = [None] * (len(names) - len(spec.defaults)) + list(spec.defaults)
@@ -144,7 +144,9 @@ def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """An object of a parameter's class with the class's defaults, if the class is the script's and has all defaults."""
+    """An object of a parameter's class, with the class's defaults. None unless the class is the script's and every
+    field has a default.
+    """
     note = one.annotation
     if isinstance(note, ast.BinOp):  # such as `Config | None`
         note = note.left
@@ -214,7 +216,7 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
 
 
 def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:
-    """The value of a pydantic model's field: a dict becomes a model if the field's class is a model."""
+    """The value of a pydantic model's field. If the field's class is itself a model, a dict becomes such a model."""
     inner = next((one.kinds[name] for one in kind.lineage() if name in one.kinds), None)
     if inner is None or not isinstance(given.value, dict) or not kind.base().startswith("pydantic"):
         return given.value

@@ -13,9 +13,9 @@ from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.grammar.record import field, record
 
 MAX_NODES = 60_000
-"""Most nodes of a script's syntax tree."""
+"""The most nodes of a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
-"""The first characters of a notebook's line for the shell or IPython."""
+"""The first characters of a notebook's line that is for the shell or for IPython."""
 CELL = re.compile(r"\s*%%(\w+)")
 PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
 
@@ -56,7 +56,7 @@ def _part(text: str, label: str) -> Part:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about the script's code, such as invalid escapes
+            warnings.simplefilter("ignore")  # do not print warnings about the script's code, such as invalid escapes
             tree = _tree(text)
     except SyntaxError as error:
         raise Unreadable(f"it is not Python: {error.msg}", error.lineno or 0) from error
@@ -71,7 +71,7 @@ def _part(text: str, label: str) -> Part:
 
 
 def _tree(text: str) -> ast.Module:
-    """The syntax tree. f-strings may contain their own quotes, as in Python 3.12."""
+    """The syntax tree. As in Python 3.12, f-strings may contain their own quotes."""
     try:
         return ast.parse(text)
     except SyntaxError as error:

@@ -44,7 +44,7 @@ def _augmented(machine: Machine, node: ast.AugAssign) -> None:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """The target of `+=` as an expression."""
+    """The target of `+=` as an expression that reads it."""
     if isinstance(target, ast.Name):
         return ast.Name(target.id, ast.Load())
     if isinstance(target, ast.Attribute):
@@ -77,7 +77,7 @@ def _global(machine: Machine, node: ast.Global) -> None:
 
 
 def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Define a function. A cell of marimo is followed at once."""
+    """Define a function. A cell of a marimo notebook is followed at once."""
     decorators = [functions.dotted(one) for one in node.decorator_list]
     if any(one.endswith(".cell") for one in decorators) and len(machine.scopes) == 1:
         machine.block([one for one in node.body if not isinstance(one, ast.Return)])
@@ -127,4 +127,4 @@ STATEMENTS: dict[type, Callable[[Machine, Any], str | None]] = {
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,
 }
-"""What each kind of statement does; others change nothing."""
+"""The function that follows each kind of statement; other kinds change nothing."""

@@ -21,9 +21,9 @@ from xpc.compiler.importing.python.interpreter.values import (
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
-    """A text of several parts: known, a text with columns, or unknown."""
+    """A text made of several parts. It is known, or a text with columns, or unknown."""
     flat: list[object] = []
-    texts: list[str] = []  # the known texts after the last unknown part
+    texts: list[str] = []  # the known texts since the last unknown part
     length = 0
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
@@ -49,8 +49,8 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """A text with a part that depends on a column, written as a choice between two texts."""
-    machine.count(node, len(parts))  # each part of this kind doubles the texts
+    """A text of which one part depends on a column. It is written as a choice between two texts."""
+    machine.count(node, len(parts))  # each such part doubles the number of texts
     at = next(n for n, one in enumerate(parts) if one is choice)
     full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
     for one in (full, empty):

@@ -17,11 +17,11 @@ else:
 
 Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
-"""Longest text or list that is computed."""
+"""The longest text or list that is computed."""
 MOST_JOINED = 20_000
-"""Most values that are joined after a condition."""
+"""The most values that are joined after a condition."""
 MAX_BASES = 20
-"""Most classes of the script in a class's lineage."""
+"""The most classes of the script in a class's lineage."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
@@ -38,12 +38,12 @@ class Place:
 
 @record
 class Unknown:
-    """A value that the text does not decide: the reason and the place."""
+    """A value that the script's text does not decide, with the reason and the place."""
 
     why: str
     place: Place
     hidden: object = field(default=None, repr=False)
-    """What the value is made of, such as the data set whose rows an unreadable function filters."""
+    """The value from which it is made, such as the data set whose rows an unreadable function filters."""
 
 
 @record
@@ -68,7 +68,7 @@ class Name:
 @record
 class Column:
     """The value of a column in the row that a function gets; with `batch`, the column's values in several rows.
-    `source` is the data whose rows a loop follows.
+    `source` is the data over whose rows a loop runs.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Column:
 
 @mutable
 class Row:
-    """The row, or several rows (`batch`), that a function over rows gets, and the columns that the function sets."""
+    """The row that a function over rows gets (with `batch`, several rows), and the columns that the function sets."""
 
     batch: bool = False
     written: dict[Any, object] = field(factory=dict)
@@ -133,7 +133,7 @@ class Namespace(Table):
 
 @mutable
 class Object:
-    """What a call of a library's function returns. `receiver` is the object of a method, `attributes` are the
+    """The value that a call of a library's function returns. `receiver` is the object of a method, `attributes` are the
     attributes that the script sets, and `calls` the methods that the script calls for their effect.
     """
 
@@ -170,7 +170,7 @@ class Function:
     called: bool = False
 
     def __deepcopy__(self, memo: object) -> object:
-        """A copy for the moment of training shares the script's functions and classes."""
+        """The function itself, because a copy of a trainer shares the script's functions and classes."""
         return self
 
     @property
@@ -197,20 +197,22 @@ class Class:
     """The annotations of the fields, as the script has them."""
 
     def __deepcopy__(self, memo: object) -> object:
-        """A copy for the moment of training shares the script's functions and classes."""
+        """The class itself, because a copy of a trainer shares the script's functions and classes."""
         return self
 
     def base(self) -> str:
-        """The path of the library's class that it inherits from; empty without one."""
+        """The path of the library class that the class inherits from; empty if there is none."""
         names = [one for one in self._above() if isinstance(one, Name)]
         return next((one.path for one in names if one.last not in PLAIN_BASES), "")
 
     def lineage(self) -> list[Class]:
-        """The class and its bases of the script, the class itself first."""
+        """The class and its bases in the script, the class itself first."""
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """The bases, each followed by its own bases; each class of the script once, and at most MAX_BASES of them."""
+        """The bases, each followed by its own bases. Every class of the script occurs once, and at most MAX_BASES of
+        them.
+        """
         seen, left = {id(self)}, self.bases[::-1]
         while left:
             one = left.pop()
@@ -250,8 +252,8 @@ class Bound:
 
 
 class Join:
-    """Join the values of two branches: equal parts stay, others are unknown. `hidden` is what the values are made of,
-    and `column` the column whose emptiness decides the branch.
+    """Joins the values of two branches: equal parts stay, others become unknown. `hidden` is the value from which both
+    are made, and `column` the column whose emptiness decides the branch.
     """
 
     def __init__(self, place: Place, hidden: object = None, column: str = "") -> None:
@@ -327,7 +329,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The value after a condition if only one branch has the key."""
+        """The value of a key after a condition of which only one branch sets the key."""
         if isinstance(present, Place):
             return present
         if isinstance(present, Argument):
@@ -335,7 +337,9 @@ class Join:
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
-        """The value that depends on the branch: for texts of a row, whether a column is empty decides."""
+        """The unknown value of a condition's branches. For texts of a row, it is a choice by whether a column
+        is empty.
+        """
         texts = (str, Column, Text, Object, Choice)
         if self.column and isinstance(one, texts) and isinstance(other, texts):
             return Choice(self.column, one, other)  # type: ignore[return-value]
