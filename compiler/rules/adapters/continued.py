@@ -14,7 +14,7 @@ from xpc.compiler.stacks import able
 
 WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
-"""Settings of an adapter that no later run can change; its dropout may change."""
+"""Settings of an adapter that a later run cannot change. Its dropout may change."""
 
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
@@ -45,7 +45,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            continue  # loading the weights shows whether all layers have one
+            continue  # whether every linear layer has saved weights shows when they are loaded
         if name not in SHAPES[kind]:
             continue  # XP464 refuses a setting of the other kind
         value = spec.get(path)

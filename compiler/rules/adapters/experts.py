@@ -15,7 +15,7 @@ from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, pa
 WHEN = adapters
 
 UNNAMED = ("the attention", "the router")
-"""Parts whose names no expert has. A spec that names only these leaves the experts out on purpose."""
+"""Parts of a layer that no expert has. A spec that names only such parts leaves the experts out on purpose."""
 
 
 @rule("XP600", "parts-of-a-mixture", "note")
@@ -75,7 +75,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a path names an embedding or an output head, which `all-linear` leaves out."""
+    """Whether a path names embeddings or an output head, which `all-linear` does not include."""
     return path.rpartition(".")[2] in TABLES
 
 
@@ -84,7 +84,7 @@ def _named(path: str, targets: tuple[object, ...]) -> bool:
 
 
 def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
-    """Whether a target is the name of an expert's layer without the part that it is in."""
+    """Whether a target names a layer of an expert without the part of the model that the layer belongs to."""
     name = str(target)
     found = any(part(path, LORA) not in UNNAMED for path in legal if ends(name, (path,)))
     return found and "." not in name and "shared" not in name

@@ -108,7 +108,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     family, known = spec.model.model_type or "", spec.model.facts
     inner = spec.names("freeze.layer_modules") if family in MODULES else ()
-    reported = absent(spec, inner)  # by XP466
+    reported = absent(spec, inner)  # XP466 reports these names
     for one in inner:
         if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
             parts = ", ".join(sorted(layer_modules(family)))
@@ -155,7 +155,8 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     for one in spec.names("freeze.except_parameters"):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # ignore warnings about syntax that a later Python may read differently
+                # ignore warnings about syntax that later versions of Python may read differently
+                warnings.simplefilter("ignore")
                 re.compile(one)
             wrong = "a range of rows" if re.search(r"\[\d*:\d*\]$", one) else ""
         except (re.error, OverflowError, RecursionError) as error:

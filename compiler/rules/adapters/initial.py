@@ -14,7 +14,7 @@ from xpc.compiler.stacks.fused_experts import adapted, adapter_layers
 
 WHEN = written("lora.init", "lora.init_iterations", "lora.init_rows")
 CHANGES_THE_BASE = ("pissa", "olora")
-"""Initializations that take a part out of the base's weights."""
+"""Initializations that subtract a part from the base's weights."""
 
 
 @rule("XP142", "init-without-its-setting")
@@ -121,9 +121,9 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these adapters would start from other values, or the embeddings would change together with the head.
 
-    Without it: peft silently leaves adapters on embeddings at their usual start, and takes a part of a tied head out of
-    the embeddings too; for stacked experts it raises AttributeError, and for OLoRA on Conv1D RuntimeError in the first
-    step.
+    Without it: peft silently gives adapters on embeddings their usual initial values, and subtracts a part from the
+    embeddings if the head is tied to them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
+    RuntimeError in the first step.
 
     Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
     """

@@ -10,11 +10,11 @@ from xpc.compiler.rules.core.rule import Finding
 from xpc.compiler.spec import Spec
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,9})(?=\.|$)")
-"""A layer's number after the name of the list of layers in any family of transformers."""
+"""A pattern for the number of a layer, after the name of the list of layers, for any family of transformers."""
 
 
 def missing_layer(spec: Spec, path: Path) -> Iterator[Finding]:
-    """A finding for the first name in a setting with the number of a layer that the model lacks."""
+    """A finding for the first name in a setting that contains the number of a layer which the model lacks."""
     facts, written = spec.model.facts, spec.get(path)
     names = written if isinstance(written, tuple) else (written,)
     if facts is None:

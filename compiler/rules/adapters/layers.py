@@ -137,7 +137,7 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _is_target(spec: Spec, module: str) -> bool:
-    """Whether `targets` adapts a module, which is named by the end of its path."""
+    """Whether `targets` adapts a module, which is given by the end of its path."""
     targets = spec.get("lora.targets")
     if isinstance(targets, tuple):
         return any(f".{module}".endswith(f".{one}") or f".{one}".endswith(f".{module}") for one in targets)

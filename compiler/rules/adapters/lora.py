@@ -116,7 +116,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     legal = paths(known, adaptable(spec))
     if spec.method.scores:
         legal = tuple(path for path in legal if path not in HEADS)
-    never = [path for path, kinds in known.items() if not kinds]  # PEFT raises for these, next to others, too
+    # PEFT raises an exception for these names, even if other names exist
+    never = [path for path, kinds in known.items() if not kinds]
     missing = [
         one
         for one in targets
@@ -152,8 +153,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """The `targets = [...]` to suggest, or "", and whether every name was kept or corrected (`Q_PROJ` becomes q_proj).
-    If a name has no likely correction, only the existing names are suggested.
+    """The `targets = [...]` to suggest, or "", and whether it keeps or corrects every name (`Q_PROJ` becomes q_proj). If
+    one name has no likely correction, only names that exist are suggested.
     """
     from xpc.compiler.suggest.likely_modules import likely  # needed only for a wrong target
 
@@ -165,7 +166,7 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
 
 
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
-    """Whether XP462 or XP465 refuses the target with a better reason."""
+    """Whether XP462 or XP465 refuses the target and gives a better reason."""
     family, last = spec.model.model_type, target.rpartition(".")[2]
     if not spec.low_rank:
         return (family in CONVOLUTIONS or last in EMBEDDINGS) and ends(target, paths(known, LORA))

@@ -35,7 +35,7 @@ WHOSE = {
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
-    """The last parts of the model's module names, or None if they are not known."""
+    """The last parts of the names of the model's modules, or None if they are not known."""
     found = last_names(path for path in _modules(spec) if not path.endswith(".N"))
     return tuple(dict.fromkeys((*found, *heads(spec, spec.model.model_type or "")))) if found else None
 
@@ -50,8 +50,8 @@ def _modules(spec: Spec) -> tuple[str, ...]:
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """The names that no module of the model has; empty unless its family is dense and known. Norms have many names, so
-    any name of a norm is accepted: XP574 knows the norms outside of the layers.
+    """The names that no module of the model has; empty unless the model's family is dense and known. Every name of a
+    norm is accepted here, because norms have many names; XP574 checks the norms outside of the layers.
     """
     facts = spec.model.facts
     dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
@@ -69,7 +69,7 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
-    Without it: the pattern gets no name, and ValueError is raised once the model is loaded.
+    Without it: the pattern contains no name, and ValueError is raised once the model is loaded.
 
     Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read, not run.
     """
@@ -306,7 +306,9 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
 
 def _parameters(known: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of stacked experts. PEFT converts `down_proj` under its own name, so the table does not mark it."""
+    """The paths of stacked experts, including `down_proj`, which the table does not mark because PEFT does not rename
+    it.
+    """
     stacked = paths(known, PARAMETER)
     siblings = (f"{path.rpartition('.')[0]}.down_proj" for path in stacked if path.endswith(".gate_up_proj"))
     return tuple(dict.fromkeys((*stacked, *siblings)))

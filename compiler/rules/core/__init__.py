@@ -1,1 +1,1 @@
-"""The parts of rules: the decorator, conditions, the index, and facts that several topics share."""
+"""What rules are made of: the decorator, conditions, the index of rules, and facts that several topics need."""

@@ -69,7 +69,7 @@ def table() -> tuple[Advisory, ...]:
 
 
 def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
-    """The advisories of a spec that apply to one stack and not to another."""
+    """The advisories that apply to a spec on the stack `before`, but not on the stack `after`."""
     return [one for one in table() if one.of(before) and not one.of(after) and one.applies(spec)]
 
 
@@ -86,19 +86,19 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
     else:
         path: Path = name  # type: ignore[assignment]  # from the table, which a test checks
         value = spec.get(path)
-        if isinstance(value, tuple):  # losses
+        if isinstance(value, tuple):  # a list of losses
             value = next(iter(getattr(one, "name", one) for one in value), None)
     return value is not None if wanted == SET else isinstance(wanted, list) and value in wanted
 
 
 def _ragged(spec: Spec) -> bool:
-    """Whether it is known that the last step of an epoch has fewer micro-batches than the others."""
+    """Whether it is certain that the last step of an epoch has fewer micro-batches than the others."""
     rows, micro = trained(spec), spec.integer("batch.micro") * spec.replicas
     return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
 
 
 def _corrects_truncated(spec: Spec) -> bool:
-    """Whether sampling excludes some tokens, and the gradient is corrected with the sampler's probabilities."""
+    """Whether sampling excludes some tokens, while the gradient is corrected with the sampler's probabilities."""
     top_p = spec.get("method.top_p")
     left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
     return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False
@@ -112,7 +112,7 @@ FACTS = {
     "corrects_truncated": _corrects_truncated,
     "batched_evaluation": batched_evaluation,
 }
-"""What `when` may test in addition to settings."""
+"""The tests that `when` may name in addition to settings."""
 
 
 def known(name: str) -> bool:

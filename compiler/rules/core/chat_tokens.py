@@ -7,7 +7,7 @@ from xpc.compiler.spec import Spec
 
 
 def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
-    """The control tokens of a template that are not in the model's vocabulary, where the vocabulary is known."""
+    """The control tokens of a template that the model's vocabulary lacks; empty if the vocabulary is not known."""
     known, added = spec.model.vocabulary, spec.names("model.tokens")
     if template.endswith(text("zephyr").decode()):
         return ()  # this template has no special tokens: its roles are ordinary words in angle brackets

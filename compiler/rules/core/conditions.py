@@ -94,7 +94,7 @@ def states_its_class(spec: Spec) -> bool:
 
 
 def gemma(spec: Spec) -> bool:
-    """The model is a Gemma, whose template has no place for a system prompt."""
+    """The model is a Gemma, whose chat template has no place for a system prompt."""
     return spec.model.name.startswith("gemma-")
 
 
@@ -110,7 +110,7 @@ def few_rows(spec: Spec) -> bool:
 
 
 def counted_rows(spec: Spec) -> bool:
-    """A source is a local file, or has a `take`: its rows are counted."""
+    """Some rows are counted, because a source is a local file or has a `take`."""
     return any(one.path or one.take for one in spec.sources)
 
 
@@ -153,7 +153,9 @@ def base_model(spec: Spec) -> bool:
 
 
 def prompted_texts(spec: Spec) -> bool:
-    """A source's rows have prompts and answers that may be plain text, and the spec states no form for them."""
+    """A source has prompts and answers that may be plain text, and the spec does not say whether to make conversations
+    of them.
+    """
     prompted = ("prompt_completion", "preference", "unpaired")
     stated = spec.written("data.chat") or spec.written("data.prompt_template")
     return not stated and any(one.shape in prompted and not one.chat for one in spec.data)
@@ -170,7 +172,9 @@ def evaluation_rows(spec: Spec) -> bool:
 
 
 def may_have_secrets(spec: Spec) -> bool:
-    """The bundle has a file besides data, a tracked run has a name of 40 letters, or the text looks like a secret."""
+    """The bundle has a file other than data, a tracked run has a name of 40 letters, or some text looks like a
+    secret.
+    """
     if any(not name.startswith("data/") for name in spec.bundled):
         return True
     if any(isinstance(one, str) and len(one) == 40 for one in (spec.get("track.name"), spec.get("track.project"))):
@@ -181,12 +185,12 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def fused_loss(spec: Spec) -> bool:
-    """Whether the loss multiplies by the head's own weight, on a stack or by `use_liger_loss`."""
+    """The loss multiplies by the head's weight directly, because the stack does so or `use_liger_loss` is set."""
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 
 
 def batched_evaluation(spec: Spec) -> bool:
-    """Whether the spec writes that batches of several rows, which are not packed, are evaluated."""
+    """The spec evaluates batches of several rows that are not packed, because it states `eval.micro`."""
     return (
         spec.evaluates
         and spec.written("eval.micro")
@@ -196,8 +200,8 @@ def batched_evaluation(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """Advisories without a rule may apply: ZeRO's reduction, accumulation, a fused loss, masked or
-    truncated completions, evaluations in batches.
+    """An advisory without a rule may apply to the spec. Such advisories concern ZeRO's reduction, accumulation, a fused
+    loss, masked or truncated completions, and evaluations in batches.
     """
     if batched_evaluation(spec):
         return True

@@ -1,4 +1,4 @@
-"""What a target supports for the model's family: shared by the rules of attention, packing and kernels."""
+"""Facts about what a target supports for the model's family, for the rules of attention, packing and kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
 OWN_STATE = ("stateful", "kernel")
-"""Kinds of packing in families whose layers carry a state from token to token; no attention mask resets it."""
+"""Kinds of packing (in the table of families) whose layers carry a state from token to token, which no attention mask
+resets.
+"""
 
 
 def family(spec: Spec) -> Family | None:
@@ -17,9 +19,9 @@ def family(spec: Spec) -> Family | None:
 
 
 def presumed_family(spec: Spec) -> Family | None:
-    """The model's family. If it is unknown, the family that the model's name on the hub suggests, or None.
+    """The model's family. If it is unknown, the family that the model's hub name suggests, or None.
 
-    The name is enough to refuse what that family cannot do, but never enough to allow anything.
+    A suggested family is enough to refuse what it cannot do, but never enough to allow anything.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)
@@ -34,7 +36,9 @@ def presumed_hint(spec: Spec) -> str:
 
 
 def has_attention(spec: Spec, attn: str) -> bool:
-    """Whether the model's family supports an attention on this target; an unknown family may support all."""
+    """Whether the model's family supports a kind of attention on this target. An unknown family may support
+    every kind.
+    """
     known = presumed_family(spec)
     return known is None or attn == "eager" or attn in known.attention
 
@@ -47,8 +51,8 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention separates packed documents of this model. For an unknown family this is true, unless its
-    source in transformers has layers with a state.
+    """Whether flash attention separates packed documents of this model. For an unknown family it does, unless the
+    family's source in transformers has layers with a state.
     """
     known = presumed_family(spec)
     if known is None:
@@ -81,6 +85,6 @@ def can_run_flash(spec: Spec) -> bool:
 
 
 def rows_have_bounds(spec: Spec) -> bool:
-    """Whether the model knows where documents end: true for flattened rows, false for rows cut from a stream."""
+    """Whether the model gets the boundaries of documents. Flattened rows have them, rows cut from a stream do not."""
     packed = spec.flag("batch.packing") and spec.get("batch.packing.strategy") != "wrapped"
     return packed or (spec.flag("batch.padding_free") and not spec.flag("batch.packing"))

@@ -1,4 +1,4 @@
-"""Check for plan and tune whether a run with other settings is legal."""
+"""The check with which `xpc plan` and `xpc tune` find out whether a run with other settings is legal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 OWN_MODULE = "rules.strategy.memory"
-"""The rules that propose settings with the help of this check."""
+"""The rules about memory, which themselves use this check to suggest settings."""
 
 
 def error_codes(spec: Spec) -> set[str]:

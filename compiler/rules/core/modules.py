@@ -17,7 +17,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The embeddings by family; the other families have only `embed_tokens`."""
+"""The embeddings of families that have other embeddings than `embed_tokens`."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
@@ -51,13 +51,13 @@ NORMS = {
     "olmo": (),
     "phi": ("final_layernorm",),
 }
-"""The norms after and before the layers; OLMo's has no weights."""
+"""The norms outside of the layers, by family. OLMo's has no weights."""
 PROJECTIONS = {"opt": ("project_in", "project_out")}
-"""Projections between the embeddings and the layers, where their sizes differ."""
+"""Projections between embeddings and layers, in families where their sizes differ."""
 
 
 def heads(spec: Spec, family: str) -> tuple[str, ...]:
-    """The name of a family's output head in the stack's transformers; empty for a reward model, which has none."""
+    """The names of a family's output head in the stack's transformers; empty for a reward model, which has none."""
     return () if spec.method.scores else (spec.stack.facts.output_heads.get(family, "lm_head"),)
 
 

@@ -16,7 +16,9 @@ def _body(code: bytes) -> list[ast.stmt]:
 
 
 def _named(body: list[ast.stmt], name: str) -> ast.stmt | None:
-    """The only statement of this name, without decorators, in a file or class; `Maze.step` is a method."""
+    """The function or class with this name in a file or class; None if there are several, or if it has decorators. The
+    name `Maze.step` means a method.
+    """
     name, _, inner = name.partition(".")
     found = [one for one in body if getattr(one, "name", None) == name]
     if len(found) != 1 or getattr(found[0], "decorator_list", False):
@@ -44,13 +46,15 @@ def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics: it uses trl's name `log_metric`, or passes on its `**kwargs`."""
+    """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or passes `**kwargs`
+    on.
+    """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
 
 
 def methods(code: bytes, name: str) -> list[str] | None:
-    """The names of a class's functions; None if it has a base class or cannot be read."""
+    """The names of a class's methods; None if it has a base class or cannot be read."""
     found = _named(_body(code), name) if code else None
     if not isinstance(found, ast.ClassDef) or found.bases or found.keywords:
         return None
@@ -58,7 +62,7 @@ def methods(code: bytes, name: str) -> list[str] | None:
 
 
 def undescribed(code: bytes, name: str) -> str | None:
-    """What the description of a tool lacks for transformers' `get_json_schema`; None if it lacks nothing or the
+    """What transformers' `get_json_schema` needs and the description of a tool lacks; None if nothing is missing or the
     function cannot be read. Names with a leading underscore are not tools.
     """
     found = _function(code, name)

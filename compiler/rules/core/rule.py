@@ -31,16 +31,17 @@ class write(str):  # noqa: N801
 
 
 def with_more(label: Label, more: str) -> str:
-    """The text at a place plus another setting: on a new line, or after a comma in a block on one line."""
+    """The text at a place with another setting added: on a new line, or after a comma in a block on one line."""
     after = label.source.text[label.span.end :].lstrip(" \t")
     return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
 
 
 @record
 class Finding:
-    """A violation: the place with a fact or a calculation, a message of one clause, and what to write instead.
+    """A violation of a rule: the place with a fact or a calculation, a message of one clause, and what to write
+    instead.
 
-    `replace` is the text for the place, if the help is not a `write`.
+    `replace` is the text to put at the place, if the help is not a `write`.
     """
 
     primary: Label
@@ -75,7 +76,7 @@ class Rule:
         return dedent("    " + self.explanation).strip()
 
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
-        """The diagnostics of a spec under this rule."""
+        """The diagnostics that this rule reports for a spec."""
         for found in self.check(spec):
             help, text = found.help, found.replace
             if isinstance(help, write):
@@ -113,7 +114,7 @@ def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> 
 
 
 def _relative_to_block(text: str, label: Label) -> str:
-    """A setting as it is written inside its block: in the block `a`, `a.b = 1` becomes `b = 1`."""
+    """A setting as it is written inside its block: in the block `a`, `a.b = 1` is written as `b = 1`."""
     name, equals, value = text.partition(" = ")
     key = label.typed.partition("=")[0].strip()
     return f"{key} = {value}" if equals and key and name.endswith(f".{key}") else text

@@ -14,7 +14,7 @@ from xpc.compiler.stacks import harness
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: NamesPath = "eval.tasks"
-"""Names of tasks; a task from a file has the name of its copy in the bundle."""
+"""A pattern for the name of a task. A task from a file has the name of its copy in the bundle."""
 ALLOW: FlagPath = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 

@@ -14,7 +14,7 @@ from xpc.compiler.spec.resources import DataSource
 WHEN = mixture
 
 TOLERANCE = 0.0005
-"""How far the sum of shares may be from 1: shares of a third are written with two decimals."""
+"""How far the sum of shares may be from 1, because a share of a third is written with two decimals."""
 
 
 def _percent(share: float) -> str:
@@ -148,7 +148,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _rows(source: DataSource, used: int, held: int) -> str:
-    """`300 of 5,000 of b.jsonl`, or how often each row is used."""
+    """A text such as `300 of 5,000 of b.jsonl`, or one that says how often each row is used."""
     there = (available(source) or 0) - held
     times = f" ({used / there:.3g} times each)" if used > there else ""
     return f"{used:,} of `{source.name[:60]}`, which has {there:,}{times}"

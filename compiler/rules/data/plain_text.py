@@ -30,7 +30,8 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
     """
     if not prompted_texts(spec) or not _chats(spec.model):
         return
-    if spec.written("model.chat_template") and rows.all_texts(spec.data):  # XP558 reports that no row needs it
+    # XP558 reports that no row needs the template
+    if spec.written("model.chat_template") and rows.all_texts(spec.data):
         return
     for source in spec.data:
         if source.shape == "text" or rows.conversational(source) is not False:
@@ -59,8 +60,8 @@ def _prompted(source: DataSource) -> bool:
 
 
 def _chats(model: Model) -> bool:
-    """Whether a model is known to answer within its chat template: models of the hub by their names, and a local model
-    if its template ends turns with the tokenizer's end token.
+    """Whether a model is known to answer within its chat template. Hub models are known by their names, a local model
+    by a template that ends turns with the tokenizer's end token.
     """
     if model.path is not None:
         text = model.template or ""

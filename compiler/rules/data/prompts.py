@@ -15,7 +15,7 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""A column that a template writes: the name at the beginning of an expression."""
+"""A pattern for a column in a template: the name at the beginning of an expression."""
 
 
 def _no_prompt(source: DataSource) -> str | None:
@@ -133,7 +133,8 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     name = spec.get("data.system_column")
     each = [_missing_column([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
     missing = next((one for one in each if one is not None), None)
-    if missing is not None and (None not in each or not spec.mixes_shapes):  # a source of a mixture may lack the column
+    # in a mixture, a source may lack the column
+    if missing is not None and (None not in each or not spec.mixes_shapes):
         yield _not_there(*missing, spec.place("data.system_column", "not there"))
 
 

@@ -14,10 +14,10 @@ from xpc.compiler.spec import Spec
 
 WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
 PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
-"""The settings of ROLES, in its order."""
+"""The settings for the names of speakers, in the order of ROLES."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-"""A name that needs no quotes."""
+"""A pattern for a name that needs no quotes."""
 
 
 @rule("XP775", "speaker-of-two-roles", reads=PATHS)

@@ -126,13 +126,14 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         if id(source) in trained:
             total = None if total is None or taken is None else total + taken
     holdout = spec.get("data.holdout")
-    if not isinstance(holdout, Amount) or spec.by_share:  # XP540 draws the holdout of a mixture with shares
+    if not isinstance(holdout, Amount) or spec.by_share:  # XP540 checks the holdout of a mixture with shares
         return
     held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
     if nothing or rest:
         certain = total is None or all(source.path is not None for source in spec.data)
-        certain = certain or (holdout.unit == "share" and holdout.value >= 1)  # true for any number of rows on the hub
+        # a share of 100 % is wrong for any number of rows
+        certain = certain or (holdout.unit == "share" and holdout.value >= 1)
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",
@@ -142,7 +143,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
 
 
 MEDIA = ("image", "images", "video", "videos", "audio", "audios")
-"""Columns of rows with more than text, as TRL's and LLaMA-Factory's data name them."""
+"""Names of columns that TRL's and LLaMA-Factory's data use for images, videos and sound."""
 
 
 @rule("XP556", "images-not-read")

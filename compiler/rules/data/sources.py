@@ -20,7 +20,7 @@ SWAPPED = (
     (PROMPTS, ("completion", "answer", "response", "output", "reply", "solution", "chosen", "rejected")),
     (("chosen",), ("rejected",)),
 )
-"""Column names with a known meaning; the names of the first group come before those of the second."""
+"""Column names with a known meaning: names of prompts or chosen answers, and names of what follows them."""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -283,9 +283,9 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
 
 def stored_rows(source: DataSource) -> set[str]:
-    """What identifies the rows of a source: its files by digest (or by path if they are not here), or its split.
+    """Texts that identify the rows of a source: its files by digest (or by path if they are not here), or its split.
 
-    Two sources share rows if they have one of these in common: the same file or a copy of it (possibly in a folder), or
+    Two sources share rows if they have such a text in common: the same file or a copy of it (possibly in a folder), or
     parts of one split. Each part of a split begins with its first row, so any two parts overlap. If both have `take`,
     they select by the same seed.
     """
@@ -295,7 +295,7 @@ def stored_rows(source: DataSource) -> set[str]:
 
 
 def reading(source: DataSource) -> str:
-    """How the rows of a source are read: if this is equal for two sources, a row that both contain becomes the same
+    """How the rows of a source are read. If this is equal for two sources, a row that both contain becomes the same
     training row.
     """
     return repr((source.kind, source.columns, source.context, source.wording))

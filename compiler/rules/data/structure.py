@@ -44,7 +44,7 @@ LEARNED_TURNS = ("messages", "conversations")
 
 
 def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
-    """The survey of a file, and its counts of contents that a template may not write, such as tool calls."""
+    """The survey of a file, and the counts of those contents that a template may leave out, such as tool calls."""
     found = rows.survey(source)
     if found is None or found.wrong is not None:
         return None, {}

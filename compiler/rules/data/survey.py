@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 WHEN = surveyed
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
-"""Roles that chat templates know."""
+"""Roles that chat templates usually know."""
 STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
-"""Speakers of from/value conversations, and their roles in `messages`."""
+"""Speakers of from/value conversations, each with its role in `messages`."""
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
@@ -37,7 +37,7 @@ def _every(one: Tally, found: Survey) -> bool:
 
 
 def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
-    """A message that counts the rows with a property and gives the number of the first such row."""
+    """A message with the number of rows that have a property, and the number of the first such row."""
     name = f"`{source.name[:80]}`"
     if one.count == 1:
         return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"
@@ -141,7 +141,8 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
             continue
         what = {"text": "an empty text", "tokens": "no token to learn"}.get(source.shape, "an empty answer")
         kinds = {"empty_answer": what}
-        if source.shape in ("messages", "conversations") and not spec.flag("method.assistant_only"):  # XP602 else
+        # otherwise XP602 reports it
+        if source.shape in ("messages", "conversations") and not spec.flag("method.assistant_only"):
             kinds["unanswered"] = "no turn of the assistant"
         for kind, words in kinds.items():
             one = found.tallies.get(kind)

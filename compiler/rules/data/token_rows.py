@@ -19,7 +19,7 @@ WHEN = token_rows
 
 
 def _tokens(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """The files of correct tokenized rows (XP554 reports the others)."""
+    """The files whose tokenized rows are all correct (XP554 reports the others)."""
     for source in spec.files:
         found = rows.survey(source) if source.shape == "tokens" else None
         if found is not None and found.wrong is None:

@@ -16,7 +16,7 @@ TPU = ("command_file", "commands", "tpu_env", "tpu_name", "tpu_use_cluster", "tp
 
 
 def _own_checkpointing(spec: Spec, name: str) -> bool:
-    """Whether a key turns on FSDP's own checkpointing, which XP401 and XP431 report on every strategy."""
+    """Whether a key turns on FSDP's own checkpointing, which XP401 and XP431 report for every strategy."""
     return name.startswith("fsdp_activation_checkpointing") and spec.extra_value("accelerate", name) is True
 
 

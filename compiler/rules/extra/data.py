@@ -204,7 +204,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
             (spec.label("method.loss", "one of the two is lost"),),
         )
         return
-    if spec.stack.facts.label_smoothing != "extra_forward" or spec.ulysses:  # there XP496 refuses it
+    if spec.stack.facts.label_smoothing != "extra_forward" or spec.ulysses:  # XP496 refuses it under Ulysses
         return
     if spec.extra_value("trl", "router_aux_loss_coef"):
         yield Finding(

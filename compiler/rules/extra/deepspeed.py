@@ -149,7 +149,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            if device != ("cpu" if offload in wanted else "none"):  # otherwise the value equals what the bundle writes
+            # otherwise the value is the one that the bundle writes
+            if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
                     place,
                     f"`device = {device}` contradicts `offload`, which decides it",

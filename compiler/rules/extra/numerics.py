@@ -114,7 +114,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     confirmed by running it.
     """
     backend = spec.extra_value("trl", "half_precision_backend")
-    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed implements half precision itself
+    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed computes in half precision itself
     half = precision == "bf16" or (precision == "fp16" and not own)
     apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
     if apex or (half and backend == "cpu_amp" and not spec.on_cpu and not own):

@@ -24,13 +24,13 @@ ON_ALL = {
     "grokadamw": ("alpha_init", "lamb", "gamma", "grokking_signal_decay_rate", "gradient_clipping"),
     "stable_adamw": ("max_lr", "kahan_sum", "decouple_lr"),
 }
-"""The names in `optim_args` that an optimizer reads; any other is silently dropped."""
+"""The names in `optim_args` that an optimizer reads. Any other name is silently dropped."""
 ON_TRANSFORMERS_5 = {
     "sgd": ("dampening", "weight_decay", "nesterov"),
     "adagrad": ("lr_decay", "weight_decay", "eps"),
     "rmsprop": ("alpha", "eps", "weight_decay", "centered"),
 }
-"""Names that only transformers 5.23 passes on."""
+"""Names that only transformers 5.23 passes to the optimizer."""
 WORDS = ("proj", "scale_type", "proj_type", "nesterov", "centered", "kahan_sum", "decouple_lr", "bf16_stochastic_round")
 """Names whose value is not a number."""
 

@@ -35,7 +35,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
 
 def _fitting(spec: Spec) -> str | None:
-    """The smallest registered model that is larger than the student and has the same vocabulary."""
+    """The smallest registered model that is larger than the student and has its vocabulary."""
     facts = spec.model.facts
     if facts is None:
         return None

@@ -17,9 +17,9 @@ NAMES = {
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
-"""Arguments of trl 1.16 that accept any text when they are built; the trainer then accepts only these values."""
+"""Arguments of trl 1.16 that can be built with any text, and the values that the trainer then accepts."""
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
-"""grpo losses that sum over tokens, so that a sequence-level ratio weighs sequences by their length."""
+"""grpo's losses that sum over tokens, so that a sequence-level ratio weighs sequences by their length."""
 
 
 @rule("XP660", "group-does-not-divide")
@@ -142,7 +142,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
         place = spec.place("method.rewards")
         takes, needs, others = known
         stated = {name for name, _ in reward.arguments}
-        foreign = sorted(stated - set(takes))  # `**kwargs` would swallow a misspelt one
+        foreign = sorted(stated - set(takes))  # `**kwargs` would accept a misspelt argument
         if foreign:
             yield Finding(
                 evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),

@@ -15,7 +15,7 @@ WHEN = preferences
 
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
-"""dpo losses that sort a batch, so that the weights of rows no longer match the rows."""
+"""dpo's losses that sort a batch, so that the weights of rows no longer match the rows."""
 DIVIDED_BY_BETA = ("ipo", "simpo", "sppo_hard")
 
 

@@ -15,7 +15,7 @@ WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations", "images")
 COMPLETIONS = ("prompt_completion", "tokens")
-"""Shapes that `completion_only` may be written with; XP153 refuses it if all data is tokenized."""
+"""Shapes of rows for which `completion_only` may be written. XP153 refuses it if all data is tokenized."""
 
 
 @rule("XP504", "loss-mask-without-turns")

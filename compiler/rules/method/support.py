@@ -13,7 +13,9 @@ from xpc.compiler.stacks import Stack, able
 WHEN = any_of(not_chosen("method", "sft"), has_value("method.loss"))
 
 WITHOUT_ARGUMENT = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
-"""Settings that the runtime implements where the class has no argument, or that have their own rule."""
+"""Settings that this rule ignores: either the runtime implements them if the class has no argument, or another rule
+checks them.
+"""
 
 INSTEAD = {
     "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
@@ -81,7 +83,9 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _scales_batches(stack: Stack) -> bool:
-    """Whether grpo can divide by the deviation of a complete batch; not on trl 0.18, whose setting is a boolean."""
+    """Whether grpo can divide by the standard deviation of a complete batch. trl 0.18 cannot, because its argument is a
+    boolean.
+    """
     return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
 
 
@@ -91,7 +95,7 @@ def _has_tools(stack: Stack) -> bool:
 
 
 def _missing(spec: Spec) -> Iterator[Finding]:
-    """Find written settings of the method for which its class has no argument."""
+    """Written settings of the method for which its class has no argument."""
     known, method, target = spec.fields(), spec.text("method"), spec.stack
     for path in spec.values:
         row = BY_PATH[path]

@@ -13,9 +13,9 @@ from xpc.grammar.diagnostic import Label
 WHEN = states_its_class
 
 OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
-"""Ends of the names of classes whose head does not predict text."""
+"""Endings of the names of classes whose head does not predict text."""
 WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
-"""Name endings of older text classes that would otherwise look like classes without a head."""
+"""Endings of the names of older text classes, which would otherwise look like classes without a head."""
 
 
 @rule("XP654", "head-of-another-task")

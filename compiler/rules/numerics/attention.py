@@ -13,12 +13,13 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
-"""Families that look up positions in a table of the context's length and raise beyond it; measured for each family
-by tests/stacks/test_stack_families.py."""
+"""Families that look up positions in a table as long as the context, and fail beyond it.
+tests/stacks/test_stack_families.py measures each family.
+"""
 
 
 def _legal(spec: Spec) -> str:
-    """An attention that the family has on this target and that runs on any hardware."""
+    """A kind of attention that the family has on this target and that runs on any hardware."""
     return "sdpa" if has_attention(spec, "sdpa") else "eager"
 
 
@@ -181,14 +182,14 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:
-    """The finding for a method with limits for prompts and completions instead of `seq`; its help shortens the longer
+    """The finding for a method with limits for prompts and completions instead of `seq`. Its help shortens the longer
     of the two.
 
-    If the spec does not limit the prompts, they may be short: only completions that fill the context are reported, and
-    as a warning shorter ones in families with a table of positions.
+    If the spec does not limit the prompts, they may be short. Then only completions that fill the context are reported;
+    in families with a table of positions, shorter completions get a warning.
     """
     completion = spec.integer("method.max_completion")
-    prompt = seq - completion  # written or default
+    prompt = seq - completion  # the limit of prompts, written or default
     if not spec.written("method.max_prompt"):
         place = spec.place("method.max_completion", context)
         if completion >= limit:

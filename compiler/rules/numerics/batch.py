@@ -81,12 +81,14 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 
 def _plural(spec: Spec) -> str:
-    """The ending of the plural of `_unit`."""
+    """The plural ending of `_unit`."""
     return "es" if spec.on_cpu else "s"
 
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
-    """Whether a related place is on another line: on one line the carets would only repeat the snippet."""
+    """Whether another place is on another line than the primary one. On the same line, the snippet would show
+    it twice.
+    """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
 
@@ -238,7 +240,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
 
 
 NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
-"""Values that change nothing."""
+"""The value of each setting with which it has no effect."""
 
 
 @rule("XP206", "unused-moments", "warning")
@@ -314,7 +316,7 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
 
 
 LARGEST_BF16_SUM = 256
-"""Number of equal gradients after which a sum in bf16, with 8 significant bits, no longer grows."""
+"""The number of equal gradients after which their sum in bf16, with 8 significant bits, stops growing."""
 
 
 @rule("XP209", "gradients-summed-in-bf16", "warning")

@@ -13,7 +13,7 @@ WHEN = few_rows
 
 
 STEPS = 8
-"""The least steps per epoch for the batch that the help proposes if the spec writes no batch."""
+"""The least number of steps per epoch with the batch that the help suggests, if the spec states no batch."""
 
 
 @rule("XP208", "batch-larger-than-the-data", "warning")
@@ -35,7 +35,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     if rows is None or not 0 < rows < gbs:
         return
     if rows < per_pass and spec.extra_value("trl", "dataloader_drop_last") is True:
-        return  # XP210
+        return  # XP210 reports this
     text, message = (
         f"{rows} {'row' if rows == 1 else 'rows'} for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",

@@ -13,7 +13,7 @@ from xpc.grammar.diagnostic import Label
 WHEN = any_of(enabled("model.compile"), extra("trl"))
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""torch 2.13 `_inductor.list_mode_options`."""
+"""The compiler's modes: torch 2.13 `_inductor.list_mode_options`."""
 GRAPHS = ("reduce-overhead", "max-autotune")
 
 
@@ -63,7 +63,7 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
 
 
 def _compiles(spec: Spec) -> str | None:
-    """The argument in `extra trl` that turns compilation on, or None."""
+    """The name of the argument in `extra trl` that turns compilation on, or None."""
     if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"
     return next(

@@ -28,7 +28,9 @@ WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 ISOLATE: TextPath = "batch.packing.isolate"
 UNMARKED = "cuts one stream and does not record where documents end"
 DENSE_ROW = 8192
-"""Tokens of a flattened row above which a mask over all of it is reported: 8192 x 8192 scores per head."""
+"""The length of a flattened row, in tokens, above which a mask over the complete row is reported: 8192 x 8192 scores
+per head.
+"""
 
 
 @rule("XP310", "packing-without-flash")
@@ -48,7 +50,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
         return
     if spec.get("batch.packing.strategy") == "wrapped" and spec.written("batch.packing.strategy"):
-        return  # no attention keeps such documents apart, as XP312 reports
+        return  # XP312 reports that no attention keeps such documents apart
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
@@ -66,7 +68,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 
 def bounded(spec: Spec) -> str | None:
-    """A packing strategy of the target that keeps the ends of documents; None if the target can only cut a stream."""
+    """A packing strategy of the target that records where documents end; None if the target can only cut a stream."""
     return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
 
@@ -96,7 +98,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif mask_is_exact(spec) and not rows_have_bounds(spec):
         best = bounded(spec)
-        assert best is not None  # a target with an exact mask has one
+        assert best is not None  # a target with an exact mask has such a strategy
         yield Finding(
             spec.place("batch.packing.strategy", UNMARKED),
             "`isolate = mask` does not know where documents end",
@@ -123,7 +125,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
 
 
 def _why_state_leaks(spec: Spec, known: Family) -> str:
-    """The reason why documents are not kept apart in a family whose layers have a state."""
+    """The reason why documents of this family are not kept apart, if its layers have a state."""
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
@@ -147,7 +149,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         if (isolate == "mask" and mask_is_exact(spec) and not flash) or (
             isolate == "flash" and flash and spec.written(ISOLATE)
         ):
-            return  # an error already
+            return  # another rule already reports an error
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
@@ -177,7 +179,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
     if spec.text("model.attn") not in FLASH or rows_have_bounds(spec):
-        return  # XP310 reports other attention
+        return  # XP310 reports other kinds of attention
     best = bounded(spec)
     yield Finding(
         spec.place("batch.packing.strategy" if best else ISOLATE, UNMARKED),
@@ -267,7 +269,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
-        return  # dpo pads anyway
+        return  # dpo pads its rows anyway
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
             spec.place("batch.padding_free", f"attention is {attn}"),
@@ -331,7 +333,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
-        return  # a preference pair is two sequences
+        return  # a preference pair consists of two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
             spec.place("batch.padding_free"),

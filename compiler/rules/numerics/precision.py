@@ -10,16 +10,16 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype
 
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
-"""DeepSpeed keys for the dtype of sums and of messages."""
+"""DeepSpeed's keys for the dtype in which gradients are summed and sent."""
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
-"""Families whose positions are learned, or added to the scores of attention."""
+"""Families whose positions are learned, or are added to attention's scores."""
 
 
 PACKED_NAME = re.compile(
     r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48])(?=$|[-_.])", re.IGNORECASE
 )
-"""The end of a hub id by which a quantized copy of a model is published."""
+"""A pattern for the end of a hub id under which a quantized copy of a model is published."""
 
 
 @rule("XP171", "quantized-by-its-name")
@@ -166,12 +166,14 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 
 def _frozen(spec: Spec) -> bool:
-    """Whether the model's own weights are not trained; adapters have their own dtype."""
+    """Whether the model's own weights are frozen. Adapters have their own dtype."""
     return spec.lora and not spec.names("lora.modules_to_save")
 
 
 def _no_master(spec: Spec) -> bool:
-    """Whether the optimizer updates the weights directly: always under ddp, and under FSDP without mixed precision."""
+    """Whether the optimizer updates the weights directly, without an fp32 copy: always under ddp, and under FSDP
+    without mixed precision.
+    """
     return spec.text("strategy") == "ddp" or (spec.sharded_by_fsdp and spec.text("precision") == "fp32")
 
 

@@ -15,7 +15,7 @@ WHEN = quantized
 GIB = 2**30
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
-"""Quantization methods whose weights have no gradient; others restore the weights, or fail in other ways."""
+"""Quantization methods whose weights have no gradient. Other methods restore the weights, or fail in other ways."""
 
 
 FP8 = ("fp8", "fbgemm_fp8")
@@ -23,11 +23,15 @@ FP8 = ("fp8", "fbgemm_fp8")
 WITH_FP8 = (8, 9)
 """The compute capability from which transformers keeps weights in fp8."""
 UNPACKED = "mxfp4"
-"""Published gpt-oss weights: unpacked to bf16 unless the package `kernels` is installed; bitsandbytes is refused."""
+"""Hub ids of gpt-oss: its weights are unpacked to bf16 unless the package `kernels` is installed, and bitsandbytes is
+refused.
+"""
 
 
 def _packed(spec: Spec, *others: str) -> str | None:
-    """The quantization method of a model that is quantized already, one of PACKED or of `others`, or None."""
+    """The quantization method of a model that is quantized already, if it is one of PACKED or of `others`; otherwise
+    None.
+    """
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
@@ -145,7 +149,7 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
 
 
 def _unpacked_from_fp8(spec: Spec) -> bool:
-    """Whether transformers unpacks weights in fp8, because the hardware cannot compute with them."""
+    """Whether transformers unpacks fp8 weights, because the hardware cannot compute with them."""
     gpu = spec.hardware.gpu
     return gpu is None or gpu.capability < WITH_FP8
 

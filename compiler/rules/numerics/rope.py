@@ -14,11 +14,11 @@ SCALED = (
     "deepseek-coder-", "deepseek-r1-distill-llama-", "llama-3.1-", "llama-3.2-", "llama-3.3-", "nous-llama-3.2-",
     "phi-3-mini-128k", "phi-3.5-mini", "phi-4-mini",
 )  # fmt: skip
-"""Beginnings of the aliases of registered models whose published config.json has a scaling."""
+"""Beginnings of the aliases of those registered models whose published config.json contains a scaling."""
 
 
 def _scaling(spec: Spec) -> str | None:
-    """The scaling in the model's own config.json, such as "llama3"; None if it has none or is not known."""
+    """The scaling in the model's own config.json, such as "llama3"; None if there is none or it is not known."""
     for name in ("rope_parameters", "rope_scaling"):
         found = spec.model.config.get(name)
         kind = (found.get("rope_type") or found.get("type")) if isinstance(found, dict) else None

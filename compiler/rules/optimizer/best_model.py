@@ -35,15 +35,21 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Metrics (or the ends of their names) that are better if they are LOWER, or if they are HIGHER."""
+"""Metrics (or endings of their names) that are better if they are LOWER, and those that are better if they are
+HIGHER.
+"""
 SHOWN = 12
-"""Metrics that a label lists."""
+"""The most metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""Function names of registered rewards in metrics, where they are not the reward's name and `_reward`."""
+"""The function names under which registered rewards appear in metrics, if these are not the reward's name and
+`_reward`.
+"""
 
 
 def reported(spec: Spec) -> tuple[str, ...] | None:
-    """The metrics of an evaluation besides loss and speed; None if a user's reward function may log further ones."""
+    """The metrics of an evaluation in addition to loss and speed; None if a user's reward function may log further
+    ones.
+    """
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
         return known
@@ -70,7 +76,7 @@ def _evaluates(spec: Spec) -> bool:
 
 
 def _typed(amount: Amount) -> str:
-    """An interval in the notation of a spec."""
+    """An interval as a spec writes it."""
     return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
 
 

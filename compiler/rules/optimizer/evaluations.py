@@ -11,7 +11,9 @@ from xpc.compiler.spec import Spec
 
 WHEN = any_of(has_value("data.holdout"), evaluation_rows)
 FORWARD = 3
-"""In the time of training on one row, at least so many are evaluated: a backward pass costs two forward passes."""
+"""A lower bound of the rows that are evaluated in the time of training on one row, because a backward pass costs two
+forward passes.
+"""
 SHARE = 0.1
 """The share of training time that the help allows for evaluations."""
 

@@ -154,7 +154,7 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
 
 
 def _adamw(spec: Spec) -> str:
-    """AdamW instead of Muon, without the settings that only Muon has."""
+    """The setting for AdamW instead of Muon, without the settings that only Muon has."""
     own: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr", "optimizer.momentum")
     return "`optimizer adamw`" + ",".join(f" without `{one.rpartition('.')[2]}`" for one in own if spec.written(one))
 

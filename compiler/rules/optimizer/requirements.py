@@ -31,7 +31,7 @@ OF_MUON: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr")
 MOMENTUM = ("sgd", "rmsprop", "muon")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
-"""Families whose layers are Conv1D, which no low-rank optimizer treats as linear."""
+"""Families whose layers are Conv1D, which low-rank optimizers do not treat as linear."""
 
 
 @rule("XP220", "optimizer-not-in-the-target")
@@ -133,7 +133,7 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether a target may match a module. A part of a path that is not the name of a known module may match."""
+    """Whether a target may match a module. A part of a path that is not a known module's name may match."""
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
     return last not in known or any(last in one for one in linear)
@@ -175,7 +175,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """Suggest a replacement for a layerwise optimizer: its standard form, if the strategy supports that."""
+    """The replacement to suggest for a layerwise optimizer: its standard form, if the strategy supports that."""
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
     return "write `optimizer adamw`" + ",".join(
@@ -212,11 +212,12 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
 
 
 def _fails(spec: Spec, name: str) -> bool:
-    """Whether the optimizer fails under the spec's sharding."""
+    """Whether the optimizer fails with the spec's kind of sharding."""
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adapters make one group of parameters, which Adagrad can step. An offloaded optimizer is replaced (XP406).
+        # Adapters make one group of parameters, with which Adagrad works. XP406 reports an offloaded optimizer, because
+        # it is replaced.
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:

@@ -122,9 +122,9 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 TEXTS: tuple[Path, ...] = ("save", "track.name", "track.project")
 VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
-"""Folders of a Linux system for programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
+"""System folders of Linux for programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
 OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
-"""Folders within system folders that are meant for writing."""
+"""Folders inside system folders that are meant to be written to."""
 
 
 def _unsuitable(path: str) -> str:

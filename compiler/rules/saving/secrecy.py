@@ -20,7 +20,7 @@ TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:
-    """The texts of the spec: its own, and those of the bases from which it takes a setting."""
+    """The source texts of the spec: its own, and those of the bases from which it takes a setting."""
     values = [*spec.values.values(), *(one for table in spec.extra.values() for one in table.values())]
     labels = [one.origin.label for one in values]
     labels += [spec.model.label, *(one.label for one in spec.sources)]
@@ -43,7 +43,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
     Source: the formats that issuers give their secrets (compiler/files/secrets.py).
     """
     for source in sources(spec):
-        for start, end, kind in find(source.text):  # no finding prints the text itself (pipeline)
+        for start, end, kind in find(source.text):  # findings never print the secret itself
             yield Finding(Label(source, Span(start, end)), f"the spec contains {kind}", HELP)
     for path, text in _texts(spec):
         for _, _, kind in find(text)[:1]:
@@ -51,7 +51,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 
 def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
-    """The text of each file that a setting names, with that setting."""
+    """The text of each file that a setting names, with the setting."""
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system

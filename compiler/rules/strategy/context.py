@@ -1,7 +1,7 @@
 """Context parallelism: several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
 
-FSDP2 passes the keys and values of each piece around the ranks (ring attention); under ZeRO each process computes
-attention for all tokens of some heads (DeepSpeed's Ulysses).
+FSDP2 gives each rank a piece of the sequence and passes keys and values around the ranks (ring attention). Under ZeRO,
+each process computes attention for all tokens but only some heads (DeepSpeed's Ulysses).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WHEN = has_value("strategy.context_parallel")
 SETTING: IntegerPath = "strategy.context_parallel"
 FLATTENED: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free")
 ULYSSES_ATTENTION = ("sdpa", "flash2", "flash3")
-"""Attention implementations to which DeepSpeed gives all tokens of some heads."""
+"""Kinds of attention for which DeepSpeed can give a process all tokens of some heads."""
 
 
 @rule("XP414", "context-parallel-without-fsdp2")
@@ -275,7 +275,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
 
 
 def _can_share_heads(heads: int, keys: int, size: int) -> bool:
-    """Whether DeepSpeed can share the heads among `size` processes."""
+    """Whether DeepSpeed can divide the heads among `size` processes."""
     return heads % size == 0 and (keys % size == 0 or size % keys == 0)
 
 

@@ -9,7 +9,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import known_rows
 
 FASTEST = 2000
-"""Rows that one process renders and tokenizes per second at best; 550 rows of 620 tokens were measured on one core."""
+"""The most rows that one process renders and tokenizes per second; 550 rows of 620 tokens were measured on one core."""
 
 
 @rule("XP801", "wheels-without-volta", "warning")

@@ -15,9 +15,9 @@ RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
     "GROUP_RANK", "BASH_ENV", "PATH",
 )  # fmt: skip
-"""Variables that the launch sets or reads, and PATH, which `setup` can extend and a literal would replace."""
+"""Variables that the launch sets or reads; and PATH, which `setup` can extend and a literal would replace."""
 RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
-"""Prefixes of variables of the schedulers, the launchers and the bundle's programs."""
+"""Prefixes of the variables of schedulers, launchers and the bundle's programs."""
 
 STAGED = "XPC_STAGED"
 """The reserved variable that the user may set: a folder that `launch.sh --stage` has filled."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
-"""Moments as large as the weights; other optimizers keep less, or pages in host memory, and count as 0."""
+"""States per parameter that are as large as the weight. Other optimizers keep less, or pages in host memory, and count
+as 0.
+"""
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
 """Settings that decide whether a method keeps a frozen copy of the model."""
@@ -27,15 +29,17 @@ REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.refe
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     """The least bytes of weights, gradients and optimizer states that every process needs, without a batch.
 
-    Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): 2 + 2 + 12 bytes a parameter in half precision under
-    DeepSpeed, 4 + 4 + 8 in fp32, by autocast and under FSDP, which keep fp32 weights; 2 + 2 + 4 if the weights
-    themselves are in half precision. A frozen copy (the reference of some methods) and a teacher count as weights.
+    Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): bytes per parameter for weights, gradients and states
+    are 2 + 2 + 12 in half precision under DeepSpeed; 4 + 4 + 8 in fp32, with autocast and under FSDP, which keep fp32
+    weights; and 2 + 2 + 4 if the weights themselves are in half precision. A frozen copy (the reference of some
+    methods) and a teacher count as weights.
     """
     stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     half = spec.text("precision") != "fp32"
     deepspeed = strategy.startswith("zero")
-    offload = min(offload, 2 if stage == 3 else 1)  # weights that are not sharded stay (lower/deepspeed.py)
+    # weights that are not sharded are never offloaded (lower/deepspeed.py)
+    offload = min(offload, 2 if stage == 3 else 1)
     element = 2 if (half and deepspeed) or spec.get("model.dtype") in ("bf16", "fp16") else 4
     weights, moments = float(element), MOMENTS.get(spec.text("optimizer"), 0)
     teacher = 0.0 if spec.teacher is None or spec.teacher.facts is None else float(spec.teacher.facts.params)
@@ -58,7 +62,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
 
 
 def oversized_states(spec: Spec) -> float:
-    """Bytes of states in every process, if they exceed the memory of its GPU; otherwise 0."""
+    """The bytes of model states in every process, if they exceed the memory of its GPU; otherwise 0."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None or gpu is None or ("quantization_config" in spec.model.config and not spec.in_mxfp4):
         return 0.0
@@ -83,7 +87,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     if not held or facts is None or gpu is None:
         return
     if spec.wrong and not spec.written("strategy"):
-        return  # the plan chooses a strategy when the other errors are gone
+        return  # the plan chooses a strategy only when there are no other errors
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
@@ -192,7 +196,7 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
 
 
 def _ways_out(spec: Spec) -> list[Change]:
-    """Changes that make the run fit, each verified by planning it; empty if none is known."""
+    """Changes that make the run fit, each checked by planning the changed run; empty if none is known."""
     from xpc.compiler.plan.changes import fitting  # imported only for a run that does not fit
     from xpc.compiler.rules.core.legality import error_codes
 
@@ -200,7 +204,7 @@ def _ways_out(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """For adapters: the frozen base in bf16, or in 4 bits, if the run then fits."""
+    """Changes of the base under adapters, to bf16 or to 4 bits, with which the run fits."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS
@@ -227,7 +231,7 @@ def _suggestions(ways: Sequence[Change]) -> str:
 
 
 def _other_ways(spec: Spec) -> str:
-    """The help if no change that keeps the training the same is enough."""
+    """The help for a run that no change fits which keeps the training the same."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 

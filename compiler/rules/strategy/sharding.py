@@ -267,7 +267,8 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
-    if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2 and not _adapter_lost(spec):  # XP582 replaces it
+    # XP582 reports it instead
+    if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2 and not _adapter_lost(spec):
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
 
 
@@ -322,7 +323,7 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
 
 
 def _adapter_lost(spec: Spec) -> str:
-    """The kind of FSDP whose checkpoints do not restore this run's adapter, if the run loads them; otherwise ""."""
+    """The kind of FSDP whose checkpoints do not restore this run's adapter; "" if they do, or if none is loaded."""
     loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
     loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True
     if not spec.sharded_by_fsdp or not spec.lora or not loads or spec.amount("save.every").unit == "never":
