@@ -153,8 +153,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """The `targets = [...]` to suggest, or "", and whether it keeps or corrects every name (`Q_PROJ` becomes q_proj). If
-    one name has no likely correction, only names that exist are suggested.
+    """The `targets = [...]` to suggest, or "", and whether it keeps or corrects every name (`Q_PROJ` becomes q_proj).
+    If one name has no likely correction, only names that exist are suggested.
     """
     from xpc.compiler.suggest.likely_modules import likely  # needed only for a wrong target
 
