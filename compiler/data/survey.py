@@ -99,7 +99,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             words[long] = words.get(long, 0) + 1
     read = number + (broken is None)
     if wrong is None and broken is None and texts and read and shape != "unpaired":
-        wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, and is read as one"
+        wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
     return Survey(
         read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words,
         largest if largest[0] >= 0 else None,

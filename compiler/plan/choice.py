@@ -156,7 +156,7 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
 
 def _least_choice(way: Way, room: float) -> Choice | None:
     """The choice if no way fits. Its calculation states the memory that the run would need."""
-    why = f"none fits: the {way.peak:.1f} GiB of this one exceed {BUDGET:.0%} of {room:g} GiB, and no other needs less"
+    why = f"nothing fits: its {way.peak:.1f} GiB exceed {BUDGET:.0%} of {room:g} GiB, and no other choice needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
     chosen = Micro(micro, why) if isinstance(micro, int) else None

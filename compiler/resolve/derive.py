@@ -190,7 +190,7 @@ class Derivation(OpenSpec):
             old = self.values["strategy"]
             name, settings = OLD_STRATEGIES[written]
             self.values["strategy"] = Value(
-                name, Origin(old.origin.kind, old.origin.label, f"{written} is {name} today")
+                name, Origin(old.origin.kind, old.origin.label, f"{written} is an old name of {name}")
             )
             for path, value in settings.items():
                 if path not in self.values:
@@ -201,7 +201,7 @@ class Derivation(OpenSpec):
             if "strategy.state_dict" not in self.values:
                 lost = "fsdp2_full" in self.stack.facts.fsdp_adapters_lost and self.get("strategy") != "fsdp1"
                 if lost and self.get("lora") and self.get("save.full_state") is not False:
-                    why = f"a full checkpoint of {self.stack.name} has one shard of an adapter"
+                    why = f"a full checkpoint of {self.stack.name} has only one shard of an adapter"
                     self.set("strategy.state_dict", "sharded", why, DEFAULT)
                 else:
                     self.set("strategy.state_dict", "full", "", DEFAULT)

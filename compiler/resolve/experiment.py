@@ -232,7 +232,7 @@ class _Resolver:
             if path in INLINE:  # the bundle's spec.xp contains the text, as if the spec stated it
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
-                    wrong = f"`{read.name}` holds U+{ord(text[span.start]):04X}, which cannot be seen"
+                    wrong = f"`{read.name}` contains the invisible character U+{ord(text[span.start]):04X}"
                     self.problems.report("XP114", wrong, value.origin.label, help="delete the character")
                 self.values[path] = Value(text, value.origin)
                 continue

@@ -55,7 +55,7 @@ def commit(table: Mapping[str, Any]) -> str:
     if not pinned(value):
         raise ValueError(f"has the revision `{value[:60]}`, which is not a commit of 40 hexadecimal digits")
     if pinned(text(table, "asked", "")) and table["asked"] != value:
-        raise ValueError(f"pins the commit {table['asked'][:12]} to another one, {value[:12]}")
+        raise ValueError(f"pins the requested commit {table['asked'][:12]} to another commit, {value[:12]}")
     return value
 
 
@@ -68,7 +68,7 @@ def counts(table: Mapping[str, Any]) -> dict[str, int]:
     """A table from names of files or splits to numbers of rows."""
     for key in _names(table):
         if type(table[key]) is not int or not 0 <= table[key] <= LARGEST:
-            raise ValueError(f"has a number of rows of `{key[:60]}` that is not one")
+            raise ValueError(f"has a number of rows for `{key[:60]}` that is not a whole number")
     return dict(table)
 
 

@@ -95,7 +95,7 @@ class MethodCheck:
         for one, other in pairwise(there):
             self.problems.report(
                 "XP103",
-                f"`{one}` and `{other}` are one adapter",
+                f"`{one}` and `{other}` cannot be combined: a run has one adapter",
                 self.loaded.items[other].label,
                 related=(self.loaded.items[one].label,),
                 help="keep one of the two",

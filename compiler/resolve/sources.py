@@ -287,12 +287,12 @@ def _folder(
     path, label = node.value.rstrip("/") or "/", source.label
     names = block.workspace.walk(path)
     if isinstance(names, str):
-        return source, [report("XP114", names, label, help="name a folder that holds files of rows, and no others")]
+        return source, [report("XP114", names, label, help="name a folder that contains only files of rows")]
     names = [
         one for one in names if one.lower().endswith(DATA_FORMATS) and one.rpartition("/")[2] not in folders.IGNORED
     ]
     if not names:
-        help = "a data folder holds files of rows: " + ", ".join(DATA_FORMATS)
+        help = "a data folder contains files of rows: " + ", ".join(DATA_FORMATS)
         return source, [report("XP110", f"`{path[:80]}` contains no data", label, help=help)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)

@@ -41,7 +41,7 @@ OWN = {
     "extra": "write one spec for each; with `extends` they share the rest",
 }
 """Settings that a sweep cannot vary, by path or clause, each with advice."""
-BATCHES = "a sweep holds `lr = [1e-6, 2e-6]` lines, and `zip { }` blocks of such lines"
+BATCHES = "a sweep contains lines such as `lr = [1e-6, 2e-6]`, and `zip { }` blocks of such lines"
 
 
 @entity
@@ -149,9 +149,11 @@ class _Reader(Reporter):
                     axes.append((one, found))
             else:
                 self.problem("XP880", f"`{self.typed(one.span)}` is not a list of values", one.span,
-                             help="a zip holds `gbs = [128, 256]` lines")  # fmt: skip
+                             help="a zip contains lines such as `gbs = [128, 256]`")  # fmt: skip
         if not body:
-            self.problem("XP880", "the zip varies nothing", head.span, help="a zip holds `gbs = [128, 256]` lines")
+            self.problem(
+                "XP880", "the zip varies nothing", head.span, help="a zip contains lines such as `gbs = [128, 256]`"
+            )
         lengths = {len(found) for _, found in axes}
         if len(lengths) > 1:
             (first, longer), (other, shorter) = axes[0], next(each for each in axes if len(each[1]) != len(axes[0][1]))

@@ -123,7 +123,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
         if not ends(one, legal):
             continue
         stacked = "down_proj" if last == converted[2] else "gate.weight" if last == "gate" else "gate_up_proj"
-        advice = f"`{last}` adapts every layer, and `parameters = [{one.rpartition('.')[0]}.{stacked}]` this one"
+        advice = f"`{last}` adapts every layer, `parameters = [{one.rpartition('.')[0]}.{stacked}]` only this one"
         yield Finding(
             spec.place("lora.targets"),
             f"an adapter on `{one[:60]}` would be on every layer of {spec.model.name}",

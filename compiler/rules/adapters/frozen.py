@@ -84,7 +84,7 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
         fewer = facts.layers - 1 - (count - spec.integer(paths[-1]))
         yield Finding(
             spec.place(paths[-1], f"{spec.model.name} has {facts.layers} layers"),
-            f"{count} excepted layers leave none of {facts.layers} frozen",
+            f"with {count} excepted layers, none of the {facts.layers} layers is frozen",
             write(f"{name} = {min(2, fewer)}") if fewer > 0 else f"leave `{name}` out",
             (spec.model.label,),
         )

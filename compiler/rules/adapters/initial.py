@@ -67,7 +67,7 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
         online = "; with `beta = 0` there is no reference" if spec.online else ""
         yield Finding(
             spec.place("lora.init", "changes the base"),
-            f"the reference of {method} is the base, and {init} takes a part out of it",
+            f"the reference of {method} is the base, and {init} subtracts a part from the base's weights",
             f"leave `init` out{online}",
             (spec.label("method", "the method"),),
         )

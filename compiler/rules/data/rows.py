@@ -89,7 +89,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
             'name another column, or write the rows as JSON lines, in which `"42"` is a text'
-            if found.wrong[1].endswith("is read as one")
+            if found.wrong[1].endswith("is not read as text")
             else "fix the row (rows are counted from 0), or name another `format`",
         )
 

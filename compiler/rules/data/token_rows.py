@@ -73,7 +73,7 @@ def other_labels(spec: Spec) -> Iterator[Finding]:
         if one is not None:
             yield Finding(
                 source.label,
-                f"row {one.first:,} of `{source.name[:80]}` has labels of other tokens"
+                f"row {one.first:,} of `{source.name[:80]}` has labels that differ from its tokens"
                 + ("" if reads else f", and {spec.stack.name} learns the row's own tokens"),
                 "write the token itself as its label, or -100: the loss shifts labels by one"
                 + ("" if reads else f"; or write `target {able(lambda one: one.facts.reads_labels)}`"),

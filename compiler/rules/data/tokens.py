@@ -198,7 +198,7 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
     known = [name for name in re.findall(r"\b(\w+) is (?:not )?defined", text) if name not in {*PASSED, *given}]
     for name in given:
         if name in PASSED:
-            what = f"`{name}` of the chat template is passed by transformers, for each conversation"
+            what = f"the chat template cannot have an argument `{name}`: transformers passes it for each conversation"
         elif re.search(rf"(?<![\w.]){name}\b", text) is None:
             what = f"the chat template does not read `{name[:40]}`"
         else:

@@ -65,8 +65,8 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     name = "fsdp_activation_checkpointing_offload"
     if spec.extra_value("accelerate", name) is True:
         yield Finding(
-            spec.extra_place("accelerate", name, "without FSDP's own checkpointing"),
-            "there are no checkpoints of FSDP to offload",
+            spec.extra_place("accelerate", name, "needs FSDP's own checkpointing"),
+            "FSDP's own activation checkpointing is off, so nothing is offloaded",
             "write `memory(offload_activations)` instead",
         )
 

@@ -39,13 +39,13 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
             message = "an evaluation cannot be both in bf16 and in fp16"
             related = (spec.extra_place("trl", dtypes[0], "the other"),)
         elif spec.zero_stage and precision != dtype:
-            message = f"DeepSpeed takes `{name}` for {dtype} training, and trains in {precision}"
+            message = f"DeepSpeed reads `{name}` as {dtype} training, but the run trains in {precision}"
             related = (*related, spec.label("strategy", "the strategy"))
         elif dtype == "bf16" and gpu is not None and gpu.capability < (8, 0):
             message = f"{gpu.name} is older than Ampere and cannot evaluate in bf16"
             related = (spec.label("hardware", "the GPU"),)
         else:
-            message, severity = f"`{name}` casts nothing in an evaluation during training", "warning"
+            message, severity = f"`{name}` has no effect on evaluations during training", "warning"
         yield Finding(place, message, f"leave `{name}` out", related, severity=severity)
 
 

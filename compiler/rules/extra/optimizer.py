@@ -116,7 +116,7 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
     micro, accum = spec.integer("batch.micro"), spec.integer("batch.accum")
     yield Finding(
         spec.extra_place("trl", "auto_find_batch_size", f"less than {micro} x {accum} x {spec.replicas}"),
-        f"a smaller micro-batch changes the global batch of {spec.integer('batch.gbs')}",
+        f"`auto_find_batch_size` may reduce the global batch of {spec.integer('batch.gbs')}",
         write("auto_find_batch_size = false"),
         (spec.label("batch.gbs", "the global batch"),),
     )

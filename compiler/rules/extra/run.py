@@ -198,7 +198,7 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts.ld_alpha_counts == "row":
         yield Finding(
             spec.extra_place("trl", "ld_alpha", "counts the prompt's tokens"),
-            f"`ld_alpha` of {spec.stack.name} reduces the weight of the answers themselves",
+            f"`ld_alpha` on {spec.stack.name} counts the prompt as a part of the answer",
             f"leave `ld_alpha` out, or write `target {able(lambda one: one.facts.ld_alpha_counts == 'answer')}`",
             (spec.label("target", "the target"),),
         )

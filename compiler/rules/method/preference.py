@@ -227,7 +227,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: one.facts.kto_precomputes_in_autocast)
         yield Finding(
             spec.place("method.precompute"),
-            f"{spec.stack.name} cannot precompute the reference of kto over 4 bits in bf16",
+            f"{spec.stack.name} cannot precompute kto's reference with a 4-bit base in bf16",
             f"leave `precompute` out, or write `target {other}`",
             (spec.label("lora.bits", "4 bits"), spec.label("precision")),
         )
@@ -252,7 +252,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     if spec.bits == 4 and spec.on_cpu:
         yield Finding(
             spec.place("method.precompute", "repacks the base for the CPU"),
-            "a base of 4 bits under zero3 cannot precompute the reference on a CPU",
+            "under zero3, the reference cannot be precomputed with a 4-bit base on a CPU",
             "write `strategy zero2`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
         )
@@ -342,7 +342,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
             spec.place(path, "delivers each gradient twice"),
-            f"{spec.text('strategy')} accepts a gradient only once per step",
+            f"a gradient would come twice in a step, and {spec.text('strategy')} accepts it only once",
             write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
         )

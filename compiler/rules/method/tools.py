@@ -128,7 +128,7 @@ def template(spec: Spec) -> Iterator[Finding]:
     if used is not None and used.name is not None:
         yield Finding(
             spec.place("model.chat_template", "TRL reads no tool calls of it"),
-            f"the built-in template `{used.name}` is not one whose tool calls TRL reads",
+            f"TRL does not read the tool calls of the built-in template `{used.name}`",
             "leave `chat_template` out, and train a model whose own template has tool calls, such as "
             "qwen2.5-0.5b-instruct",
             (spec.label(path, "tools"),),

@@ -65,7 +65,7 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
         spec.place("optimizer.adjust_lr", "DeepSpeed has no such scale")
         if written
         else spec.place("optimizer", "adjust_lr = match_rms_adamw by default"),
-        f"Muon under {spec.text('strategy')} has the original scale",
+        f"Muon under {spec.text('strategy')} always scales its updates as `adjust_lr = original`",
         write("adjust_lr = original", more) if written else f"add `adjust_lr = original` to it{more}",
         (spec.label("strategy", "the strategy"),),
     )

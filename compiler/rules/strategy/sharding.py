@@ -309,14 +309,14 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
     if lost == "fsdp1":
         yield Finding(
             spec.place("strategy"),
-            f"an adapter under FSDP1 is not restored from a checkpoint on {spec.stack.name}",
+            f"on {spec.stack.name}, a checkpoint of FSDP1 does not restore the adapter",
             "write `strategy fsdp`, or `save(resume=never)`",
             (spec.label("lora", "the adapter"),),
         )
     elif lost:
         yield Finding(
             spec.place("strategy.state_dict"),
-            f"a full checkpoint of an adapter has one process's shard of it on {spec.stack.name}",
+            f"on {spec.stack.name}, a full checkpoint contains only one process's shard of the adapter",
             write("state_dict = sharded"),
             (spec.label("lora", "the adapter"),),
         )
