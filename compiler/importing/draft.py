@@ -349,8 +349,8 @@ class Draft:
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Give a fate to each key that has none yet: it is irrelevant if it is null, or if it is refused and off;
-        otherwise it is an error.
+        """Decide about each key that no reader has handled: it is irrelevant if it is null, or if it is refused and
+        off; otherwise it is an error.
         """
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
@@ -361,8 +361,8 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Give a fate to one key and the keys inside it. `begun` are mappings of which some keys already have a
-        fate.
+        """Decide about one key and the keys inside it, unless a reader has handled them. `begun` are mappings of which
+        a reader has handled some keys.
         """
         if (entry.file, entry.key) in self.fates:
             return

@@ -28,7 +28,9 @@ FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag
 
 
 class MalformedTable(Exception):
-    """Raised for a key table with an unknown column, a value of the wrong type, or a row without a fate."""
+    """Raised for a key table with an unknown column, a value of the wrong type, or a row that does not say what a key
+    becomes.
+    """
 
 
 @record

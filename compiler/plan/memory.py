@@ -141,7 +141,7 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # norms in float32 need at most as much as embeddings and norms in float32
+    # with float32 norms alone, a layer needs at most as much as with float32 embeddings and norms
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found

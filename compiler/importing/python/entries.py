@@ -22,7 +22,7 @@ MOST = 2_000
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
 """Arguments without a typical value."""
 KEPT = ("task_type", "lora_task_type")
-"""Arguments whose enumerations keep their capital letters."""
+"""Arguments whose values are enumerations that keep their capital letters."""
 
 
 @mutable

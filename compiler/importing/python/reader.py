@@ -368,7 +368,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Give a fate to values that cannot be read, and to arguments of calls that no reader of TRL's keys knows."""
+    """Report values that cannot be read, and handle arguments of calls that no reader of TRL's keys knows."""
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:
             draft.warn(one, f"its value is not known ({why}), and changes nothing that is learned")

@@ -49,7 +49,7 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Give a fate to every key that belongs to the trainer."""
+    """Import every key that belongs to the trainer."""
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:
             draft.note(entries[old], f"`{new}` says the same")
