@@ -152,7 +152,7 @@ def _outside(spec: Spec) -> list[str]:
 
 def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
     """Refuse a vLLM server in a job that ends only when all its nodes have ended. Every launcher with such jobs calls
-    this.
+    this function.
     """
     if spec.asks_server:
         yield Finding(
@@ -165,7 +165,7 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
 
 
 def image_fault(spec: Spec) -> Iterator[Finding]:
-    """Refuse an invalid image name. Every launcher that reads an image calls this."""
+    """Refuse an invalid image name. Every launcher that reads an image calls this function."""
     image = spec.get("launch.image")
     why = image_name_fault(image) if isinstance(image, str) else None
     if why is not None:

@@ -13,7 +13,7 @@ export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """Shell lines that keep downloads from the hub in the shared folder."""
 
 LONGEST_NAME = 45
-"""A pod is called NAME-node-0-1023-abcde, which is a DNS label of at most 63 characters."""
+"""The most characters of NAME in a pod's name, NAME-node-0-1023-abcde, which is a DNS label of at most 63."""
 
 TOKENS = {
     "wandb": ("WANDB_API_KEY",),
@@ -65,8 +65,8 @@ def nearest_object_name(name: str) -> str:
 
 
 def image_fault(image: str) -> str | None:
-    """The reason why no registry can have an image with this name, or None. Source: the grammar of
-    distribution/reference.
+    """The reason why no registry can have an image with this name, or None. Source: distribution/reference's
+    grammar.
     """
     import re
 

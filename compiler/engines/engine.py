@@ -35,7 +35,9 @@ class Engine:
         return quoted(out, "launch.sh")
 
     def start_lines(self, spec: Spec) -> list[str]:
-        """The lines of README.md that start launch.sh by hand. Most engines start it on every node themselves."""
+        """The lines of README.md that start launch.sh by hand. Most engines need none, because they start it on every
+        node themselves.
+        """
         return ["./launch.sh"]
 
     def commands(self, spec: Spec, out: str) -> list[str]:
@@ -43,7 +45,7 @@ class Engine:
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:
-        """As `commands`, for all members of the sweep in the folder `out`."""
+        """Like `commands`, but for all members of the sweep in the folder `out`."""
         return [self.sweep_command(spec, out)]
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
@@ -61,8 +63,8 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors that concern all members together. `machines` is the place where the sweep varies hardware, `sweep`
-        the place of the sweep.
+        """Errors about several members of a sweep. `machines` is the place where the sweep varies hardware, `sweep` the
+        place of the sweep.
         """
         return iter(())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.spec import Spec
 
 FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
-"""Packages that flash-attn's setup.py imports or needs for the build, in addition to torch."""
+"""Packages that flash-attn's setup.py imports or that its build needs, in addition to torch."""
 
 
 def install(spec: Spec) -> list[str]:

@@ -8,7 +8,7 @@ from xpc.compiler.engines.engine import Engine
 from xpc.compiler.spec import Spec
 
 SHOWN = 8
-"""The most nodes whose commands are all shown; for more nodes, the first two and the last are shown."""
+"""The most nodes for which every command is shown. With more nodes, the first two and the last are shown."""
 ADDRESS, PORT = "10.0.0.1", 29500
 """An example of node 0's address, and a port that is usually free."""
 

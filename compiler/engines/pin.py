@@ -16,7 +16,7 @@ from xpc.grammar.package_data import read_text
 LIST = "run.sha256"
 NOT_RUN = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp")
 LATER = "data/"
-"""Files of rows are not listed: rows are compared with their digests when they are read."""
+"""The prefix of files with rows, which are not listed: rows are compared with their digests when they are read."""
 
 
 def listed(files: Mapping[str, bytes]) -> bytes:

@@ -12,7 +12,7 @@ TEMPFAIL = 75
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
-"""For engines that restart a run themselves, so that launch.sh does not."""
+"""A line for engines that restart a run themselves, so that launch.sh does not."""
 
 
 def restart_blocker(spec: Spec) -> Path | None:
@@ -31,7 +31,9 @@ def reads_requeue(spec: Spec) -> bool:
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine restarts a stopped run: as written; by default, if there are checkpoints to resume from."""
+    """Whether the engine restarts a stopped run: as the spec states, or else if there are checkpoints to resume
+    from.
+    """
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 
 

@@ -76,7 +76,7 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """The meanings of a name besides these settings: a word, a choice, a reward, or a library's argument."""
+    """The meanings of a name in addition to these settings: a word, a choice, a reward, or a library's argument."""
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
     own = owner_of(name)  # `max_length` is both a setting of vLLM and TRL's name for `batch.seq`
@@ -96,7 +96,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """What a choice does, if the tables describe it."""
+    """The description of a choice, if the tables have one."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -155,7 +155,7 @@ def _arguments(name: str) -> str:
 
 
 def _rules_about(name: str) -> list[str]:
-    """The rules whose first sentence has a library's argument, with this sentence."""
+    """The rules whose first sentence names a library's argument, each with this sentence."""
     from textwrap import fill
 
     from xpc.compiler.rules import every
@@ -228,7 +228,7 @@ def _foreign(name: str) -> str:
 
 
 def unknown(what: str) -> str:
-    """The answer for an unknown name: a suggestion, or the kinds of names that can be explained."""
+    """The answer for an unknown name: a suggestion, or the kinds of names that `xpc explain` knows."""
     from xpc.compiler.suggest.meaning import meaning
     from xpc.grammar.nearest import nearest
 

@@ -17,7 +17,7 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Clauses with few settings, by the clause on whose page they are listed."""
+"""Clauses with few settings, each with the clause on whose page they are listed."""
 SENTENCE = """\
 `train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
 `extra`, which passes a library's own arguments on.

@@ -19,13 +19,13 @@ from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
 
 MOST = 8
-"""The most emitted keys that are shown for a setting when all settings are explained."""
+"""The most emitted keys that are shown for one setting when all settings are explained."""
 WRITTEN = ("model", "data", "extra")
 """Parts of a spec that are not settings of the table."""
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """All values of a spec, or those of a setting, a choice (`zero2`) or a clause (`memory`).
+    """All values of a spec, or only those of a setting, a choice (`zero2`) or a clause (`memory`).
 
     Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """
@@ -36,7 +36,7 @@ def spec_values(path: str, name: str = "") -> str:
     if checked.spec is None:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)
-    asked = "data" if source_setting(name) is not None else name  # a source's settings are shown with the source
+    asked = "data" if source_setting(name) is not None else name  # the settings of a source are shown with the source
     out = [text for each, text in _written(trace) if each == asked or not name]
     for row in rows:
         if row.path in checked.spec.values:

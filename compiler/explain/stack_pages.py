@@ -82,7 +82,7 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """The table of the stack's facts that differ on another stack, with their descriptions from facts.py."""
+    """A table of the stack's facts that differ from another stack's, with their descriptions from facts.py."""
     described = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []

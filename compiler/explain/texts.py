@@ -13,7 +13,7 @@ from xpc.grammar.package_data import read_json
 
 
 def explain(what: str) -> str | None:
-    """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None where nothing is known."""
+    """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None for anything unknown."""
     if what.upper().startswith("XP") and what[2:].isdigit():
         return _code(what.upper())
     path, _, name = what.rpartition(":")
@@ -62,7 +62,7 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """A code's text with its example before the source. The targets, and the proof of each row, are at the end."""
+    """The text of a code, with its example before the source, and the targets and proofs at the end."""
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"

@@ -100,7 +100,7 @@ class KeyTable(Mapping[str, Key]):
                     draft.note(one, why)
 
     def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Give a fate to each key for which a bundle has only one value."""
+        """For each key with `usual` values, note such a value as irrelevant, and report any other value."""
         for key, row in self.rows.items():
             entry = entries.get(key) if row.usual is not None else None
             if entry is not None and (entry.empty or is_usual(row, entry)):

@@ -1,1 +1,1 @@
-"""The language: the table of settings, and reading a tree into what the spec states."""
+"""The language: the table of settings, and the step from a syntax tree to the settings that a spec states."""

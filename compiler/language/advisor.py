@@ -34,7 +34,7 @@ class UnknownName:
 
 @record
 class Suggestion:
-    """A finding for a name, without its place: code, message, text of the label, help and edit.
+    """The parts of a finding about a name, without its place: code, message, text of the label, help and edit.
 
     The edit replaces the name and, with `replaces_value`, also its value. `intended` are the paths of the settings that
     the name probably means.
@@ -50,7 +50,7 @@ class Suggestion:
 
 
 class Advisor:
-    """The default advisor, which reports what is wrong and suggests nothing."""
+    """The default advisor. It reports errors, but suggests nothing."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """The finding for a name; `count` is how many unknown names the file had before."""
@@ -80,4 +80,4 @@ class Advisor:
 
 
 GetAdvisor = Callable[[], Advisor]
-"""Returns the advisor; only called for a wrong spec."""
+"""A function that returns the advisor. It is called only for a wrong spec."""

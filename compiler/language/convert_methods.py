@@ -47,7 +47,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         if isinstance(part, Written) and part.name.text == "weight" and weight is None:
             weight = float(_number(row, item, part.value))
         elif isinstance(part, Written) and part.name.text != "weight" and rewards:
-            continue  # an argument, read below
+            continue  # it is an argument, which is read below
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:
@@ -97,7 +97,7 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
 def _arguments(
     row: Setting, item: Item, node: Call, apart: tuple[str, ...] = ()
 ) -> tuple[tuple[str, bool | int | float | str], ...]:
-    """The arguments of a template or a reward function, in the order of the spec, without the names in `apart`."""
+    """The arguments of a template or a reward function, in the order of the spec, except the names in `apart`."""
     found: dict[str, bool | int | float | str] = {}
     for part in node.args:
         if not isinstance(part, Written) or part.name.text in apart:
@@ -150,7 +150,7 @@ def targets(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def share(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `70%` as a share, never as a count."""
+    """Read `70%` as a share. A number without `%` is not accepted, because it could be a count."""
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit != "%":

@@ -1,4 +1,4 @@
-"""`extra LIBRARY { }`: the names that it accepts, and the names that a setting of xpc decides."""
+"""The names that `extra LIBRARY { }` accepts, and the names that it refuses because a setting of xpc decides them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONLY_FSDP1 = {
     "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
     "fsdp_sync_module_states": "FSDP2 needs no such copy",
 }
-"""Keys of accelerate that only FSDP1 reads, and what FSDP2 does instead."""
+"""Keys of accelerate that only FSDP1 reads, each with what FSDP2 does instead."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",
@@ -56,11 +56,11 @@ OWNED = {
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
-"""Names that a setting decides although the `args` column of the schema lacks them."""
+"""Names that a setting decides although its column `args` in the table of settings does not list them."""
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
 )  # fmt: skip
-"""Blocks of deepspeed.json that a setting writes in part; their other keys are free."""
+"""Blocks of deepspeed.json of which a setting writes only some keys. `extra` may set the other keys."""
 
 
 MAPPING = "a mapping, which `extra` cannot write"
@@ -79,7 +79,7 @@ def owner(escape: str, name: str, method: str = "sft") -> str | None:
 
 
 def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
-    """What a value in `extra` should be; None if it is right, or if its type is not a plain one."""
+    """What a value in `extra` should be, in words; None if it is right, or if its type is not a plain one."""
     if escape != "trl":
         return _wrong_key(stack, escape, name, value)
     field = stack.fields(stack.config(method)).get(name)
@@ -98,7 +98,7 @@ def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """What a list should be (texts, or two numbers in order); None if it is right."""
+    """What a list should be, in words (texts, or two numbers in order); None if it is right."""
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if fits else "a list of texts"
@@ -113,7 +113,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """What the stack's policy allows, if the value is something else; otherwise None."""
+    """The values that the stack's policy allows, in words, if the value is not one of them; otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -139,7 +139,9 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """What a key of accelerate.yaml or deepspeed.json takes, if the value is something else; otherwise None."""
+    """The values that a key of accelerate.yaml or deepspeed.json takes, in words, if the value is not one of them;
+    otherwise None.
+    """
     keys = stack.launch_keys(file)
     record = keys.get(name)
     if record is None:
@@ -160,7 +162,7 @@ def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
 
 def _fits(word: str, file: str, value: object) -> bool:
     if word == "int" and file == "deepspeed" and isinstance(value, float):
-        return value.is_integer()  # DeepSpeed's documents write 1e9
+        return value.is_integer()  # DeepSpeed's own documents write 1e9
     return isinstance(value, PLAIN[word]) and isinstance(value, bool) is (word == "bool")
 
 
@@ -168,7 +170,7 @@ LIMITS = {
     "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
     "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
 }  # fmt: skip
-"""The limits of a number: the phrase for each, and the comparison that must be true."""
+"""The limits of a number, each with its phrase and the comparison that must be true."""
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:

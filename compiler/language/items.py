@@ -12,12 +12,12 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
-"""Origins of a value: the spec, a base, the default, or other settings."""
+"""Origins of a value: the spec, a base, the default, or a derivation from other settings."""
 
 
 @record
 class Item:
-    """A setting as written; `node` is None if the bare name means true."""
+    """A setting as written. `node` is None if only the name is written, which means true."""
 
     path: str
     node: Value | None
@@ -124,12 +124,12 @@ class Collector(Reporter):
             self.keep(self.out.items, path, node, span)
 
     def is_reported(self, node: Value) -> bool:
-        """Whether a syntax error already covers a value."""
+        """Whether a syntax error at a value has been reported."""
         return self.typed(node.span) in WORDS or (isinstance(node, Number) and _is_malformed(node))
 
 
 def _is_malformed(number: Number) -> bool:
-    """Whether the grammar has already reported this number; it is 0 in the tree."""
+    """Whether the grammar has reported this number as malformed. Such a number is 0 in the tree."""
     if number.value != 0 or number.unit is not None:
         return False
     try:

@@ -16,7 +16,7 @@ BYTE_UNITS = {
 
 @record
 class Kind:
-    """The kind of a setting's value. `phrase` completes the sentence "expected ..."; `example` is legal to type."""
+    """The kind of a setting's value. `phrase` completes the sentence "expected ..."; `example` is a legal value."""
 
     name: str
     phrase: str
@@ -69,11 +69,11 @@ class Amount:
 
 @record
 class Weighted:
-    """One of several losses, reward functions or tools; `weight` is None if the spec writes none. `arguments` are those
-    of a reward function: `cosine(max_len=1000)`.
+    """One of several losses, reward functions or tools. `weight` is None if the spec states none; `arguments` are those
+    of a reward function, as in `cosine(max_len=1000)`.
 
-    A function or class from a file has `function`; `file` is its copy in the bundle and `sha256` the digest, once the
-    file is read.
+    For a function or class from a file, `function` is its name, and once the file is read, `file` is its copy in the
+    bundle and `sha256` the digest.
     """
 
     name: str
@@ -86,8 +86,8 @@ class Weighted:
 
 @record
 class Template:
-    """A chat template: its file, which is its copy in the bundle once the spec's files are read, the arguments that the
-    spec sets, and the name of a built-in template.
+    """A chat template: its file, the arguments that the spec sets, and the name if it is built in. Once the spec's
+    files are read, the file is the copy in the bundle.
 
     `qwen3(enable_thinking=false)` is `Template("files/qwen3.jinja", (("enable_thinking", False),), "qwen3")`.
     """
@@ -99,8 +99,8 @@ class Template:
 
 @record
 class Rope:
-    """A scaling of rotary positions, such as `yarn(factor=4)`; `parameters` are those of its kind that the spec writes,
-    such as `beta_fast`, and `original` is the context in tokens before the scaling, if the spec writes it.
+    """A scaling of rotary positions, such as `yarn(factor=4)`. `parameters` are the written parameters of this kind of
+    scaling, such as `beta_fast`, and `original` is the context in tokens before the scaling, if the spec states it.
     """
 
     kind: str
@@ -109,7 +109,7 @@ class Rope:
     parameters: tuple[tuple[str, float], ...] = ()
 
     def context(self, original: int) -> int:
-        """The context in tokens of a model whose own is `original`."""
+        """The scaled context in tokens of a model whose own context is `original`."""
         return int((self.original or original) * self.factor)
 
 

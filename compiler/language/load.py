@@ -24,11 +24,11 @@ MAX_DEPTH = 4
 class Loaded:
     """The merged contents of a spec and its bases. `kinds` tells whether a value comes from the spec or a base.
 
-    `files` are the spec and its bases, the spec first; with `broken`, a part could not be read, so a missing setting
-    may have been written there. `sweep` is the block of the nearest file that has one, `stated` are the other settings
-    of that file, and `over` those of files that extend it. `intended` are settings that unknown names probably mean;
-    their absence is not reported. `member` is the name of a run of a sweep, `model_source` is where its model is named,
-    and `advisor` gives suggestions.
+    `files` are the spec and its bases, the spec first; `broken` is true if a part could not be read, so that a missing
+    setting may be in that part. `sweep` is the sweep block of the nearest file that has one, `stated` are the other
+    settings of that file, and `over` are the settings of files that extend it. `intended` are settings that unknown
+    names probably mean; so no rule reports these as missing. `member` is the name of a run of a sweep, `model_source`
+    is where its model is named, and `advisor` gives suggestions.
     """
 
     file: File
@@ -115,7 +115,7 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 
 
 def overlay(out: Loaded, written: Written, kind: str) -> None:
-    """Merge the contents of a file over those of its bases."""
+    """Merge the contents of a file with the contents of its bases, over which it takes precedence."""
     out.problems += written.problems
     out.intended |= written.intended
     written.items.pop("sweep", None)

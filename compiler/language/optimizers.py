@@ -26,7 +26,9 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""Optimizers by the extra of a stack that installs their package; those of torch and transformers need no extra."""
+"""Optimizers by the extra of a stack that installs their package. Optimizers of torch and transformers need no
+extra.
+"""
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 
@@ -57,8 +59,9 @@ MOMENTS = {
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""Number of states as large as the weights; 8-bit, 4-bit and paged variants have as many, momentum adds one. Muon
-has one for hidden matrices; its AdamW has two."""
+"""The number of states as large as the weights. The 8-bit, 4-bit and paged variants have as many, and momentum adds
+one. Muon has one for hidden matrices, and its AdamW has two.
+"""
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
 _READS = {

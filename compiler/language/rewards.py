@@ -16,7 +16,7 @@ REWARDS: Mapping[str, str] = {
     "code_format": "as `format`, for answers with a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""Reward functions of the runtime, those of Open-R1 that execute no code, with what they reward."""
+"""The reward functions of the runtime, with what each rewards. They are those of Open-R1 that execute no code."""
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {
         "min_value_wrong": float, "max_value_wrong": float, "min_value_correct": float, "max_value_correct": float,
@@ -26,6 +26,6 @@ REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "soft_overlong_punishment": {"max_completion_len": int, "soft_punish_cache": int},
     "code_format": {"language": str},
 }  # fmt: skip
-"""Arguments of built-in reward functions, as in the runtime; the functions of a file have their own."""
+"""Arguments of built-in reward functions, as in the runtime. Functions in a file have arguments of their own."""
 MATH = ("accuracy", "cosine", "len", "length")
-"""Reward functions that compare with a solution by math-verify."""
+"""Reward functions that compare an answer with a solution, by math-verify."""

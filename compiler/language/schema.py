@@ -38,11 +38,11 @@ OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
 """The settings of `OF_ONE_KIND` that these adapters have; `lora` and `qlora` have all but `block_size`."""
 LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
-"""Maximum number of nodes, and of processes of a node."""
+"""The largest number of nodes, and of processes on a node."""
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """A setting of the methods whose records name it."""
+    """A setting whose methods are those whose records name it."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 

@@ -20,16 +20,17 @@ else:  # skip thousands of names that only a type checker needs
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")
-"""Roles of chat templates that rows may call by other names."""
+"""Roles of a chat template for which rows may use other names."""
 
 
 @record
 class Setting:
     """One row of the table of settings.
 
-    `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. `inner`
-    names cannot be used outside of their clause, `alone` is the choice that the bare name means, and `pending` says why
-    the setting does not compile yet. `example` is a value for helps and pages, if the kind's own would say little.
+    `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. A name
+    that is `inner` cannot be used outside of its clause, `alone` is the choice that the name without a value means, and
+    `pending` says why the setting does not compile yet. `example` is a value for helps and pages, if the example of its
+    kind would explain little.
     """
 
     path: Path
@@ -56,7 +57,7 @@ class Setting:
 
     @property
     def clause(self) -> str:
-        """The clause of the setting. The setting that is a clause's own value belongs to that clause."""
+        """The clause of the setting. A setting that is the value of a clause itself belongs to this clause."""
         return self.path if self.head else self.path.rpartition(".")[0]
 
 
@@ -66,4 +67,4 @@ ROLE_SETTINGS = (
     Setting("data.system_roles", NAMES, "names that the system prompt has in the rows", inner=True),
     Setting("data.tool_roles", NAMES, "names that the results of tools have in the rows", inner=True),
 )
-"""The settings of `data` for `ROLES`."""
+"""The settings of `data` that name the speakers of each role in `ROLES`."""

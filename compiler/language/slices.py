@@ -26,7 +26,7 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
 
 
 def _wrong(node: Ref, label: Label) -> Diagnostic:
-    """The finding for something that is not a part of a split, such as `name[train:0.2]` and `name[1000]`."""
+    """The finding for a text that is not a part of a split, such as `name[train:0.2]` or `name[1000]`."""
     split, text = node.split or "", node.slice
     forms = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
     if text is None:

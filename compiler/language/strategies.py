@@ -17,4 +17,4 @@ OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
     "hybrid_shard": ("hsdp", {"strategy.reshard": True}),
     "hybrid_shard_zero2": ("hsdp", {"strategy.reshard": False}),
 }
-"""FSDP1's sharding strategies, with the equivalent strategy and settings."""
+"""FSDP1's sharding strategies, each with the equivalent strategy and settings of xpc."""

@@ -14,7 +14,8 @@ LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """What is wrong with a value. `convert` returns it, and `xpc.compiler.suggest.legal` finds what to write instead.
+    """A description of what is wrong with a value. `convert` returns it, and `xpc.compiler.suggest.legal` finds what to
+    write instead.
 
     `value` is the intended value, if known; `text` labels the place. `kind` is "value", "choice" (an unknown choice),
     "bounds", "fraction" (a number of rows or a share of them), or "explained" (the help is complete).
@@ -31,7 +32,7 @@ class Wrong(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> Wrong:
-    """Make a Wrong; `value` is the legal value for help and edit. Without it, the help tells what is legal."""
+    """Make a Wrong. `value` is the legal value for help and edit; without it, the help describes the legal values."""
     return Wrong("value", code, message, row, item, node, value, text)
 
 
@@ -67,7 +68,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # ambiguous
+        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # ambiguous, so without an edit
         raise found
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
@@ -77,7 +78,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-        found.edit = False  # only similar to the written value, so do not edit it automatically
+        found.edit = False  # the value is only similar to a legal one, so it is not edited automatically
         raise found
     _bounded(row, item, node, int(value))
     return int(value)
@@ -100,7 +101,7 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):  # `lr = 2k` is not 2, nor a rate of 2000
+        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):  # `lr = 2k` means neither 2 nor 2000
             raise _wrong_unit(row, item, node, None)
         intended = node.value / 100 if node.unit == "%" else node.value
         raise _wrong_unit(row, item, node, f"{intended:g}")

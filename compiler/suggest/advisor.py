@@ -14,7 +14,7 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 
 class Suggestions(Advisor):
-    """The advisor that suggests what was probably intended. Each answer loads only what it needs."""
+    """The advisor that suggests what the user probably intended. Each answer loads only the modules that it needs."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """The setting that the name probably means, or the reason why xpc has no such setting."""
@@ -25,7 +25,9 @@ class Suggestions(Advisor):
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """An example of the missing value; a block in place of the value gets no edit (`rewards { accuracy = 1 }`)."""
+        """A message with an example of the missing value. A block in place of the value gets no edit (`rewards {
+        accuracy = 1 }`).
+        """
         from xpc.compiler.suggest.example import example
 
         message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"

@@ -31,7 +31,7 @@ EVERYTHING = (
     "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
-"""Names, reduced to letters, of other tools' blocks that contain settings of every kind."""
+"""Names of other tools' blocks that contain settings of every kind, reduced to their letters."""
 COUNTS = (
     "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
 )  # fmt: skip
@@ -73,7 +73,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
-    """The settings that a block would set, so that rules do not report assumptions about them."""
+    """The settings that a block would set, so that no rule reports their defaults."""
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
     return {path for path in paths if not path.startswith("train.")} or {block.name}
@@ -175,8 +175,8 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:
-    """The form for a clause without settings, such as `nodes { count = 2 }` and `seed { value = 1 }`: the clause with
-    the value.
+    """How to write a block that names a clause without settings, such as `nodes { count = 2 }` or `seed { value = 1 }`:
+    the clause with the value.
     """
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
         return []
@@ -185,8 +185,8 @@ def _single_value(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:
-    """A form and a help for each setting of a block; the form is None if nothing can be written. Settings of one clause
-    are joined.
+    """How to write each setting of a block, with a help; None instead of a form if nothing can be written. Settings of
+    one clause are joined.
     """
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)

@@ -16,11 +16,13 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
-"""Last words of a name whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
+"""Words at the end of a name whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:
-    """The name of a component's class, without the modules before it, if xpc has such a choice; otherwise None."""
+    """The unknown name with only the name of a component's class as its value, without modules, if xpc has such a
+    choice; otherwise None.
+    """
     name, _, last = unknown.name.rpartition(".")
     guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
     row = schema.BY_PATH.get(guess.path) if guess is not None else None
@@ -32,7 +34,7 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 def after_component(name: str) -> Meaning | None:
     """The setting of a clause in a name that begins with a word for the clause: `rollout_max_tokens`; or None."""
-    first, *rest = parts(name) or ("",)  # `_` has no part
+    first, *rest = parts(name) or ("",)  # the name `_` has no part
     clause = components().get(first)
     specific = not general_words().issuperset(rest)  # not `generation_steps`
     after = " ".join(rest)

@@ -23,10 +23,10 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings whose bound is not a legal value, because nothing is trained at the bound."""
+"""Settings for which the bound itself is not legal, because nothing is trained at the bound."""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""File names of templates, and of rows."""
+"""Endings of file names of templates, and of rows."""
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
 
 
@@ -71,7 +71,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 
 def expected(row: Setting, name: str, text: str) -> str:
-    """What the setting takes, in words: its kind, or the share that corresponds to a count per epoch."""
+    """What the setting takes, in words: its kind, or for a count per epoch the corresponding share."""
     if row.kind.name == "every" and _per_epoch(name) and text.isdigit() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
         return (
@@ -91,7 +91,7 @@ def legal(row: Setting) -> str:
 
 
 def bounds(row: Setting) -> str:
-    """The bounds of a number, in words that follow the name of its kind."""
+    """The bounds of a number, in words that can follow the name of its kind."""
     above, below = row.path in ABOVE, row.path in BELOW
     low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
     of = "" if low else " of"
@@ -100,7 +100,7 @@ def bounds(row: Setting) -> str:
 
 
 def _is_ratio(name: str) -> bool:
-    if "learning" in name.lower():  # `min_learning_rate` is a rate, not a share
+    if "learning" in name.lower():  # `min_learning_rate` is a rate, and not a share
         return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 

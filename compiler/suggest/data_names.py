@@ -14,7 +14,7 @@ PARTS = {
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
-"""Parts of a row that other tools name one by one."""
+"""Parts of a row whose columns other tools name one by one."""
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
 """Keywords that other tools write before the name of a source."""
 

@@ -12,7 +12,7 @@ VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
 
 def example(row: Setting) -> str:
-    """A legal value of a setting: from its row, its example line, its default, or its kind."""
+    """A legal value of a setting, from its row, the example of a line, its default, or its kind."""
     default = row.default
     if row.path == "target":
         return stacks.DEFAULT

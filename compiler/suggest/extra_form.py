@@ -17,7 +17,7 @@ from xpc.grammar.tree import Value
 
 @record
 class PassedOn:
-    """A form of `extra`: the text, the library's name, and whether it compiles in any spec.
+    """How to write a name in `extra`: the text, the library's name, and whether it compiles in any spec.
 
     `method` is set if only that method's trainer has the argument.
     """
@@ -30,7 +30,7 @@ class PassedOn:
 
 
 def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:
-    """The form of `extra` for a name, on the newest stack; None if no library has it.
+    """How to write a name in `extra`, on the newest stack; None if no library has it.
 
     A renamed argument gets its current name. Keys of accelerate and DeepSpeed are found by their last part. They get no
     edit, because only some strategies read them.
@@ -72,7 +72,7 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Other tools' names of arguments, as letters and in their canonical form, each with the argument."""
+    """Other tools' names of arguments, reduced to letters and in canonical form, each with the argument."""
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}
 
@@ -102,7 +102,7 @@ def names() -> tuple[str, ...]:
 
 
 def _form(header: bool, escape: str, name: str, value: str) -> str:
-    """The form as it is typed after `with` (`header`) or in the body."""
+    """The text to type after `with` (`header`) or in the body."""
     *blocks, last = name.split(".")
     inner = f"{last}={value}"
     for block in reversed(blocks):

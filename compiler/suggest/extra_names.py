@@ -85,7 +85,7 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for an argument that was renamed or removed, or that a bundle never states; otherwise None."""
+    """The finding for an argument that was renamed or removed, or that a bundle never states; None for others."""
     new = stack.rename(name)
     if new is not None:
         path = extras.owner("trl", new, method)
@@ -125,7 +125,7 @@ def _finding(
 
 
 def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for a name in a mapping of the stack (`wandb.enabled`), which `extra` cannot write."""
+    """The finding for a name inside a mapping of the stack (`wandb.enabled`), which `extra` cannot write."""
     head, dot, last = name.partition(".")
     if not dot or head not in extras.legal_names(stack, escape, method):
         return None
@@ -176,7 +176,8 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
     """The edit that writes the nearest name, if both names are in the same block."""
     text, start = item.label.source.text, item.label.span.start
-    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):  # outer blocks supply the preceding parts
+    # an outer block may already supply the first parts
+    for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])
     return None

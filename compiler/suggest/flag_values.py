@@ -13,7 +13,7 @@ from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
-"""Keywords of other tools before the choice of a clause."""
+"""Keywords that other tools write before the choice of a clause."""
 BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 

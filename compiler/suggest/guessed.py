@@ -25,7 +25,7 @@ NAMED_THERE = "the first line names the model and the data"
 
 
 def of_guess(unknown: UnknownName, clause: str | None, message: str, guess: Meaning) -> Suggestion:
-    """The finding for a name that probably means `guess`. This setting then counts as written."""
+    """The finding for a name that probably means `guess`. Rules then treat this setting as written."""
     return evolve(_for_guess(unknown, clause, message, guess), intended=(guess.path,))
 
 
@@ -81,7 +81,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         and unknown.name not in (row.name, *row.args)
     ):
         help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
-        return Suggestion("XP101", message, help=help)  # the rows' format is only known later
+        return Suggestion("XP101", message, help=help)  # the format of the rows is not known yet
     if value is None and unknown.node is not None and row.kind is not BLOCK and not row.pending:
         named = named_by_value(unknown)
         if named is not None:

@@ -37,7 +37,8 @@ def known() -> tuple[Known, ...]:
     for row in schema.TABLE:
         if row.path not in NEVER_LEGAL and not row.path.startswith("train."):
             add(row.name, row.path, own=not row.inner)
-            if row.path.replace(".", "_") not in passing.names():  # `data_seed` is a trainer argument, not `data.seed`
+            # `data_seed` is a trainer argument, and not `data.seed`
+            if row.path.replace(".", "_") not in passing.names():
                 add(row.path, row.path, argument=True)
     for clause in schema.CLAUSES:
         if clause not in schema.BY_PATH and clause != "train":
@@ -62,7 +63,9 @@ def known() -> tuple[Known, ...]:
 
 
 def _distinct(phrase: str) -> bool:
-    """Whether another spelling of a choice is clear without the setting's name: `fa2` is, `dp` and `auto` are not."""
+    """Whether another spelling of a choice is clear without the setting's name, as `fa2` is, and `dp` or `auto`
+    is not.
+    """
     common = ("auto", "none", "full", "default", "true", "false", "half", "single")
     typed = letters(phrase)
     return phrase not in common and not typed.isdigit() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))

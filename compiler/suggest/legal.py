@@ -37,7 +37,7 @@ UNSET = {
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that need not be written, because the setting has them by default."""
+"""Advice for values that need not be written, because they are the default."""
 ONE = (
     "int",
     "tokens",
@@ -52,13 +52,13 @@ ONE = (
 )
 """Kinds with a single value."""
 AUTO = ("precision", "model.dtype")
-"""Settings for which `auto` means bf16 where the card has it, in other tools."""
+"""Settings whose value `auto` means, in other tools, bf16 if the GPU has it."""
 NOUNS = {
     "rows_or_share": ("row", "of the rows"),
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""What a count counts, and the whole of which a share is a part, by kind."""
+"""For each kind, the word for what a count counts, and for the total of which a share is a part."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -73,14 +73,14 @@ def answer(wrong: Wrong) -> Diagnostic:
     if wrong.kind == "fraction" and isinstance(node, Number):
         return _fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # for every setting
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # too large for every setting
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
-    if row.path == "eval.split" and isinstance(node, Number):  # a share or a count, not a name
+    if row.path == "eval.split" and isinstance(node, Number):  # a number can only be meant as a share or a count
         share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
         return report(
             wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
@@ -138,7 +138,7 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
-    share = "" if name == "holdout" and value == 1 else share  # some rows must remain to train on
+    share = "" if name == "holdout" and value == 1 else share  # some rows must remain for training
     count = f"{name} = {max(1, round(value))}"
     if below:
         help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
@@ -175,8 +175,10 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         )
     other = _of_another_setting(row, node.name)
     if other:
-        form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None  # the complete advice
-        bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])  # the value's own settings may not fit
+        # the other help is complete advice
+        form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
+        # settings that follow the value may not fit its replacement
+        bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)
     unset = unset_advice(row, node.name.lower())
@@ -195,7 +197,9 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
 
 
 def _of_another_setting(row: Setting, name: str) -> str:
-    """The help for a name of another setting (`method lora`) or without an equivalent (`method ppo`), or `""`."""
+    """The help for a name that belongs to another setting (`method lora`) or has no equivalent (`method ppo`),
+    or `""`.
+    """
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
         return advised
@@ -271,7 +275,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
-    """A phrase for the legal values of a setting; it has an example if the given value is of another kind."""
+    """A phrase for the legal values of a setting, with an example if the written value is of another kind."""
     typed = "" if node is None else item.label.source.slice(node.span)
     if isinstance(node, Number):
         words = expected(row, row.name, typed)

@@ -13,7 +13,7 @@ from xpc.compiler.suggest.likeness import typo_of
 def likely(target: str, legal: Iterable[str]) -> tuple[str, ...]:
     """The last names of the legal paths that a target means; empty if that is not clear.
 
-    `Q_PROJ` is q_proj, `q_proj|k_proj` is both, and a part of the model such as `self_attn` is every module in it.
+    `Q_PROJ` means q_proj, `q_proj|k_proj` both, and a part of the model such as `self_attn` every module in it.
     """
     legal = tuple(legal)
     last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from difflib import SequenceMatcher
 
 LETTERS = 0.8
-"""Minimum share of equal letters in a typo."""
+"""The least share of equal letters with which a name counts as a typo."""
 
 
 @record
 class Known:
     """One name of a setting: its letters without separators, their bit mask (`alphabet_of`), and its words.
 
-    `own` is true for xpc's own name; `penalty` is subtracted for settings of one method, or settings deep inside a
-    block.
+    `own` is true if xpc itself has this name. `penalty` is subtracted from the similarity for settings of one method,
+    or settings deep inside a block.
     """
 
     letters: str
@@ -77,7 +77,7 @@ def typo_of(name: str, names: Iterable[str]) -> str | None:
 
 
 def letter_likeness(one: str, other: str) -> float:
-    """The similarity by letters; a typo changes only few of them."""
+    """The similarity of two names by their letters. A typo changes only few letters."""
     short, long = sorted((len(one), len(other)))
     if short < 3 or 2 * short < LETTERS * (short + long):
         return 0.0
@@ -106,7 +106,8 @@ def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
 def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
     """Whether two similar names differ in a word: `valid_data` is not a typo of `train_data`.
 
-    If `more` is false, an additional word also counts as a difference: `accumulation_steps`, `eval_accumulation_steps`.
+    If `more` is false, an additional word counts as a difference, too, as in `eval_accumulation_steps` for
+    `accumulation_steps`.
     """
     first, second = ("".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
     return _matched(first, second) < 0.65 if first and second else not more and one != other
@@ -125,7 +126,7 @@ def begins(one: str, other: str) -> bool:
 
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
-    """A matcher prepared for one name. The preparation is the expensive half of a comparison."""
+    """A matcher that is prepared for one name, because the preparation is the expensive half of a comparison."""
     from difflib import SequenceMatcher  # takes 5 ms; needed only for a misspelt spec
 
     return SequenceMatcher(None, "", one, autojunk=False)

@@ -28,16 +28,17 @@ from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 ENOUGH = 0.62
-"""Minimum similarity of a suggestion; 1 means the same letters."""
+"""The least similarity with which a setting is suggested; 1 means the same letters."""
 SAME = 0.99
 """The similarity of names with the same words."""
 OWN = 0.15
-"""Bonus for a typo of the language's own names."""
+"""What a typo of one of the language's own names adds to the similarity."""
 
 
 @record
 class Meaning:
-    """A setting by its path (`train` is the first line of a spec), the value that the name implies, and the similarity.
+    """A setting that a name may mean: its path (`train` is the first line of a spec), the value that the name implies,
+    and the similarity.
 
     `own` is true if xpc or a trainer argument has exactly this name.
     """
@@ -99,9 +100,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if typed != one.letters and one.path in schema.BY_PATH and schema.BY_PATH[one.path].pending:
-                continue  # never suggest what cannot be written
+                continue  # a setting that cannot be written here is never suggested
             if number and (not inside or name_words.isdisjoint(one.words)):
-                continue  # if the clause is named, suggest only its settings, by one word of their names
+                continue  # if the clause is named, one word of a name suffices for its own settings
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
@@ -112,7 +113,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             score = (
                 like
                 + 0.2 * (like >= SAME)
-                + 0.05 * (typed == one.letters)  # more than a penalty, so that no other setting's synonym is nearer
+                + 0.05 * (typed == one.letters)  # exceeds a penalty, so that no other setting's synonym is nearer
                 + 0.15 * inside
                 + (0.04 if like >= SAME else OWN) * one.own
                 + 0.01 * bool(one.value)
@@ -210,6 +211,6 @@ def choice(row: schema.Setting, text: str) -> str | None:
         )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
-            tie = like == rank and best != name  # a typo of two choices, unless the first has the very words
+            tie = like == rank and best != name  # as near as another choice, unless the first has exactly these words
             best, rank = (best if like >= SAME else None) if tie else name, like
     return best

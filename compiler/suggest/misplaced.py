@@ -28,7 +28,7 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call
 
 MAX_SUGGESTED = 50
-"""Most unknown names of a file that get suggestions; further names are only reported."""
+"""The most unknown names of a file that get suggestions. Further names are only reported."""
 REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 FILES = ("fsdp_", "zero_", "stage3_")
@@ -300,7 +300,9 @@ def _of_method(name: str) -> Meaning | None:
 
 
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
-    """A dotted name cut to its last part, if that part is similar to a setting: `model.enable_checkpointing`."""
+    """The dotted name reduced to its last part, if that part is similar to a setting, as for
+    `model.enable_checkpointing`; otherwise None.
+    """
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
     return last if last.name not in general_words() and _unknown(last, clause).help != REFERENCE else None
 
@@ -344,5 +346,5 @@ def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestio
 
 
 def _bare() -> list[str]:
-    """Names that are legal in the body and after `with`."""
+    """Names that are legal without a clause, in the body and after `with`."""
     return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]

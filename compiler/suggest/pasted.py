@@ -36,10 +36,10 @@ BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMB
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
 LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
 ROUNDS = 4
-"""Most times that edits are applied and the text is checked again."""
+"""The most times that edits are applied and the text is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 MOST = 200
-"""Most options of a line that are rewritten."""
+"""The most options of a line that are rewritten."""
 
 
 @record
@@ -53,7 +53,7 @@ class Option:
 
 @record
 class Rewritten:
-    """The setting for an option: a form to type, or None; and the help."""
+    """The setting for an option: the text to type, or None; and the help."""
 
     form: str | None
     help: str
@@ -192,7 +192,7 @@ def _mapping(option: Option, header: bool) -> Rewritten:
 
 
 def rewritten(typed: str, header: bool) -> Rewritten:
-    """The form for a text, found by writing the text into a spec and applying all suggested edits."""
+    """How to write a text as a setting, found by putting the text into a spec and applying all suggested edits."""
     before = HEADER if header else BODY
     text, first = _apply_advice(before + typed + "\n")
     if text is None:

@@ -91,7 +91,7 @@ def model(name: str) -> Guess:
     same = [
         one for one in kept if known[one].kind == parsed.kind and Counter(known[one].parts) == Counter(parsed.parts)
     ]
-    if len(same) == 1:  # in another order: `mistral-v0.3-7b`
+    if len(same) == 1:  # the same words in another order: `mistral-v0.3-7b`
         return Guess((same[0],), certain=True)
     return Guess(tuple(sorted(kept, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
@@ -137,7 +137,7 @@ def gpu(name: str) -> tuple[Guess, str]:
 
 
 def either(names: Iterable[str]) -> str:
-    """Join names as `a`, `b` or `c`, in backticks."""
+    """The names joined as `a`, `b` or `c`, in backticks."""
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 

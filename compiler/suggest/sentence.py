@@ -14,13 +14,13 @@ from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""Keywords for the name of the model, in a block of the model."""
+"""Keywords that other tools use for the name of the model in a block about the model."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """The form for a name that is not a setting of a block: the first line, a source's setting, or the base."""
+    """How to write a name that is not a setting of a block: in the first line, as a source's setting, or as a base."""
     if row is not None:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):
@@ -36,7 +36,7 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
 
 
 def _named(unknown: UnknownName, nothing: str) -> str:
-    """The name of a model or dataset as the first line writes it: files with quotes, other names without."""
+    """The name of a model or dataset as the first line writes it. File names get quotes."""
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
         return nothing
@@ -55,11 +55,11 @@ OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words for models, data and folders that the first line does not name: a teacher, evaluation data, an output."""
+"""Words for models, data and folders that the first line never names: a teacher, evaluation data, an output."""
 
 
 def holdout_share(unknown: UnknownName) -> str | None:
-    """The share to evaluate on, for a split that is given by its parts: `split = "98,2"` holds out 2 %."""
+    """The share to evaluate on, for a split that states its parts: `split = "98,2"` holds out 2 %."""
     text = (unknown.typed or "").strip('"')
     if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
         return None
@@ -69,7 +69,7 @@ def holdout_share(unknown: UnknownName) -> str | None:
 
 
 def named_by_value(unknown: UnknownName) -> str | None:
-    """The first line for a name that contains a word for model or data, and a value that can be one; otherwise None."""
+    """The first line for a name that contains a word for model or data and has a suitable value; otherwise None."""
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):

@@ -10,7 +10,7 @@ from xpc.grammar.package_data import read_table
 
 
 def other_names() -> dict[str, list[str]]:
-    """Phrases that other tools use for a setting. The key is a path, or `PATH=VALUE` if the phrase also implies the
+    """Other tools' phrases for each setting. The key is a path, or `PATH=VALUE` if the phrase also implies the
     value.
     """
     return read_table(__file__, "other_names.toml")
@@ -40,7 +40,7 @@ def components() -> dict[str, str]:
 
 @cache
 def idle_words() -> frozenset[str]:
-    """Words that carry little meaning in a name."""
+    """Words that contribute little to the meaning of a name."""
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
 
 
@@ -57,7 +57,7 @@ def general_words() -> frozenset[str]:
 
 
 def examples() -> dict[str, str]:
-    """A line of a spec, or several, for settings whose legal value needs more context."""
+    """Lines of a spec for settings whose legal value needs more context."""
     return read_table(__file__, "examples.toml")
 
 

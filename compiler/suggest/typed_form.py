@@ -1,4 +1,4 @@
-"""Write settings in the notation of a spec, with a value that was written for another name."""
+"""Write settings as in a spec, with a value that was written for another name."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def typed(row: Setting, value: str | None) -> str:
 
 
 def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
-    """The value to write: the value that the name implies, or the typed value in xpc's notation.
+    """The value to write: the one that the name implies, or the written value in xpc's notation.
 
-    Without a typed value, the result is an example. None if the typed value is impossible.
+    Without a written value, the result is an example. None if the written value is impossible.
     """
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
     if text == "auto" and row.path not in AUTO and unknown.node is not None:
-        return None  # the library chooses: `flash_attn: auto`
+        return None  # the value leaves the choice to the library: `flash_attn: auto`
     device = row.path == "strategy.offload" and text == "cpu"  # `offload_optimizer_device = cpu`
     if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):
         return guess.value
-    if guess.value and row.kind is not FLAG:  # the value takes precedence over the name
+    if guess.value and row.kind is not FLAG:  # the written value takes precedence over the name
         return choice(row, text)
     if guess.value:
         return guess.value

@@ -20,7 +20,7 @@ from xpc.grammar.package_data import read_sections
 
 PORT = 29500
 BACKOFF_LIMIT = 6
-"""Default number of container restarts at which a Job fails (Kubernetes `batch/v1`)."""
+"""The number of container restarts at which a Job fails by default (Kubernetes `batch/v1`)."""
 
 SHELL = "pod.sh"
 START = f"""\
@@ -93,7 +93,7 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob. Parts of a pod that `trainer` cannot express are in a patch of the runtime's only job, `node`."""
+    """The TrainJob. It patches the runtime's only job, `node`, for parts of a pod that `trainer` cannot express."""
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
     steps = (shell["nodes"].format(nodes=hardware.nodes), shell["node"] if hardware.nodes > 1 else "", shell["unset"])
@@ -166,7 +166,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the job set ends with the training, which ends the server
+    if server:  # the set ends with the training, and then the server ends, too
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 
@@ -215,8 +215,8 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """The job of the vLLM server on its own node: ready when it answers, restarted with the set, ended with
-    the training.
+    """The job of the vLLM server on its own node. It is ready when the server answers, restarts with the set, and ends
+    with the training.
     """
     start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
@@ -255,8 +255,8 @@ def _node_placement(spec: Spec) -> dict[str, Json]:
 
 
 def _toleration(text: str) -> Json:
-    """A toleration from `key=value:effect`, kubectl's notation for a taint. A missing value or effect matches every
-    value or effect.
+    """A toleration for a taint in kubectl's notation, `key=value:effect`. A missing value or effect matches every value
+    or effect.
     """
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")

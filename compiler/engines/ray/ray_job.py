@@ -30,7 +30,7 @@ BUNDLE = os.path.dirname(os.path.abspath(__file__))
 TEMPFAIL = 75
 """Exit status of a run that was asked to stop; it resumes when it is started again."""
 FINAL = (0, 1, 2, TEMPFAIL)
-"""Exit statuses after which a retry is useless: no failure, or one that would happen again."""
+"""Exit statuses after which a retry is useless: success, or a failure that would happen again."""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = (

@@ -11,8 +11,8 @@ BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", 
 def gpu_names() -> dict[str, str]:
     """SkyPilot's name for each GPU of the registry that it knows, from `gpus.json`.
 
-    Source: its catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists, `sky/utils/gpu_names.py` of
-    0.14.1.
+    Source: SkyPilot's catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists,
+    `sky/utils/gpu_names.py` of 0.14.1.
     """
     return read_json(__file__, "gpus.json")
 

@@ -10,7 +10,7 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
-"""The file of a sweep with one line per member, in the order of the array."""
+"""The name of a sweep's file with one line per member, in the order of the array."""
 README = f"""
 On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log, with the environment
 of the run activated (or its interpreter in PYTHON):
@@ -24,7 +24,7 @@ The job has one more node, which runs the vLLM server, and sets XPC_VLLM_HOST. X
 program if that has its own environment; XPC_SERVER_WAIT is the longest wait in seconds.
 """
 LARGEST_ARRAY = 1001
-"""Largest number of tasks in an array, unless slurm.conf sets MaxArraySize (slurm.conf(5): 1001)."""
+"""The largest number of tasks in an array, unless slurm.conf sets MaxArraySize (slurm.conf(5): 1001)."""
 
 
 class Slurm(Engine):
@@ -70,7 +70,7 @@ class Slurm(Engine):
         return self.command(spec, out)
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep as an array: members that need different machines, and more members than Slurm's largest
+        """Errors of a sweep that is an array job: its members need different machines, or are more than Slurm's largest
         index.
         """
         from xpc.compiler.engines.restarts import requeues

@@ -17,7 +17,9 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_sections
 
 SHORTEST = 60
-"""Shortest time in seconds between Slurm's signal and the time limit, because Slurm counts minutes."""
+"""The shortest time in seconds between Slurm's signal and the time limit. It is a minute, because Slurm counts
+minutes.
+"""
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
@@ -96,7 +98,7 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     if not spec.on_cpu:
         words.append(f"gres=gpu:{hardware.processes}")
     if spec.flag("launch.exclusive"):
-        words += ["exclusive", "mem=0"]  # --exclusive reserves all cores but not all memory; mem=0 does that
+        words += ["exclusive", "mem=0"]  # --exclusive reserves all cores, but only mem=0 reserves all memory
     else:
         words.append(f"cpus-per-task={cores(spec)}")
     if spec.get("launch.host_memory") is not None and not spec.flag("launch.exclusive"):

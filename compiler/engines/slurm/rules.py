@@ -21,7 +21,9 @@ MARKS: Mapping[TextPath, str] = {
 }
 """Characters that names may contain in addition to letters and digits."""
 SHORTEST = 120
-"""Seconds: the signal comes one minute before the limit, and Slurm may send it up to a minute early."""
+"""The shortest time limit, in seconds: the signal comes one minute before the limit, and Slurm may send it up to a
+minute early.
+"""
 
 
 @rule("XP850", "not-a-slurm-name")

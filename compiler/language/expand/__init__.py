@@ -1,4 +1,4 @@
-"""Flatten a tree to items, so that every setting is one path with one value."""
+"""Flatten a tree to items. Each item is one setting: a path with one value."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def _header(clauses: Clauses, train: Train) -> None:
 
 
 def _extra(clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
-    from xpc.compiler.language.expand.extra_block import extra  # most specs have none
+    from xpc.compiler.language.expand.extra_block import extra  # most specs have no such block
 
     extra(clauses, name, body)

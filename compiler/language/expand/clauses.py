@@ -1,4 +1,4 @@
-"""Read the clauses of a file to items.
+"""Turn the clauses of a file into items.
 
 The language has three shorthands: `with a k=v` gives the same items as the body would, a bare choice sets its setting,
 and `name(k=v)` is `name { k = v }`. An item is a path of the table of settings, the written node (None for a bare
@@ -34,8 +34,8 @@ def _is_repository(value: Value) -> bool:
 
 
 class Clauses(Collector):
-    """Reads the clauses of one file. `blocks` read those whose contents are not settings, such as `data`; `advisor`
-    gives suggestions if the file has mistakes, and `header` is set while the settings after `with` are read.
+    """Reads the clauses of one file. `blocks` are the readers of blocks that do not contain settings, such as `data`;
+    `advisor` gives suggestions if the file has mistakes, and `header` is true while the settings after `with` are read.
     """
 
     def __init__(self, file: File, advisor: GetAdvisor, blocks: Mapping[str, BlockReader]) -> None:
@@ -47,13 +47,13 @@ class Clauses(Collector):
         self.guess: str | None = None
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
-        """Read a line: of the file if `clause` is None, otherwise of this clause."""
+        """Read a line. It is a line of the file if `clause` is None, otherwise a line of this clause."""
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
         head, *operands = self.without_units((node.head, *node.operands)) or (None,)
         if head is not node.head:
-            return  # reported
+            return  # the error has been reported
         body: list[Operand | Clause] = [*operands, *(node.block.statements if node.block else ())]
         if isinstance(head, Call):
             body = [*head.args, *body]
@@ -70,8 +70,8 @@ class Clauses(Collector):
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """The items of a line, without words after numbers (`every=10 steps`) and switches (`packing off`), which are
-        reported and dropped.
+        """The items of a line, without words that follow a number (`every=10 steps`) or a switch (`packing off`). These
+        words are reported.
         """
         kept: list[Operand] = []
         for node in operands:
@@ -99,7 +99,7 @@ class Clauses(Collector):
         return name in blocks or registry.find_dataset(name) is not None
 
     def operand(self, node: Operand, clause: str | None) -> None:
-        """Read an item of `with`, of a call, or of a clause's line."""
+        """Read one item after `with`, in a call, or on a clause's line."""
         if isinstance(node, Setting):
             self.setting(node, clause)
         elif isinstance(node, Call):
@@ -131,7 +131,7 @@ class Clauses(Collector):
         self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
-        """The items of a clause, without `every 100` (a missing `=`), which is reported and dropped."""
+        """The items of a clause, without settings that lack a `=`, such as `every 100`. These are reported."""
         from xpc.compiler.language.expand.missing_equals import unmarked_values  # few lines need it
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
@@ -190,7 +190,9 @@ class Clauses(Collector):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """Read a name with its items: a clause, a flag with settings, or a bare choice with settings of its clause."""
+        """Read a name with its items: a clause with its contents, a flag with settings, or a bare choice with settings
+        of its clause.
+        """
         text = name.text
         if clause is None and text in self.blocks:
             self.blocks[text](self, name, body)
@@ -242,7 +244,7 @@ class Clauses(Collector):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """Read a clause: first the operands that are its value, then its settings."""
+        """Read a clause: first the operands that are its own value, then its settings."""
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)

@@ -23,7 +23,7 @@ SOURCE_WORDS = {
      "num_rows", "size", "sample", "subsample"),
     "take"),
 }  # fmt: skip
-"""Other tools' names for settings of a source."""
+"""Other tools' names for the settings of a source."""
 
 
 def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
@@ -163,7 +163,9 @@ class _DataBlock:
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
-        """Suggest the form for the weight of a source in a mixture. Weights that do not sum to 1 are proportions."""
+        """Suggest how to write the weight of a source in a mixture. Weights that do not sum to 1 are taken as
+        proportions.
+        """
         weight, known = _number(part), [one for one in self.weights if one is not None]
         if weight is None or weight <= 0:
             return "share = 50%"
@@ -173,14 +175,14 @@ class _DataBlock:
         return f"share = {percent:g}%"
 
     def taken(self, value: Value) -> str:
-        """Suggest the form for a fraction of a source's own rows, written as in another tool."""
+        """Suggest how to write a fraction of a source's own rows that is written as in another tool."""
         typed = self.clauses.typed(value.span)
         name = "ratio" if "." in typed else ""
         return f"take = {self.clauses.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _weight(node: Operand | Clause) -> float | None:
-    """The weight of a source as another tool writes it, or None."""
+    """The weight that another tool's notation gives a source, or None."""
     body = node.body if isinstance(node, Clause) else ()
     head = node.head if isinstance(node, Clause) else node
     parts = (*body, *(head.args if isinstance(head, Call) else ()))

@@ -44,8 +44,8 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
 
 
 def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
-    """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the setting could
-    also be one of the body, it is reported as ambiguous: `eval every=100 micro=8`.
+    """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the item could also be
+    a setting of the body, as `micro=8` in `eval every=100 micro=8`, it is reported as ambiguous.
     """
     if not isinstance(node, Setting | Ref | Call):
         return False
@@ -69,7 +69,7 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
 
 
 def _is_unmarked(clauses: Clauses, clause: str, pair: tuple[Operand, ...]) -> bool:
-    """Whether two items after a clause are a setting of that clause and its value, without `=`: `optimizer lr 1e-5`."""
+    """Whether two items after a clause are one of its settings and a value, without `=`: `optimizer lr 1e-5`."""
     if len(pair) < 2 or not isinstance(pair[0], Ref) or isinstance(pair[1], Setting):
         return False
     row = schema.BY_PATH.get(f"{clause}.{pair[0].name}")

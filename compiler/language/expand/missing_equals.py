@@ -19,7 +19,7 @@ Operand = Setting | Clause | Value
 
 @record
 class Paired:
-    """A setting's name and its value without `=`: their place, and the correct form."""
+    """A setting's name followed by its value without `=`: the place of both, and the correct form."""
 
     span: Span
     form: str

@@ -9,7 +9,7 @@ from xpc.compiler.stacks import Json
 from xpc.grammar.record import field, record
 
 Get = Callable[["Path"], object]
-"""Returns the value of a setting by its path, or None."""
+"""A function that returns the value of a setting by its path, or None."""
 
 
 def none(get: Get) -> int:
@@ -24,14 +24,14 @@ class Method:
     - `shapes`: the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns).
     - `reads`: paths of settings that several methods share; `settings`: the method's own rows of the table of settings.
     - `sequences`: the number of sequences that a step computes for one sample; `counts`: what a batch counts.
-    - `generates`: the model writes completions while it trains. `grouped`: completions of one prompt are compared, so
-      a batch has complete groups.
-    - `scores`: the model returns a score, not tokens. `scores_twice`: a trainer that generates
-      also computes the log-probabilities of completions before the step.
-    - `weighs_losses`: the method adds up several losses, each with a weight.
+    - `generates`: whether the model writes completions while it trains. `grouped`: whether completions of one prompt
+      are compared, so that a batch must have complete groups.
+    - `scores`: whether the model returns a score instead of tokens. `scores_twice`: whether the trainer also computes
+      the log-probabilities of completions before the step.
+    - `weighs_losses`: whether the method adds up several losses, each with a weight.
     - `cuts_rows`: what happens to rows longer than a sequence: "counted" (cut, and the run counts them), "uncounted" or
       "dropped".
-    - `references`: counts the frozen copies of the trained model in a process.
+    - `references`: a function that counts the frozen copies of the trained model in a process.
     - `defaults`: values that are the same on every stack although the classes differ.
     - `arguments`: arguments that no setting decides; a bundle states them if the class has them.
     - `head`: what computes logits from hidden states: "fused" (a head that trl 1.16 puts into the model), "weight" (the
