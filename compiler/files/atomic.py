@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from xpc.compiler.files.digest import sha256
 
 NEW, OLD = "new", "old"
-"""Names in the hidden folder: the new folder, and the old one if the two could not be exchanged."""
+"""Names in the hidden folder: one for the new folder, and one for the old folder if the two could not be exchanged."""
 HERE, EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux' renameat2(2)."""
 
@@ -32,7 +32,7 @@ def exchange(one: str, other: str) -> bool:
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):  # an older C library
+    except (AttributeError, OSError):  # the C library is too old
         return False
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return bool(call(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
@@ -60,7 +60,8 @@ def replace_folder(
                     raise
         if aside:
             kept = _free(target)
-            # if killed after this: either the old folder is at target, or the new one is and the old one here
+            # after a kill here, the old folder is at the target, or the new one is there and the old one in the hidden
+            # folder
             os.rename(new, kept)
             if exchange(kept, target):
                 return kept
@@ -146,7 +147,7 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 @contextmanager
 def _work_folder(target: str) -> Iterator[str]:
-    """A locked private folder next to the target. It is removed at the end, unless it has the only copy of the old
+    """A locked private folder next to the target. It is removed at the end, unless it contains the only copy of the old
     target.
     """
     folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
@@ -212,7 +213,9 @@ def _locked(path: str) -> int | None:
 
 
 def leftovers(target: str) -> Iterator[str]:
-    """Each hidden file or folder that a killed process left next to the target, locked. Afterwards it is removed."""
+    """Yields each hidden file or folder that a killed process left next to the target, locked, and removes it
+    afterwards.
+    """
     parent, prefix = os.path.split(_prefix(target))
     try:
         names = [name for name in os.listdir(parent) if name.startswith(prefix)]

@@ -15,7 +15,7 @@ from xpc.compiler.files.workspace import read_toml
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
-"""Folders that are the same in all members of a sweep: each file is on disk once, and every member has a link."""
+"""Folders that are the same in all members of a sweep. Each file is on disk once, and all members have links to it."""
 
 
 class BundleError(Exception):
@@ -26,8 +26,8 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
     """Write the files of a bundle, or of a sweep's folder, to `out`; returns where an old folder was moved, if any.
 
     An `out` that is not a bundle, or a bundle with files that the compiler did not write, raises BundleError; with
-    `force` it is moved aside to the first free `out.before-N`. A process that is killed on the way leaves the old
-    directory or the new one, and at most a hidden folder next to it, which the next write removes.
+    `force` it is moved aside to the first free `out.before-N`. If the process is killed meanwhile, `out` is the old or
+    the new directory; a hidden folder may be left next to it, which the next write removes.
     """
     try:
         target = os.path.realpath(out)
@@ -92,9 +92,7 @@ def _enclosing_bundle(target: str) -> str:
 
 
 def _has_foreign_files(target: str) -> bool:
-    """Whether a leftover folder has files that the compiler did not write. An unfinished bundle counts as
-    having none.
-    """
+    """Whether a leftover folder has files that the compiler did not write. False for an unfinished bundle."""
     return _digests(target) is not None and bool(why_foreign(target))
 
 
@@ -138,7 +136,7 @@ def why_foreign(target: str) -> str:
 
 
 def _raise(error: OSError) -> None:
-    """Raise the error: a folder that cannot be listed may contain anything."""
+    """Raise the error. A folder that cannot be listed may contain anything, so it must not be replaced."""
     raise error
 
 
@@ -166,7 +164,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # a missing or unreadable file fails the digest check below
+        if bundle is not None:  # the comparison of digests below finds missing and unreadable files
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out

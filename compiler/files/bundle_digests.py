@@ -1,6 +1,7 @@
 """Compute the digests of a bundle's files, to compare it with another bundle.
 
-All regular files are included, not only those in `bundle.toml`: a module that somebody adds to `trainer/` runs as well.
+All regular files are included, also those that `bundle.toml` does not list, because a module that somebody adds to
+`trainer/` would run.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import mutable
 
 TOTAL = 4 * 2**30
-"""Most bytes of all files of a bundle."""
+"""The most bytes of all files of a bundle together."""
 MOST = 20_000
-"""Most files of a bundle; a data folder has at most 10,000."""
+"""The most files of a bundle; a data folder has at most 10,000."""
 ENTRY = re.compile(rb'"([A-Za-z0-9_][A-Za-z0-9._/=,@-]*)" = "(sha256:[0-9a-f]{64})"')
 TEXTS = re.compile(rb"\"\"\"|\'\'\'")
-"""The quotes of texts over several lines, in which a line may look like an entry."""
+"""The quotes of a text over several lines, in which a line may look like an entry."""
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
-"""Ends the digest of a script that lacks its executable bit."""
+"""The end of the digest of a script that lacks its executable bit."""
 
 
 @mutable
@@ -106,7 +107,7 @@ def _listed(folder: str) -> Mapping[str, str]:
 
 
 def files_at_top(folder: str) -> dict[str, str]:
-    """The digests of the files in a folder, without those below it. Raises UsageError for one that is not regular."""
+    """The digests of the files directly in a folder. Raises UsageError if one is not a regular file."""
     with os.scandir(folder) as entries:
         names = sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
     return {name: sha256(read_regular(os.path.join(folder, name))).hexdigest() for name in names}

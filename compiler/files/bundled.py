@@ -49,7 +49,7 @@ class BundleWorkspace(Workspace):
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """The same as for any workspace; a copied file is checked by the name that the spec gives it."""
+        """The same as for any workspace, but a copied file is checked under the name that the spec gives it."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)
@@ -109,7 +109,7 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
         own = bundle_name(name, digest.removeprefix("sha256:"))
         held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
-        # anybody may have written the bundle
+        # the bundle may come from anybody
         if held and not any(os.path.islink(path) for path in parts(folder, held[0])):
             copies[name] = held[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 BLOCK = 2**22
 SHOWN = 4 * 2**30
-"""Bytes between two lines of progress: a few seconds of hashing."""
+"""The number of bytes between two lines of progress, which takes a few seconds to hash."""
 VERSION = "sha256"
 _known: dict[tuple[str, str], str] = {}
-"""Digests of this process, by path and stamp."""
+"""The digests that this process has computed, by path and stamp."""
 
 
 def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = False) -> str | None:

@@ -13,9 +13,9 @@ import stat
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
-"""Seconds after a file's last change from which another change shows in its times, on any file system."""
+"""The number of seconds after which another change of a file certainly shows in its times, on any file system."""
 FACTS = 16
-"""Most facts that are kept of one file."""
+"""The most facts that are kept about one file."""
 Stamp = tuple[str, float]
 """A file's size, times, inode and device as text, and the time of its last change in seconds since the epoch."""
 

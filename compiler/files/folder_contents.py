@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from xpc.grammar.record import field, mutable
 
 LARGEST = 64 * 2**20
-"""Largest file of a bundle, bytes: a copied data file has at most as many (workspace.MAX_DATA)."""
+"""The largest file of a bundle in bytes. A copied data file has at most as many (workspace.MAX_DATA)."""
 KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISFIFO, "a pipe"),
@@ -26,10 +26,10 @@ BYTECODE = "__pycache__"
 
 @mutable
 class Tree:
-    """What is below a folder, by names with `/`.
+    """The contents of a folder and its subfolders, by names with `/`.
 
-    `files` has the status of each regular file, `folders` the empty folders, `bytecode` the `__pycache__` folders that
-    contain only bytecode, and `odd` a phrase for everything else: `is a link`.
+    `files` has the status of each regular file, `folders` the empty folders, and `bytecode` the `__pycache__` folders
+    that contain only bytecode. `odd` describes everything else with a phrase such as `is a link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)

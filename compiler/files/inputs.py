@@ -11,7 +11,7 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.silenced import Silenced
 
 MAX_SPEC = 16 * 2**20
-"""Largest spec that is read, bytes."""
+"""The largest spec that is read, in bytes."""
 
 
 class UsageError(Exception):

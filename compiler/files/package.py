@@ -11,7 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 def install_command(extra: str) -> str:
     """The command that installs an optional part of xpc (`lsp`, `import`), or its packages.
 
-    In a checkout it is `pip install -e '.[lsp]'`. No index has xpc, so for a wheel the command names the packages.
+    In a checkout it is `pip install -e '.[lsp]'`. For an installed wheel it names the packages, because no index has
+    xpc.
     """
     if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
         folder = "." if os.path.realpath(os.getcwd()) == os.path.realpath(ROOT) else ROOT

@@ -37,7 +37,7 @@ class Pin:
 
 @record
 class Environment:
-    """The requirements that one call of pip installs, and every package that they resolve to."""
+    """The requirements that one call of pip installs, and all packages to which they resolve."""
 
     requirements: tuple[str, ...]
     resolved: tuple[str, ...]

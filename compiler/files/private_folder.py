@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST = 256
-"""Entries that a folder keeps."""
+"""The most entries that a folder keeps."""
 LARGEST = 2**20
-"""Size limit of an entry, in bytes."""
+"""The largest entry, in bytes."""
 
 
 def private_folder(kind: str) -> str | None:
@@ -112,7 +112,7 @@ def _write(name: str, text: str, folder: int) -> None:
             handle.write(text)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        _remove(temporary, folder)  # a partial entry of this process, or of a killed one with the same pid
+        _remove(temporary, folder)  # a partial entry of this process, or of a killed process with the same pid
         raise
 
 
@@ -132,6 +132,8 @@ def _prune(folder: int) -> None:
 
 
 def _is_entry(name: str) -> bool:
-    """Whether a file is an entry: its name is 64 hexadecimal digits, and `.` and a process id while it is written."""
+    """Whether a file is an entry: its name is 64 hexadecimal digits. While the entry is being written, `.` and a
+    process id follow.
+    """
     hexadecimal, _, number = name.partition(".")
     return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())

@@ -10,7 +10,7 @@ MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
     "PRIVATE KEY", "wandb_v1_",
 )  # fmt: skip
-"""What tokens begin with or contain."""
+"""Texts with which tokens begin or which they contain."""
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -23,7 +23,9 @@ TOKENS = {
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
     "a password in a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
-"""Each kind of secret with its pattern, as its issuer or secret scanners document it. None matches a hex digest."""
+"""Each kind of secret with its pattern, as its issuer or secret scanners document it. No pattern matches a hex
+digest.
+"""
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
 """Endings of keys whose values are secrets, whatever they look like."""
 
@@ -57,15 +59,15 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 
 NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
-"""The value of a variable or option whose name is that of a secret (XP911)."""
+"""A pattern for a variable or option whose name is that of a secret, with its value (XP911)."""
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
-"""A name or project whose value looks like an older key of Weights & Biases (XP791)."""
+"""A pattern for a name or project that looks like an older key of Weights & Biases (XP791)."""
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:
     """The text with stars in place of secrets; its length stays the same.
 
-    `codes` are those of the printed findings: XP791 and XP911 are about secrets that have no form of their own.
+    `codes` are the codes of the printed findings. XP791 and XP911 are about secrets that no pattern recognizes.
     """
     letters = list(text)
     for start, end, _ in find(text):
@@ -85,7 +87,7 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
     found = list(found)
     codes = {one.code for one in found}
-    shown: dict[int, Source] = {}  # replace secrets once per source, even if it has many findings
+    shown: dict[int, Source] = {}  # each source is searched only once, even if it has many findings
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))

@@ -1,5 +1,5 @@
-"""Standard streams that are closed or full, or whose reader has ended. Such a failure is reported as a failed write,
-not as an error of the spec.
+"""Handle standard streams that are closed or full, or whose reader has ended. Such a failure is reported as a failed
+write, and not as an error of the spec.
 """
 
 from __future__ import annotations

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from xpc.compiler.files.pins import Lock
 
 MAX_TEXT = 16 * 2**20
-"""Largest text (spec, template, config) that is read, bytes."""
+"""The largest text (spec, template, config) that is read, in bytes."""
 MAX_DATA = 64 * 2**20
-"""Largest local data file that is copied into a bundle, bytes."""
+"""The largest local data file that is copied into a bundle, in bytes."""
 MOST = 10_000
-"""Most files of a data folder."""
+"""The most files of a data folder."""
 HEAD = 2**20
-"""How much of a data file is read to see the columns of its first row, bytes."""
+"""The number of bytes of a data file that are read to find the columns of its first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
 """Endings of files that are only written for training runs."""
@@ -59,12 +59,11 @@ class Workspace:
 
     `located` has the names of all files that were looked up; `reads` maps those that were read to their digests.
     `memory` keeps the surveys of data files for later commands; without it every data file is read. A data file that a
-    bundle `copies` is always read. One of more than `most_copied` bytes (None: MAX_DATA) is not copied, and is read
-    only if `hashes` is set, for its digest.
-    `lock` is the name of the spec's lock, which need not exist, and `pins` its contents. For the spec of a bundle,
-    `named` is the file that it was compiled from. With `allow_oom`, a run that does not fit its GPUs is a note, not an
-    error. At most `most_members` of a sweep are checked; 0 means all. The members of a sweep share `answers`, so that
-    each file is read once for all members; each member has its own `reads`.
+    bundle `copies` is always read. A file of more than `most_copied` bytes (None: MAX_DATA) is not copied. It is read
+    only for its digest, if `hashes` is true. `lock` is the name of the spec's lock, which need not exist, and `pins`
+    its contents. For the spec of a bundle, `named` is the file that it was compiled from. With `allow_oom`, a run that
+    does not fit its GPUs is a note, not an error. At most `most_members` of a sweep are checked; 0 means all. The
+    members of a sweep share `answers`, so that each file is read once for all members; each member has its own `reads`.
     """
 
     root: str
@@ -112,7 +111,7 @@ class Workspace:
         """
         try:
             home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
-        except ValueError:  # NUL, or half of a surrogate pair: no name of a file, and `read` refuses it
+        except ValueError:  # no file has such a name (NUL, or half of a surrogate pair), and `read` refuses it
             return ""
         above = os.path.commonpath((home, path))
         if above == home:
@@ -207,7 +206,7 @@ class Workspace:
         are not read.
 
         A link to a folder is refused, because it may lead anywhere, even to the folder itself. A folder that contains
-        the spec is also refused: the bundles inside are not rows, and `..` may be somebody's home folder.
+        the spec is also refused, because bundles in it are not rows, and `..` may be somebody's home folder.
         """
         _, path = self.locate(written)
         place = os.path.realpath(path)

@@ -10,7 +10,7 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""Beginnings of the comment after a setting that the author did not write; the name of a base does not count."""
+"""Beginnings of the comment after a setting that the author did not write. A base's name is not among them."""
 LENGTH = "length: "
 """The prefix of the comment on the header's `for N epochs`."""
 
@@ -37,7 +37,7 @@ def lines(text: str) -> list[Line]:
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
-        # a `# xpc:` comment was written by the author of the spec
+        # the author of the spec wrote a `# xpc:` comment
         if note is not None and note.text.startswith("# xpc:"):
             note = None
         code = line if note is None else line[: len(line) - len(note.text)]

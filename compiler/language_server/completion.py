@@ -26,7 +26,7 @@ from xpc.compiler.language_server.place import Place, setting_of_value
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
-"""The words that begin a statement and are not clauses."""
+"""Words that begin a statement but are not clauses."""
 
 
 @record
@@ -101,7 +101,7 @@ def _is_legal(row: Setting, chosen: str) -> bool:
 
 
 def without_places(snippet: str) -> str:
-    """The text of a snippet for editors that do not know snippets."""
+    """The text of a snippet without its places to fill in, for editors that do not support snippets."""
     return re.sub(r"\$\{\d+:([^}]*)\}", r"\1", snippet)
 
 

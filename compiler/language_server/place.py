@@ -1,4 +1,4 @@
-"""The word at an offset of a text that is being edited: its enclosing block, and the name or value there.
+"""Find the word at an offset of a text that is being edited, its enclosing block, and the name or value there.
 
 The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
 """
@@ -30,7 +30,7 @@ class Place:
     `clause` is the path of the enclosing block, or of the clause on the same line; "" at the top level. For a value,
     `key` is the name before the `=`. `first` is true for the first word of a statement. `chosen` is the choice of the
     clause that is already written (`sft` in `method sft(...)`, `qlora` in `qlora(...)`), and `follows` the word before.
-    `begins` is true if nothing but comments is written before.
+    `begins` is true if only comments are written before it.
     """
 
     token: Token
@@ -104,7 +104,7 @@ def _place_of(here: Frame, token: Token) -> Place:
 
 
 def _statement_path(here: Frame) -> str:
-    """The path that the words after the head of a statement belong to."""
+    """The path to which the words after the head of a statement belong."""
     return (_path(here.path, here.head) if here.head else "") or here.path
 
 
@@ -116,8 +116,8 @@ def _opened_path(here: Frame, mark: str) -> str:
 
 
 def _path(inside: str, name: str) -> str:
-    """The path that a name opens: `packing` in `batch` opens batch.packing, `adamw(` opens optimizer; "" for
-    other names.
+    """The path that a name begins: `packing` in `batch` begins batch.packing, `adamw(` begins optimizer; "" for other
+    names.
     """
     nested = f"{inside}.{name}"
     if nested in BY_PATH:

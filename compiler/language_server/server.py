@@ -26,7 +26,7 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import MAX_SIZE, parse
 from xpc.grammar.source import Source
 
-gc.enable()  # the command line disables it for short processes
+gc.enable()  # the command line turns it off for short processes
 # Full sync: pygls applies incremental changes by its own lines, which also end at form feeds and U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
@@ -38,7 +38,9 @@ SORTS = {
     "gpu": types.CompletionItemKind.Unit, "snippet": types.CompletionItemKind.Snippet,
 }  # fmt: skip
 MEMBERS = 64
-"""Members of a sweep that are checked while somebody types; `xpc check` checks all, at some milliseconds each."""
+"""The most members of a sweep that are checked while somebody types. `xpc check` checks all, in some
+milliseconds each.
+"""
 SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
 
 
@@ -48,7 +50,9 @@ def path_of(document: TextDocument) -> str:
 
 
 def checked(document: TextDocument) -> Checked:
-    """The document as `xpc check` would check it, including unsaved changes; of a sweep only the first members."""
+    """The document as `xpc check` would check it, with unsaved changes. For a sweep, only the first members are
+    checked.
+    """
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
     workspace.memory, workspace.copies, workspace.most_members = user_memory(), False, MEMBERS
     return check_text(data, name, workspace)

@@ -143,7 +143,7 @@ def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: arg
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     files, checked = compile_text(data, name, workspace)
-    assert files is not None  # already checked
+    assert files is not None  # the spec has compiled without errors
     lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
     lock.environments = _environments(requirements(files), lock, options)
     lock.text = written(lock)

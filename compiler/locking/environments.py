@@ -14,7 +14,9 @@ from xpc.compiler.files.pins import Environment
 from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
-"""Timeout of a resolution. It can be slow: without separate metadata in the index, pip downloads the packages."""
+"""The time limit of a resolution in seconds. It can be slow: if the index has no separate metadata, pip downloads the
+packages.
+"""
 WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
          "--no-input")  # fmt: skip
 PIP = """
@@ -28,10 +30,12 @@ threading.Thread(target=end_with_the_lock, daemon=True).start()
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__")
 """
-"""Runs pip until it ends, or until standard input does because `xpc lock` was killed."""
+"""A program that runs pip until pip ends, or until its standard input ends because `xpc lock` was killed."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""Its package is built against the installed torch, without which pip cannot resolve it: only its pin is recorded."""
+"""The requirements file whose package is built against the installed torch. Without torch pip cannot resolve it, so only
+its pin is recorded.
+"""
 
 
 class ResolveError(Exception):
@@ -61,7 +65,7 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        except ResolveError:  # this package conflicts with the base pins, so a separate step installs it
+        except ResolveError:  # the package conflicts with the base pins, so a separate step installs it
             out[name] = Environment(lines, _resolved(lines, python))
     return out
 
@@ -74,7 +78,7 @@ def _run(words: list[str], folder: str) -> tuple[int, str, str]:
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
         process_group=0,
     ) as process:  # fmt: skip
-        held, process.stdin = process.stdin, None  # `communicate` would close it
+        held, process.stdin = process.stdin, None  # otherwise `communicate` would close it
         try:
             report, complaints = process.communicate(timeout=SECONDS)
             return process.returncode, report, complaints
@@ -104,7 +108,7 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         found = [one["metadata"] for one in json.loads(report)["install"]]
         resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
         wrong = next((one for one in resolved if PACKAGE.fullmatch(one) is None), None)
-        if wrong is not None:  # the index may be controlled by somebody else
+        if wrong is not None:  # somebody else may control the index
             raise ResolveError(f"pip's answer has a package `{wrong[:60]}`, which is not `NAME==VERSION`")
         return resolved
     except (ValueError, KeyError, TypeError, AttributeError) as error:

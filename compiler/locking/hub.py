@@ -21,11 +21,11 @@ from xpc.compiler.files.secrets import pinned
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
-"""Timeout of a connection that sends nothing."""
+"""The time limit in seconds for a connection that sends nothing."""
 DEADLINE = 120.0
-"""Timeout of an answer, which may come byte by byte."""
+"""The time limit in seconds for a complete answer, which may come byte by byte."""
 LARGEST = 16 * 2**20
-"""Maximum bytes of one answer."""
+"""The most bytes of one answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
 
 
@@ -61,7 +61,7 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
-        repository = MODEL if kind == KERNEL and not requested else kind  # Facts.flash_kernels says why
+        repository = MODEL if kind == KERNEL and not requested else kind  # Facts.flash_kernels explains this
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
         revision = answer.get("sha")
@@ -145,7 +145,8 @@ class Hub:
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
-                if len(data) <= LARGEST and answer.length:  # `read` with a size does not report an early end
+                # `read` with a size does not report that the answer ended early
+                if len(data) <= LARGEST and answer.length:
                     raise IncompleteRead(data, answer.length)
                 return data
         except BaseException as error:

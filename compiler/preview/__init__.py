@@ -1,1 +1,1 @@
-"""`xpc preview`: show the rows of a spec as its trainer gets them, and which of their tokens bear loss."""
+"""`xpc preview`: show the rows of a spec as its trainer gets them, and which of their tokens count in the loss."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LARGEST = 64 * 2**20
 SHOWN = 200
-"""Most lines of a difference that are printed."""
+"""The most lines of a difference that are printed."""
 
 
 def content(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,6 @@
-"""The counts of rows that `launch.sh --prepare` has prepared in $XPC_PREPARED, for `xpc plan` and `xpc preview`."""
+"""Read the counts of rows that `launch.sh --prepare` has prepared in $XPC_PREPARED, for `xpc plan` and `xpc
+preview`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec import Spec
 
 LARGEST = 2**22
-"""Most bytes of an index that are read."""
+"""The most bytes of an index that are read."""
 
 
 def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 FEW = 4 * 2**20
-"""Most bytes of a data file that is copied for a preview of a few rows, because reading all rows of a larger file takes
-seconds."""
+"""The most bytes of a data file that is copied for a preview of a few rows. Reading a larger file completely would take
+seconds.
+"""
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "start.py")
 
 
@@ -43,10 +44,10 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "sta
 class Request:
     """The rows to prepare: the first `n` of each source, only `row`, or `n` random rows with a seed.
 
-    `choice` is `first`, or a choice that needs many rows: `longest`, `cut` or `order`. `scan` says which rows are
-    prepared together and counted: a number of each source, `all`, `local` (all rows of local sources, and the first
-    rows of sources on the hub), or None for no counts. `rewards` calls the reward functions, `trust_code` allows the
-    tokenizer's own code. `member` names the run of a sweep; by default it is the first.
+    `choice` is `first`, or a choice that needs many rows: `longest`, `cut` or `order`. `scan` tells which rows are
+    prepared together and counted: a number of rows of each source, `all`, `local` (all rows of local sources, and the
+    first rows of sources on the hub), or None for no counts. With `rewards`, the reward functions are called; with
+    `trust_code`, the tokenizer's own code may run. `member` names the run of a sweep; by default it is the first.
     """
 
     n: int = 3
@@ -60,8 +61,8 @@ class Request:
 
 
 def preview(path: str, request: Request, python: str | None = None) -> dict[str, Any]:
-    """Return the worker's answer for a spec, in which each verdict has its slug and severity. Raises UsageError and
-    SpecError. Counts are remembered for later commands.
+    """The worker's answer for a spec, with slug and severity added to each verdict. Counts are remembered for later
+    commands. Raises UsageError and SpecError.
     """
     spec, workspace = _checked(path, request)
     name = os.path.basename(path)
@@ -81,7 +82,7 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """The run to preview. It has no digests of weights, and has digests of data only if many rows are prepared."""
+    """The run to preview. Digests of weights are not computed, and digests of data only if many rows are prepared."""
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
     if request.scan is None:
@@ -195,7 +196,7 @@ def ask(
 
 
 def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer, in which each verdict has its slug and severity."""
+    """The answer, with slug and severity added to each verdict."""
     for row in answer["rows"]:
         for one in row["verdicts"]:
             one["slug"], severity = CODES[one["code"]]
@@ -204,7 +205,7 @@ def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
-    """The last message; files of the temporary bundle are named as in the bundle."""
+    """The worker's last message. It names files of the temporary bundle as in the bundle."""
     message: dict[str, Any] = {}
     for line in lines:
         try:

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 LEARN = "learn"
 SPACE = "\u00b7"
-"""A space that would be invisible."""
+"""The character that shows a space which would be invisible."""
 SHOWN = 2000
-"""Most characters of one stretch of text that are printed; of a longer stretch, the middle is left out."""
+"""The most characters of one stretch of text that are printed. The middle of a longer stretch is left out."""
 CUT = 300
-"""Most characters of a cut-off text that are printed."""
+"""The most characters of a cut-off text that are printed."""
 WIDTH = 116
 """Width of a line of tokens, in characters."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
-"""Titles of a row's sequences."""
+"""Titles of the sequences of a row."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
 """Names of quantiles; other quantiles are shown as shares of the rows."""
 Token = Sequence["Any"]
-"""A token: its id, its text, 1 if it bears loss, and the number of its turn."""
+"""A token: its id, its text, 1 if it counts in the loss, and the number of its turn."""
 
 
 def as_json(found: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def group(found: Mapping[str, Any]) -> str:
-    """The end of a title with the number of completions per prompt; empty for methods without groups."""
+    """The end of a title, with the number of completions per prompt; empty for methods without groups."""
     return f", for a group of {found['group']:,} completions" if found.get("group") else ""
 
 
@@ -112,7 +112,7 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def counted(one: Mapping[str, Any], bears_loss: bool) -> str:
-    """How many tokens a sequence has, how many bear loss, and how many are cut off."""
+    """A phrase with the number of tokens in a sequence, how many count in the loss, and how many are cut off."""
     learned = sum(token[2] for token in one["tokens"])
     many = f"{len(one['tokens']):,} tokens" + (f", {learned:,} bear loss" if bears_loss else "")
     cut = len(one["cut"]["start"]) + len(one["cut"]["end"])
@@ -156,7 +156,7 @@ def images(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
-    """The lines about a made-up completion with tools, which is played only with `--rewards`."""
+    """The lines about an invented completion with tool calls, which is made only with `--rewards`."""
     if played is None:
         yield "tools: the prompt also describes them; --rewards executes them and shows a made-up completion"
         return

@@ -38,12 +38,12 @@ __all__ = [
 
 
 def alias_key(name: str) -> str:
-    """Return a name in the tables' spelling: lower case, with dashes for the Hub's underscores."""
+    """A name as the tables spell it: lower case, with dashes for the hub's underscores."""
     return name.lower().replace("_", "-")
 
 
 def _named(table: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Look a name up, as a hub id (where case counts, as on the hub) or as an alias (where it does not)."""
+    """Look a name up as a hub id, where case counts as on the hub, or as an alias, where it does not."""
     return _row(table, table["ids"].get(name) or alias_key(name))
 
 
@@ -65,7 +65,7 @@ def find_gpu(name: str) -> Gpu | None:
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
             return None
-        from xpc.compiler.registry.provider_names import certain  # the name is not in the tables
+        from xpc.compiler.registry.provider_names import certain  # only for a name that is not in the tables
 
         alias = certain(name)
         row = None if alias is None else _row(_table("gpus"), alias)

@@ -38,10 +38,10 @@ class _Shape(Decoder):
 
     outside: int = 0
     expert: int = 0
-    """Parameters of one expert."""
+    """The number of parameters of one expert."""
     dense_layers: int = 0
     dense_layer: int = 0
-    """Layers of a mixture of experts with a plain MLP, and the parameters of one of them."""
+    """The number of layers that have a plain MLP in a mixture of experts, and the parameters of one of them."""
 
     @property
     def q(self) -> int:
@@ -61,11 +61,11 @@ def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> _
 def _other_dimensions(
     c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
 ) -> _Shape:
-    """The dimensions of families before Llama: an MLP without a gate, keys and values for each head, other names of
+    """The dimensions of families older than Llama: an MLP without a gate, keys and values for each head, other names of
     keys.
 
-    The width of the MLP is the first of the keys `intermediate` that exists, otherwise `times` the model's width;
-    `context` is the default context.
+    The width of the MLP is the value of the first key in `intermediate` that exists, otherwise `times` the model's
+    width; `context` is the default context.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -184,7 +184,8 @@ def _qwen3_moe(c: Config) -> _Shape:
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
     only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
-    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)  # every step-th layer except listed ones
+    # every step-th layer, except the listed ones
+    sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)
     plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 
@@ -300,7 +301,9 @@ def _opt(c: Config) -> _Shape:
 
 
 def _falcon(c: Config) -> _Shape:
-    """Falcon: a single key and value head (7B), groups of heads and two norms (40B), or one per head (RW)."""
+    """Falcon: a single key and value head (7B), groups of heads and two norms (40B), or a key and value head for each
+    head (RW).
+    """
     s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)
     one = 1 if c.flag("multi_query", True) else s.heads
@@ -366,7 +369,7 @@ _FAMILIES: dict[str, Callable[[Config], _Shape]] = {
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """Why the parameters of a configuration cannot be counted, or None if there is a form for them."""
+    """The reason why the parameters of a configuration cannot be counted, or None if there is a formula for them."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type in _FAMILIES:
         return None

@@ -1,4 +1,4 @@
-"""The built-in chat templates. They are our own texts, which render like the published ones and mark the answers for
+"""The built-in chat templates. They are written for xpc, render like the published templates, and mark the answers for
 the loss.
 
 `TEMPLATES` of `model_choices.py` lists them. The first line of each file tells which published template it follows.
@@ -25,7 +25,7 @@ NATIVE = {
     "smollm2": ("smollm2",),
     "smollm3": ("smollm3",),
 }
-"""The template of registered instruct models, by the beginning of their alias; the first match counts."""
+"""The template of each registered instruct model, by the beginning of its alias. The first match counts."""
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 GEMMA = ("<start_of_turn>", "<end_of_turn>")
@@ -33,14 +33,14 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Beginnings of the aliases of registered models whose vocabulary has none of these control tokens."""
+"""Beginnings of the aliases of registered models whose vocabulary has none of the control tokens below."""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Control tokens, and beginnings of the aliases of registered models whose vocabulary lacks them."""
+"""Control tokens, each with beginnings of the aliases of registered models whose vocabulary lacks it."""
 BASE_ENDS = (
     ("<|endoftext|>", (
         "qwen1.5-", "qwen2-", "qwen2.5-", "qwen3-", "smollm2-", "olmo-2-", "yi-", "starcoder2-", "pythia-", "gpt2",
@@ -50,9 +50,9 @@ BASE_ENDS = (
     ("<eos>", ("gemma-",)),
     ("</s>", ("llama-7b", "llama-2-", "nous-llama-2-", "tinyllama-", "mistral-", "mixtral-", "opt-")),
 )  # fmt: skip
-"""The end tokens of registered base models, by the beginnings of their alias (`eos_token` in tokenizer_config.json)."""
+"""The end tokens of registered base models, by the beginning of their alias (`eos_token` in tokenizer_config.json)."""
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
-"""Matches the alias of a model that has learned to end its turns."""
+"""A pattern for the alias of a model that has learned to end its turns."""
 NO_SYSTEM = ("gemma", "mistral")
 """Templates that raise an exception for a system prompt, as the published ones do."""
 
@@ -93,7 +93,7 @@ def native(model: str) -> str | None:
 
 
 def alike(template: str) -> str | None:
-    """The built-in template whose turns begin and end with the same control tokens as those of the given text."""
+    """The built-in template with the same control tokens around its turns as the given text."""
     known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
     return next((name for name, tokens in known if all(token in template for token in tokens)), None)
 

@@ -14,11 +14,11 @@ from xpc.grammar.record import record
 TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 """Modules of embeddings, which have a row for each token."""
 HEADS = ("lm_head", "embed_out")
-"""The output head; `embed_out` is that of gpt_neox in transformers 4.52."""
+"""Names of the output head; `embed_out` is gpt_neox's in transformers 4.52."""
 TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
-"""Modules of vocabulary x hidden."""
+"""Modules whose weight has the size vocabulary x hidden."""
 ATTENTION = ("q", "k", "v", "qkv", "o")
-"""Sites in attention; those in the MLP are gate, up, gate_up and down."""
+"""The sites in attention. The sites in the MLP are gate, up, gate_up and down."""
 _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 _NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
@@ -48,7 +48,9 @@ NAMES: dict[str, dict[str, str]] = {
     "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
     "starcoder2": {**_SEPARATE, "up": "mlp.c_fc", "down": "mlp.c_proj"},
 }  # fmt: skip
-"""By family, the linear layer at each site; other families, including mixtures of experts, have Llama's."""
+"""The name of the linear layer at each site, by family. Other families, including mixtures of experts, have Llama's
+names.
+"""
 
 
 @record
@@ -80,7 +82,7 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
 
 
 def matrix_numbers(facts: ModelFacts) -> float:
-    """The numbers in all hidden matrices of a model, which Muon trains."""
+    """The number of elements of all hidden matrices of a model, which Muon trains."""
     return float(facts.layers * sum(one.inputs * one.outputs * one.count for one in linear_layers(facts)))
 
 

@@ -104,7 +104,9 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a GPU is sold with that many GB: the number is in its name, or within a tenth of its reported memory."""
+    """Whether a GPU is sold with this number of GB: the number is in its name, or within a tenth of its reported
+    memory.
+    """
     if found.memory is not None:
         return found.memory == memory
     gpu = row(table("gpus"), name)

@@ -58,7 +58,7 @@ def window(config: Mapping[str, object]) -> tuple[int, int]:
         whole = layers // 2
     elif model_type == "olmo3":
         whole = layers // 4
-    elif model_type == "cwm":  # the first of four layers, not the last
+    elif model_type == "cwm":  # of each four layers, the first has full attention, not the last
         whole = -(-layers // 4)
     elif model_type in ("cohere2", "exaone4", "gemma3_text"):
         every = config.get("sliding_window_pattern", 6 if model_type == "gemma3_text" else 4)

@@ -34,7 +34,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 
 
 def _same_place(previous: Diagnostic, this: Diagnostic) -> bool:
-    """Whether a note has the same place as the note before it, so that the place need not be shown again."""
+    """Whether a note is at the same place as the note before it, so that the place is not shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 
 

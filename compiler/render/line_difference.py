@@ -1,4 +1,4 @@
-"""Show the difference of two texts line by line, in a time that does not depend on what the lines are."""
+"""Show the difference of two texts line by line, in a time that the content of the lines cannot increase much."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Block: TypeAlias = tuple[int, int, int, int]
-    """Lines [i, j) of the old text, which the lines [k, m) of the new one replace."""
+    """Lines [i, j) of the old text, and the lines [k, m) of the new text that replace them."""
 
 
 def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: str, context: int = 2) -> list[str]:
-    """A unified difference as difflib writes it. Long parts whose lines repeat are shown as replaced altogether."""
+    """A unified difference as difflib writes it. A long part whose lines repeat is shown as completely replaced."""
     lines: list[str] = []
     hunk: list[Block] = []
     for block in _blocks(old, new):

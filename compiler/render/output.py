@@ -1,6 +1,7 @@
-"""The only place that prints. Text of others reaches a terminal or a log through `show`, line by line.
+"""The only module that prints. Text from others, such as a spec, reaches a terminal or a log only through `show`.
 
-A test (tests/security/test_security_prints.py) finds every print elsewhere, and lists who may use the other functions.
+A test (tests/security/test_security_prints.py) finds every print in other modules, and lists the modules that may use
+the other functions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show(text: str, to: TextIO | None = None) -> None:
-    """Print a text of lines that may contain text of others: names of files, values, lines of a spec."""
+    """Print lines of text that may contain text from others: names of files, values, lines of a spec."""
     if text:
         lines = "\n".join(map(visible, text.removesuffix("\n").split("\n")))
         (to or sys.stdout).write(lines + "\n")
@@ -28,12 +29,12 @@ def colored() -> bool:
 
 
 def show_json(text: str) -> None:
-    """Print JSON, whose strings escape everything else."""
+    """Print JSON. Its strings escape everything that could harm a terminal."""
     sys.stdout.write(in_json(text))
 
 
 def show_rendered(text: str, to: TextIO | None = None) -> None:
-    """Print what `render` made: neutralised already, with our colours and commands."""
+    """Print what `render` made. It is neutralised already, and contains our colours and commands."""
     (to or sys.stdout).write(text)
 
 

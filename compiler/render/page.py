@@ -13,7 +13,7 @@ SCRIPTED = "script-src 'unsafe-inline'; "
 
 
 def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
-    """A complete page. `title` is a plain text; `body` are lines of HTML; `style` follows the common style."""
+    """A complete page. `title` is plain text, `body` has lines of HTML, and `style` is added to the common style."""
     policy = POLICY.format(SCRIPTED if script else "")
     more = f"<script>{script}</script>\n" if script else ""
     return (
@@ -27,5 +27,5 @@ def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
 
 
 def text(words: str) -> str:
-    """Any words as safe text of a page: neutralised, and without markup."""
+    """Any text as safe content of a page: neutralised, and without markup."""
     return escape(visible(words))

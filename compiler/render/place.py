@@ -23,7 +23,7 @@ class Place:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span that is inside the text, so that an off-by-one error in a stage never hides the message."""
+    """The part of a span that is inside the text, so that a message is shown even if its span is off by one."""
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))
 
@@ -53,7 +53,7 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
 
 
 def _identity(diagnostic: Diagnostic) -> object:
-    # A Source compares by identity; two reads of one file are the same finding when the places agree.
+    # A Source compares by identity. Two reads of one file give the same finding if the places are equal.
     places = tuple((place(label.source, label.span), label.text) for label in labels(diagnostic))
     return (
         diagnostic.code,

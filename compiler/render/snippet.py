@@ -8,10 +8,10 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
 
 WIDEST = 200
-"""Longer source lines are shown as a window of this many code points around the span."""
+"""The length in code points from which a source line is shown as a window around the span."""
 
 BEFORE = 60
-"""Code points of a windowed line before the span."""
+"""The number of code points before the span in a window."""
 
 _CUT = "..."
 

@@ -12,10 +12,10 @@ TAB = 4
 """Tab stops of a shown source line, in columns."""
 
 LONGEST = 2000
-"""Longer messages and labels, which quote long input, are cut in the formats for people."""
+"""The length at which messages and labels, which quote long input, are cut in the formats for people."""
 
 COMMAND = "##["
-"""Begins a command of GitHub's runner, anywhere in a line."""
+"""The text with which a command of GitHub's runner begins, anywhere in a line."""
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -36,7 +36,7 @@ def _without_commands(text: str) -> str:
 
 
 def in_json(text: str) -> str:
-    """JSON without a command of the runner: the same values."""
+    """JSON with the same values in which no text is a command of the runner."""
     return text.replace(COMMAND, "##\\u005b")
 
 

@@ -1,8 +1,8 @@
 """The stacks that a bundle can be written for, one folder each, with their names, defaults and abilities.
 
-The compiler loads `NAME/stack.json`. `generate.py` reads its "library" half from the real classes; its "policy" half is
-written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an environment with
-those versions.
+The compiler loads `NAME/stack.json`. The "library" half of that file is read from the real classes by `generate.py`;
+the "policy" half is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an
+environment with those versions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT = "trl-1.16"
 HERE = os.path.dirname(os.path.abspath(__file__))
 STACKS = tuple(sorted(name for name in os.listdir(HERE) if os.path.isfile(os.path.join(HERE, name, "stack.json"))))
-"""Every supported stack, which are the folders here."""
+"""The names of the supported stacks, which are the folders here."""
 
 SFT = "trl.SFTConfig"
 
@@ -64,7 +64,7 @@ class Family:
     packing: Literal["exact", "unaware", "stateful", "kernel"]
 
 
-@entity  # one instance per name; the generated repr would print the whole table
+@entity  # one instance per name; a generated repr would print the complete table
 class Stack:
     """A supported stack. Configuration classes are named by their dotted path, such as `trl.SFTConfig`."""
 
@@ -110,8 +110,8 @@ class Stack:
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """The argument for a meaning whose argument has another name on other stacks (`checkpointing`,
-        `warmup_ratio`).
+        """The name of the argument for each meaning (`checkpointing`, `warmup_ratio`) whose argument has other names on
+        other stacks.
         """
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
@@ -145,14 +145,14 @@ class Stack:
 
     @cached_property
     def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
-        """For each schedule the `lr_scheduler_kwargs` that reach it: `required` names, `optional` names with their
-        defaults.
+        """For each schedule, the `lr_scheduler_kwargs` that reach it: the `required` names, and the `optional` names
+        with their defaults.
         """
         return {name: _mapping(entry) for name, entry in _mapping(self.table["library"]["schedulers"]).items()}
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Names of other versions that have no successor in this stack, each with what happened to it."""
+        """Names in other versions that have no successor in this stack, each with the reason."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
@@ -177,7 +177,7 @@ class Stack:
         return _mapping(legal.get(f"{method}.{name}", legal.get(name, {})))
 
     def free(self, method: str, name: str) -> str | None:
-        """The reason why a numeric argument has no limits; None if it has limits."""
+        """The reason why any number is legal for a numeric argument; None if the argument has limits."""
         reason = self._policy("free").get(name)
         return None if reason is None or self.legal(method, name) else str(reason)
 
@@ -225,8 +225,8 @@ class Stack:
 
         `where` is `accelerate` (top level of the YAML file), `fsdp_config`, `parallelism_config` or `deepspeed_config`
         (its blocks), `deepspeed` (top level of the JSON file), `zero_optimization`, `offload_optimizer`,
-        `offload_param`; `deepspeed_removed` and `zero_removed` are the keys of older versions whose mere presence this
-        one refuses. Keys of fsdp_config and parallelism_config carry their full prefix.
+        `offload_param`; `deepspeed_removed` and `zero_removed` are keys of older versions, which this version refuses
+        with any value. Keys of fsdp_config and parallelism_config carry their full prefix.
         """
         accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]
         match where:
@@ -299,8 +299,8 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """The name of a stack with an ability, for helps: the default stack if it has the ability (or if none has it),
-    otherwise the last by name that has it.
+    """The name of a stack with an ability, for helps. It is the default stack if that has the ability, or if no stack
+    has it; otherwise the last stack by name that has it.
     """
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
@@ -309,7 +309,8 @@ def able(can: Callable[[Stack], object]) -> str:
 def _omitted(stack: Stack, config: str) -> Mapping[str, str]:
     known, omitted = _records(stack, config), stack._policy("omitted")
     out = {name: str(reason) for name, reason in omitted.items() if name in known}
-    # Many classes have some of these, and one class only warns about it: `dataset_num_proc` of rloo in trl 0.24.
+    # Many classes have some of these arguments, but one class only warns about it: `dataset_num_proc` of rloo in trl
+    # 0.24.
     deprecated = (name for name, record in known.items() if "deprecated" in record)
     return {**dict.fromkeys(deprecated, "deprecated by this class"), **out}
 
@@ -326,7 +327,7 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
 
 @cache  # called many times in a compilation
 def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
-    """The raw fields of a class, on top of those of its base class."""
+    """The raw fields of a class, which take precedence over those of its base class."""
     entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
     own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own

@@ -159,9 +159,9 @@ class Facts:
     keeps_columns: Names
     """Methods whose trainer sets remove_unused_columns to false, and warns if it was true."""
     label_smoothing: Literal["extra_forward", "not_divided"]
-    """What label smoothing costs in sft: a second forward pass, or a loss that is not divided by the accumulation."""
+    """The cost of label smoothing in sft: a second forward pass, or a loss that is not divided by the accumulation."""
     ld_alpha_counts: Literal["answer", "row"]
-    """Where DPOConfig.ld_alpha begins to count tokens fully: at the answer, or at the beginning of the row."""
+    """The place from which DPOConfig.ld_alpha counts tokens fully: the answer, or the beginning of the row."""
     loss_over_all_tokens: bool
     """Whether the summed loss is divided by all trained tokens of a batch, or only by those that are predicted."""
     losses_not_divided: Names

@@ -23,7 +23,9 @@ FAMILIES = (
 ALWAYS = ("gpt_oss",)
 """Registered families whose experts are one parameter in every transformers, and cannot be targets of adapters."""
 OLD_NAMES = ("w1", "w3", "w2")
-"""The halves of the pair and the third layer of mixtral and similar families, by transformers 4's names."""
+"""The two halves of the fused pair and the third layer, in mixtral and in similar families, by transformers 4's
+names.
+"""
 NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
@@ -35,7 +37,7 @@ def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
 
 
 def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str, ...]:
-    """The layers of experts that `targets` (a list of names, or `all-linear`) adapts."""
+    """The layers of experts to which `targets` (a list of names, or `all-linear`) adds adapters."""
     layers = names(stack, model_type)
     if not isinstance(targets, tuple):
         return layers

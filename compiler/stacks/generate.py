@@ -54,8 +54,8 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def pins(policy: Mapping[str, Any]) -> str:
-    """The requirements of an environment in which the table can be read: every pin except those that need a
-    GPU to build.
+    """The requirements of an environment in which the table can be read. They are all pins except those that need a GPU
+    to build.
     """
     kernels = {
         package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages

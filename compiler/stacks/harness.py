@@ -14,9 +14,9 @@ MATH_HARD = "leaderboard_math_hard"
 LEADERBOARD = (
     "leaderboard_bbh", "leaderboard_gpqa", "leaderboard_ifeval", "leaderboard_mmlu_pro", "leaderboard_musr",
 )  # fmt: skip
-"""The groups of the Open LLM Leaderboard, without the group whose data was withdrawn."""
+"""The groups of the Open LLM Leaderboard, except the group whose data was withdrawn."""
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Extras of the harness's package, by a part of the names of the tasks that import them."""
+"""Extras of the harness's package, each with a part of the names of the tasks that need it."""
 
 
 def _table() -> dict[str, Any]:
@@ -51,7 +51,7 @@ def is_file(task: str) -> bool:
 
 
 def nearest_task(name: str) -> str | None:
-    """The most similar task. Pairs of letters preselect a few of the many names."""
+    """The most similar task. Few of the many names are compared: those that share pairs of letters."""
     from difflib import SequenceMatcher  # needed only for a misspelt spec
     from heapq import nsmallest
 
@@ -63,7 +63,7 @@ def nearest_task(name: str) -> str | None:
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
-    best = max(alike, key=lambda each: each[0])  # the first of several equal ones
+    best = max(alike, key=lambda each: each[0])  # of several equal ones, the first
     return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 

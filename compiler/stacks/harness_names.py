@@ -2,7 +2,7 @@
 
     python compiler/stacks/harness_names.py
 
-The harness's own index gives the names of tasks, groups and tags. Those that execute code written by the model are
+The harness's own index gives the names of tasks, groups and tags. Those that execute code which the model wrote are
 unsafe: tasks with `unsafe_code`, tasks whose file includes such a task's file, and groups and tags with an unsafe task.
 """
 
@@ -22,8 +22,8 @@ INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
 
 
 def front_coded(names: list[str]) -> list[str]:
-    """Compress sorted names: each becomes the length of the prefix that it shares with the previous name, and
-    the rest.
+    """Compress sorted names: each name becomes the length of the prefix that it shares with the previous name, and the
+    rest.
     """
     out, before = [], ""
     for name in names:
@@ -38,7 +38,7 @@ def unsafe_files(root: str) -> set[str]:
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
-            if "yaml" not in name:  # templates have no ending
+            if "yaml" not in name:  # template files have no ending
                 continue
             path = os.path.join(folder, name)
             with open(path, encoding="utf-8", errors="replace") as handle:

@@ -22,10 +22,11 @@ from collections.abc import Iterable
 from typing import Any
 
 BASE = "transformers.TrainingArguments"
-READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages that the table is read from
+READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages from which the table is read
 
-# Fields whose effective value comes from the machine: the clock and the host name, the logging level of the process,
-# the launcher's environment; and `report_to` where unset means every installed integration (transformers 4).
+# Fields whose effective value depends on the machine: on the clock and the host name, the logging level of the process,
+# or the launcher's environment. Also `report_to`, which means every installed integration if it is not set
+# (transformers 4).
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
@@ -36,12 +37,13 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed logs to standard output when it is imported
         return {
-            "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},  # not 2.13.0+cpu
+            # without a local part: 2.13.0 instead of 2.13.0+cpu
+            "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},
             "configs": _configs(classes),
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
             "carrying": _load("introspect_families.carrying")(),
-            # Next to this script; the compiler's own tree is not installed where this runs.
+            # This file is next to the script; the compiler itself is not installed where the script runs.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),
         }
@@ -68,7 +70,7 @@ def _load(path: str) -> Any:
 
 def _fields(cls: Any) -> dict[str, Any]:
     """Every init field: its type, declared default, effective default, choices, and whether it is deprecated."""
-    # On a CPU: once with the CPU requested (the class then chooses the precision), and once as on a GPU machine.
+    # Twice on a CPU: with the CPU requested, where the class then chooses the precision, and as on a GPU machine.
     asked, asked_warnings = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
     hints = typing.get_type_hints(cls)
@@ -81,7 +83,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(asked if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # output_dir, and run_name if it is derived from output_dir
+        if effective == "out":  # the value is output_dir, or is derived from it, as run_name may be
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True

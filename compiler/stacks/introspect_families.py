@@ -16,7 +16,9 @@ STATE = re.compile(
     r"conv_state|recurrent_state|ssm_state|selective_scan|selective_state_update|mamba_chunk_scan|gated_delta_rule|rwkv_linear_attention"
     r"|mlstm_chunkwise|class \w*(ShortConv|Rglru|LightningAttention|RecurrentBlock)"
 )
-"""Words in the source of a model with a recurrent state: mamba and similar, short convolutions, linear attention."""
+"""Words that occur in the source of a model with a recurrent state: of mamba and similar models, short convolutions, or
+linear attention.
+"""
 
 
 def carrying() -> list[str]:
@@ -79,7 +81,7 @@ def _attention(real: Any) -> dict[str, bool]:
 
 
 def _is_layer(found: Any, kind: type) -> bool:
-    """Whether a class is a layer of the language model; in some families, one list also has the layers of a
+    """Whether a class is a layer of the language model. In some families, the list of layers also contains those of a
     vision model.
     """
     return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__

@@ -154,7 +154,9 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""Keys whose type does not show in the default: `get_communication_data_type` etc. in deepspeed/runtime/config.py."""
+"""Types of keys whose default does not show the type: `get_communication_data_type` etc. in
+deepspeed/runtime/config.py.
+"""
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
     "bf16": ("deepspeed.runtime.precision_config.DeepSpeedBF16Config", {"enabled": True}),
@@ -164,7 +166,9 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""Blocks of plain keys: the class that reads the block, if any, and settings with which it reads all keys."""
+"""Blocks of plain keys, each with the class that reads it, if any, and with settings that make DeepSpeed read all its
+keys.
+"""
 
 
 def deepspeed() -> dict[str, Any]:
@@ -198,7 +202,7 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
-    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # this block is switched off
+    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # the block is switched off
         return None
     record = {"type": type(default).__name__, "default": default}
     choices = getattr(config, f"{name.upper()}_SUPPORTED", None)

@@ -1,7 +1,7 @@
 """The modules of each model family on each stack, and the adapters that they can have.
 
 `NAME/modules.json` is made by tests/stacks/write_modules.py from models on the meta device and PEFT's conversion
-tables: a path of `named_modules`, with N for numbers, and letters for what PEFT can adapt there.
+tables: it maps paths of `named_modules`, with N for numbers, to letters for what PEFT can adapt there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from functools import cache
 from xpc.compiler.stacks import HERE
 
 LORA, OFT, PARAMETER = "l", "o", "p"
-"""Letters for a path that can have a LoRA adapter or an OFT adapter, or is a parameter of stacked experts."""
+"""The letters of a path: it can have a LoRA adapter, it can have an OFT adapter, or it is a parameter of stacked
+experts.
+"""
 EXPERTS, SHARED = "the experts", "the shared expert"
 """Parts of a mixture of experts, as `part` names them."""
 DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
-"""Linear layers of a layer without experts."""
+"""The linear layers in a layer that has no experts."""
 
 
 @cache
@@ -42,7 +44,7 @@ def paths(known: Mapping[str, str], letters: str) -> tuple[str, ...]:
 
 
 def ends(target: str, among: Iterable[str]) -> bool:
-    """Whether a target is one of these paths or the end of one, as PEFT matches it."""
+    """Whether a target is one of these paths or the end of one, which is how PEFT matches targets."""
     name = re.sub(r"(?<![^.])\d+(?![^.])", "N", target)
     return any(path == name or path.endswith(f".{name}") for path in among)
 
@@ -65,7 +67,9 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """The paths of a family that a model with this config.json can have; the table has those of all its models."""
+    """The paths that a model of this family with this config.json can have. The table has the paths of all models of
+    the family.
+    """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []
     if any(path.endswith(".q_b_proj") for path in known) and "q_lora_rank" in config:
@@ -79,7 +83,9 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
 
 
 def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
-    """The part that no layer has, in a family whose layers have either attention or another mixer (`layer_types`)."""
+    """Patterns for the mixer that no layer of the model has, in families whose layers have either attention or another
+    mixer (`layer_types`).
+    """
     kinds = config.get("layer_types")
     others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]
     if not isinstance(kinds, list) or not kinds or not others or "model.layers.N.self_attn" not in known:
@@ -95,12 +101,12 @@ def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return "dense" in kinds
-    experts = config.get("moe_layers")  # the numbers of llama4's layers with experts
+    experts = config.get("moe_layers")  # the numbers of llama4's layers that have experts
     if isinstance(experts, list):
         return len(experts) != config.get("num_hidden_layers")
     for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
         if name in config:
             return bool(config[name])
-    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):  # by their defaults, no layer is dense
+    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):  # by default, no layer of these families is dense
         return bool(config.get("mlp_only_layers")) or config.get("decoder_sparse_step", 1) != 1
     return None

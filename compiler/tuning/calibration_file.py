@@ -1,5 +1,5 @@
-"""The calibration file with readings of real runs: `xpc tune` writes it, and only `xpc plan --calibration
-FILE` reads it.
+"""The calibration file, which contains measurements of real runs: `xpc tune` writes it, and only `xpc plan
+--calibration FILE` reads it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
 
 VERSION = 1
-"""The version of the file; a change that breaks readers raises it."""
+"""The version of the file's format. A change that breaks readers increases it."""
 LIMIT = 64 * 2**20
-"""Largest file that is read, bytes."""
+"""The largest file that is read, in bytes."""
 
 
 def read(path: str) -> tuple[Reading, ...]:

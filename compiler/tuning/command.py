@@ -1,4 +1,4 @@
-"""`xpc plan SPEC...`: tell whether a run fits its GPUs and how long it takes, also on other hardware."""
+"""`xpc plan SPEC...`: predict whether a run fits its GPUs and how long it takes, also on other hardware."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from xpc.grammar.record import evolve
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
-"""GPUs of one node if `--on` names more."""
+"""The number of GPUs per node if `--on` names more GPUs than that."""
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.html is not None:
         _write(options.html, plans, given)
     told = form(plans)
-    if form is markdown and len(plans) > 1 and not options.on:  # the same run on other hardware: no totals
+    if form is markdown and len(plans) > 1 and not options.on:  # plans of the same run on other hardware have no totals
         told += f"\n{totals(plans)}"
     if form is not as_json:  # JSON escapes control characters, which a name of a file or a model may contain
         told = "\n".join(map(visible, told.split("\n")))
@@ -141,7 +141,7 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """The given spec with other GPUs: `16 x h100-80gb` becomes two nodes of eight, `h100-80gb` one GPU."""
+    """The spec with other GPUs: `16 x h100-80gb` becomes two nodes of eight, and `h100-80gb` one GPU."""
     one = find_gpu(hardware.strip())
     found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
     if found is None or not int(found[1]):
@@ -169,7 +169,7 @@ def _condition(words: str) -> tuple[str, str, str]:
 
 
 def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
-    """A line for each condition of `--fail-if` that is true for a plan, or cannot be decided."""
+    """A line for each condition of `--fail-if` that is true for a plan, or that cannot be decided."""
     for name, compared, value in conditions:
         for one in plans:
             found = value_of(one, name)

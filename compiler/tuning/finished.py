@@ -17,7 +17,7 @@ from xpc.compiler.spec import Spec
 
 METRICS = "metrics.jsonl"
 WARM = 5
-"""Steps before the clock counts: caches fill, kernels are chosen, the allocator grows."""
+"""The number of first steps that are not measured, because caches fill, kernels are chosen, and the allocator grows."""
 
 
 def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Reading | None:

@@ -25,16 +25,16 @@ from xpc.grammar.record import evolve
 SHOWN = 4
 """The most plans shown in full. If there are more, only the one that fills its GPU most is shown in full."""
 MICROS = 5
-"""The most micro-batches in the table, those nearest to the planned one."""
+"""The most micro-batches in the table. They are the nearest to the planned one."""
 Cell = str | tuple[float | None, str]
-"""A cell: a text, or a number with its text."""
+"""The content of a cell: a text, or a number with its text."""
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
     "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
     "gradients of tied tables",
 )  # fmt: skip
-"""Components in the order of their hues."""
+"""Components of memory in the order of their hues."""
 
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
@@ -228,7 +228,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 def _gpus(spec: Spec) -> Iterator[Gpu]:
     """The GPU of the spec, and the registry's other GPUs that can compute in its precision."""
     own = spec.hardware.gpu
-    assert own is not None  # a run on the CPU has no plan of memory
+    assert own is not None  # runs on the CPU have no plan of memory
     yield own
     for name in registry.gpu_names():
         other = registry.find_gpu(name)

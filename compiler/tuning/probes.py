@@ -31,14 +31,14 @@ STEPS = 20
 """Optimizer steps of a probe."""
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
-"""Beginnings of paths of settings that a probe drops."""
+"""Beginnings of the paths of settings that a probe leaves out."""
 KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
     """The plan's three best changes that fit, fastest first, and before them the unchanged run if it is not among them.
 
-    If no speed is known: the unchanged run and its nearest alternatives.
+    If no speed is known, the unchanged run and its nearest alternatives.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -58,7 +58,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Changes to settings other than the micro-batch; the first is no change."""
+    """Changes of settings other than the micro-batch. The first one changes nothing."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}
@@ -67,7 +67,7 @@ def _others(spec: Spec) -> Iterator[Settings]:
 
 
 def _near(spec: Spec) -> list[int]:
-    """Micro-batches that give the same global batch, those nearest to the run's own first."""
+    """Micro-batches that give the same global batch, the nearest to the run's own first."""
     mine = spec.integer("batch.micro")
     return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
 

@@ -13,10 +13,10 @@ from xpc.compiler.plan.experiment import Plan, Span
 from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
-"""The version of the JSON contract; a change that breaks readers raises it (docs/plan.schema.json)."""
+"""The version of the JSON format. A change that breaks readers increases it (docs/plan.schema.json)."""
 WIDTH = 36
 SHOWN = 0.05
-"""GiB of the smallest component in the text: a smaller one would be shown as 0.0."""
+"""The smallest component that the text shows, in GiB. A smaller one would be shown as 0.0."""
 LINE = 80
 """Characters of a terminal's line."""
 
@@ -84,7 +84,7 @@ def _one(plan: Plan) -> str:
 
 
 def _headed(name: str, about: str) -> list[str]:
-    """The name and title of a run in lines of a terminal. The name of a sweep's member lists its settings, so a long
+    """The name and title of a run as lines for a terminal. The name of a sweep's member lists its settings, so a long
     name is broken before a setting.
     """
     if len(name) + len(about) + 2 <= LINE:
@@ -99,7 +99,7 @@ def _headed(name: str, about: str) -> list[str]:
 
 
 def peak_source(plan: Plan) -> str:
-    """Where the peak comes from, if it was measured or corrected; "" if it is the plan's own."""
+    """A phrase about the source of the peak if it was measured or corrected; "" if the plan predicts it."""
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""

@@ -1,4 +1,4 @@
-"""`xpc tune SPEC`: make short probes of the plan's best ways to run a spec, and read their measurements."""
+"""`xpc tune SPEC`: make short runs (probes) of the plan's best ways to run a spec, and read their measurements."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """A folder as the probes name it: relative to the working directory, or absolute if it is not below it."""
+    """A folder as the probes name it: relative to the working directory, or absolute if it is outside of it."""
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
     return whole if near.startswith(os.pardir) else near

@@ -1,1 +1,3 @@
-"""`xpc rehearse`: run a small twin of an experiment on the CPU, from reading the rows to pushing the model."""
+"""`xpc rehearse`: run a small version of an experiment (its twin) on the CPU, from reading the rows to pushing the
+model.
+"""

@@ -1,7 +1,7 @@
 """`xpc rehearse --ci`: rehearse the specs that a pull request changes, and sum them up in Markdown.
 
-A spec that rehearsed without a finding is not rehearsed again until something that decides its run changes: a file of
-its bundle, the digests of its rows and of its local model, or the packages of the interpreter.
+A spec whose rehearsal had no finding is not rehearsed again until something that affects its run changes: a file of its
+bundle, the digests of its rows and of its local model, or the packages of the interpreter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 KIND = "rehearsals"
-"""The folder of the results, `~/.cache/xpc/rehearsals`."""
+"""The folder for the results, below `~/.cache/xpc`."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
 """Files of a bundle that do not affect its run, but change with a comment in the spec."""
 PACKAGES = "import importlib.metadata as m; print(sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None) -> tuple[str, int]:
-    """Rehearse the specs below `paths` that the changes since the commit `base` concern, or all of them. Returns
+    """Rehearse the specs below `paths` that changes since the commit `base` affect; without `base`, all specs. Returns
     Markdown and the exit status. Raises UsageError.
     """
     repository = find(".")
@@ -84,7 +84,7 @@ def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> l
 
 
 def _outcome(repository: Repository, path: str, python: str | None, started: Callable[[str], Forks]) -> Outcome:
-    """The result for one spec. `started` returns the warm interpreter of a Python."""
+    """The result for one spec. `started` is a function that returns the warm interpreter of a Python."""
     place = os.path.relpath(os.path.join(repository.top, path))
     try:
         spec = checked_run(place)

@@ -1,4 +1,6 @@
-"""`xpc rehearse SPEC`: run a small twin of the experiment to its end on this CPU, before a GPU is used."""
+"""`xpc rehearse SPEC`: run a small version of the experiment (its twin) to its end on this CPU, before a GPU is
+used.
+"""
 
 from __future__ import annotations
 

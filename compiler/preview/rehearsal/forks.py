@@ -1,4 +1,6 @@
-"""A warm interpreter: it imports the training libraries once, and runs programs in forks (worker/fork_server.py)."""
+"""A warm interpreter, which has imported the training libraries once and runs programs in forks
+(worker/fork_server.py).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ HUNG = 1800
 class Forks:
     """A warm interpreter of one stack. `run` runs a training; `close` ends the server.
 
-    `python` is a program to use as the interpreter, such as PYTHON of a launch.sh: programs that it runs are also forks
-    (worker/warm_python.py). Errors go to the file `log`, by default to this process's standard error.
+    `python` is a program that can be used as an interpreter, for example as launch.sh's PYTHON. It runs its programs as
+    forks, too (worker/warm_python.py). Errors go to the file `log`, by default to this process's standard error.
     """
 
     def __init__(self, python: str, environ: dict[str, str], log: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Launch the bundle of a twin, and kill or stop it at a checkpoint."""
+"""Launch the bundle of a twin, which is the small version of an experiment, and kill or stop it at a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ STOPPED = 75
 """The exit status of a run that saved and stopped on request."""
 ERROR = "error"
 LAST = 5
-"""Number of last lines of an output that are shown if no line is an error of the run."""
+"""The number of last lines of the output that are shown if no line is an error of the run."""
 
 
 @record
 class Launch:
-    """One launch: its exit status, its output, its seconds, and whether it reached the checkpoint at which it should
-    end.
+    """One launch: its exit status, its output, its seconds, and whether it reached the checkpoint at which it was to be
+    ended.
     """
 
     status: int

@@ -19,7 +19,9 @@ from attrs import define, field
 from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
-"""Tokens of the account `me`, a member of `team`; the last may write only to the account's own repositories."""
+"""Tokens of the account `me`, which is a member of `team`. With the last token, `me` can write only to its own
+repositories.
+"""
 
 
 @define
@@ -49,7 +51,7 @@ class Repository:
 
 @define
 class Hub(LocalServer):
-    """The server. `closed` are repositories that nobody may write to, `broken` branches whose commits fail."""
+    """The server. Nobody can write to the repositories `closed`, and commits to the branches `broken` fail."""
 
     repositories: dict[str, Repository] = field(factory=dict)
     objects: dict[str, bytes] = field(factory=dict)

@@ -1,4 +1,6 @@
-"""Rows for a rehearsal: the first rows of the user's files, or made-up rows in the shape of an absent source."""
+"""Rows for a rehearsal: the first rows of the user's files, or invented rows in the shape of a source that is
+not here.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource
 
 MADE = 64
-"""Number of rows that are made up for an absent source."""
+"""The number of rows that are invented for a source that is not here."""
 TAKEN = 256
-"""Number of first rows of a local file that are used."""
+"""The number of first rows of a local file that are used."""
 BY_LINE = (".jsonl", ".csv", ".txt")
 """Endings of files that are cut after a number of lines."""
 MOST_BYTES = 64 * 2**20
@@ -115,8 +117,8 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """The columns that the reward functions and the environment's `reset` read by name, each with a value; a registered
-    function reads `solution`.
+    """The columns that the reward functions and the environment's `reset` read by name, each with a value. Built-in
+    reward functions read `solution`.
     """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]

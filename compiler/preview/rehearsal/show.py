@@ -21,7 +21,7 @@ NEVER = (
     ("memory", "the small model fits everywhere; `xpc plan` predicts the memory of the large one"),
     ("network", "NCCL, the hub and trackers are not reached"),
 )
-"""Parts of a run that no rehearsal exercises."""
+"""The parts of a run that no rehearsal exercises."""
 
 
 def table(found: Rehearsal, problems: Sequence[Diagnostic]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Rehearse one spec: make its twin, the rows and a small model, and do all steps in a warm interpreter."""
+"""Rehearse one spec: make its twin (the small version of its experiment), its rows and a small model, and do all steps
+in a warm interpreter.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource, Model
 
 SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
-"""Control tokens in the text of a chat template."""
+"""A pattern for control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""Most settings that are left out because a rule refuses them on a CPU."""
+"""The most settings that are left out because a rule refuses them on a CPU."""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
-"""Prefixes of environment variables that a launch of the rehearsal does not get."""
+"""Prefixes of environment variables that the rehearsal's launches do not get."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 
@@ -42,7 +44,7 @@ def rehearse(
     spec: CheckedSpec, path: str, warm: Forks, rows: str | None = None, keep: str | None = None
 ) -> dict[str, Any]:
     """Rehearse the checked spec of a file in a warm interpreter, and return the report. `rows` is a file with rows for
-    absent sources, `keep` a folder for the twin and its runs. Raises UsageError.
+    sources that are not here, `keep` a folder for the twin and its runs. Raises UsageError.
     """
     owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
     with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
@@ -152,13 +154,13 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
 
 
 def _end_of(template: str | None) -> str:
-    """An end token for a model whose end token is not known: the token that ends its turns, or a common one."""
+    """An end token for a model whose own is not known: the token that ends the template's turns, or a common one."""
     known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
     return next((one for one in known if template and one in template), "</s>")
 
 
 def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], CheckedSpec]:
-    """Compile the twin; settings that a rule refuses on a CPU are left out. Raises UsageError."""
+    """Compile the twin. Settings that a rule refuses on a CPU are left out. Raises UsageError."""
     for name, content in twin.spec.bundled.items():
         place = os.path.join(folder, name)
         os.makedirs(os.path.dirname(place), exist_ok=True)

@@ -34,7 +34,7 @@ DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
 """Prefixes of the names of weight files."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
-"""The digests in the name of a bundle's copy of a file."""
+"""A pattern for the digest in the name of a bundle's copy of a file."""
 DECIDED = (
     (re.compile(r"^the reward |^\S+\.py "), "method.rewards", "call the function with a row: `xpc preview --rewards`"),
     (re.compile(r"^the chat template "), "model.chat_template", "`xpc preview` shows rows as the template writes them"),
@@ -42,7 +42,7 @@ DECIDED = (
     (re.compile(r" cannot be written to "), "save", "name another folder"),
     (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),
 )
-"""Settings that cause an error of a run, by the error's text, with a help."""
+"""Patterns for the text of an error, each with the setting that decides it and a help."""
 FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
 
 
@@ -70,8 +70,9 @@ class Finding:
 
 @mutable
 class Rehearsal:
-    """A rehearsal in a folder, with the twin, its compiled spec and the files of its bundle. `progress` prints a
-    sentence."""
+    """A rehearsal in a folder, with the twin, its compiled spec and the files of its bundle. `progress` is a function
+    that prints a sentence.
+    """
 
     folder: str
     twin: Twin
@@ -87,7 +88,7 @@ class Rehearsal:
     made_rows: bool = False
 
     def run(self) -> None:
-        """Do all steps. A step that needs a failed one is not done."""
+        """Do all steps. A step is skipped if a step that it needs has failed."""
         if not self.timed("rows and masks", self.rows):
             return
         bundles = [self.written(name) for name in ("undisturbed", "disturbed")]
@@ -120,14 +121,14 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            self.findings = [one for one in self.findings if one.step != "rows and masks"]  # the error says it
+            self.findings = [one for one in self.findings if one.step != "rows and masks"]  # the error explains it
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
-        """Kill a run after its first checkpoint, resume it, stop it, and continue. The result must be that of an
-        undisturbed run.
+        """Kill a run after its first checkpoint, resume it, stop it, and continue. The result must be the same as that
+        of an undisturbed run.
         """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
@@ -138,7 +139,7 @@ class Rehearsal:
             return False
         if stopped.status not in (0, STOPPED):
             return self.failed("resume, and stop", stopped)
-        if stopped.status == 0:  # a busy machine
+        if stopped.status == 0:  # the run ended before the signal, because the machine is busy
             self.steps.append(Step("go on to the end", SKIPPED))
         elif self.launched("go on to the end", bundles[1]) is None:
             return False
@@ -165,7 +166,7 @@ class Rehearsal:
         step = self.steps[-1].name
         if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
-        if norms and not any(norms) and not self.spec.online:  # a random model gets no reward
+        if norms and not any(norms) and not self.spec.online:  # random completions get no reward
             self.find(step, "every gradient is 0: nothing is learned", "method")
         if rates and max(rates) <= 0:
             self.find(step, "the learning rate is 0 at every step", "schedule")
@@ -243,7 +244,7 @@ class Rehearsal:
         return found
 
     def failed(self, name: str, found: Launch) -> bool:
-        """Record a launch that failed."""
+        """Record that a launch failed. Returns False, because the step is not done."""
         self.steps.append(Step(name, FAILED, f"exit status {found.status}", found.seconds))
         reason = self.named(found.reason)
         setting, help = next((rest for pattern, *rest in DECIDED if pattern.search(reason)), ("", ""))
@@ -258,7 +259,7 @@ class Rehearsal:
         return ADDED.sub("", text)
 
     def timed(self, name: str, action: Callable[[], str]) -> bool:
-        """Do an action as a step; an error becomes a finding."""
+        """Do an action as a step and measure its time. An error becomes a finding."""
         self.progress(name)
         begin = time.monotonic()
         try:

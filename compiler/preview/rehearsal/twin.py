@@ -1,8 +1,9 @@
-"""The small twin of an experiment: a spec for this machine's CPU that keeps everything that the CPU can do.
+"""The twin of an experiment: a small version of its spec for this machine's CPU, which keeps everything that a CPU can
+do.
 
-The twin has a small model of the same family, the first rows of the same data or rows made in their shape, and eight
-steps. Everything else in the spec stays unchanged: template, filters, mixture, method, rewards, adapters, optimizer,
-schedule, packing, evaluation, saving. `Twin.replaced` lists the exceptions.
+The twin has a small model of the same family, the first rows of the same data or invented rows of the same shape, and
+eight steps. Everything else in the spec stays unchanged: template, filters, mixture, method, rewards, adapters,
+optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists the exceptions.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MOST_SEQ = 1024
 """The most tokens of a row."""
 MODEL, TEACHER, OUT = "model", "teacher", "out"
 DATA = "data/{}{}"
-"""The file of a source: its number and its ending."""
+"""The name of the twin's file for a source: its number and its ending."""
 
 NO_GPU = "needs a GPU"
 STAND_IN = "the model is a stand-in"
@@ -63,18 +64,20 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Settings that the twin leaves out, together with the settings inside them, and why."""
+"""Settings that the twin leaves out, with the settings inside them, and the reason for each."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
 """Values of the omitted settings that are kept, because a CPU supports them."""
 LAUNCHED_HERE = ("launcher",)
-"""Settings of `launch` that a local run also reads."""
+"""Settings of `launch` that also affect a local run."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
-"""Choices of the twin if a rule refuses the spec's choice on a CPU."""
+"""The twin's choice for a setting if a rule refuses the spec's choice on a CPU."""
 
 
 @record
 class Replaced:
-    """A setting that is not rehearsed as written: its value, the twin's value (empty if left out), and why."""
+    """A setting that the twin changes: its value in the spec, its value in the twin (empty if left out), and the
+    reason.
+    """
 
     setting: str
     was: str
@@ -84,7 +87,9 @@ class Replaced:
 
 @record
 class Rows:
-    """The rows of one source: the source in the spec, the twin's file, and whether the rows are absent here."""
+    """The rows of one source: the source in the spec, the twin's file, and whether the source's own rows are missing
+    here.
+    """
 
     source: DataSource
     path: str
@@ -93,7 +98,7 @@ class Rows:
 
 @record
 class Twin:
-    """A twin: its spec, the rows that it reads, and what it replaces."""
+    """A twin: its spec, the rows that it reads, and the settings that it changes."""
 
     spec: CheckedSpec
     rows: tuple[Rows, ...]
@@ -106,7 +111,7 @@ class Twin:
 
 
 class _Draft:
-    """The twin's values while it is made."""
+    """The values of a twin that is being made."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
@@ -118,7 +123,7 @@ class _Draft:
         self.replaced: list[Replaced] = []
 
     def put(self, path: str, value: object, why: str = "") -> None:
-        """Set a value; with `why`, it is listed in `replaced` if it differs from the spec's value."""
+        """Set a value. With `why`, it is listed in `replaced` if it differs from the spec's value."""
         before = self.values.get(path)  # type: ignore[call-overload]
         self.values[path] = Value(value, Origin(SPEC))  # type: ignore[index]
         if why and before is not None and before.value != value:
@@ -147,8 +152,8 @@ def _shown(path: str, value: object) -> str:
 
 
 def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
-    """The twin of a checked spec. `here` says whether the rows of a source are on this machine; `rows_at_hand` says
-    that the user gives rows for absent sources.
+    """The twin of a checked spec. `here` is a function that tells whether the rows of a source are on this machine;
+    `rows_at_hand` is true if the user gives rows for sources that are not here.
     """
     draft = _Draft(spec)
     for path, why in OMITTED.items():
@@ -176,7 +181,9 @@ def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """The twin without a setting that a rule refuses on the CPU, or with the CPU's choice; None without both."""
+    """The twin without a setting that a rule refuses on the CPU, or with the CPU's choice for it. None if the twin has
+    neither.
+    """
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)
     choice = FALLBACKS.get(path)
@@ -212,7 +219,7 @@ def _machine(draft: _Draft) -> None:
 
 
 def _sizes(draft: _Draft) -> None:
-    """A batch of two rows a process, with accumulation if the spec accumulates, and short rows."""
+    """A batch of two rows per process, with accumulation if the spec accumulates, and short rows."""
     spec = draft.spec
     world = 2 if spec.hardware.world > 1 else 1
     micro = min(2, spec.integer("batch.micro"))
@@ -237,7 +244,7 @@ def _sizes(draft: _Draft) -> None:
 
 
 def _schedule(draft: _Draft) -> None:
-    """The shape of the schedule: numbers of steps become shares of the run."""
+    """Keep the shape of the schedule: numbers of steps become shares of the run."""
     steps = total_steps(draft.spec)
     for path, value in list(draft.values.items()):
         if path.startswith("schedule.") and isinstance(value.value, Amount) and value.value.unit == "count":
@@ -283,7 +290,7 @@ def _method(draft: _Draft) -> None:
 
 
 def _saving(draft: _Draft) -> None:
-    """A save and an evaluation every two steps, in a folder of the rehearsal."""
+    """Save and evaluate every two steps, in a folder of the rehearsal."""
     spec = draft.spec
     draft.put("save", OUT)
     if spec.get("save.every") != Amount("never"):

@@ -10,7 +10,7 @@ from .reading import Capture, TokenSequence, sequences
 from .session import Session
 
 MOST = 200_000
-"""Most characters of a stored row that are shown."""
+"""The most characters of a stored row that are shown."""
 
 
 def prepared(
@@ -47,7 +47,7 @@ def prepared(
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context in which lost parts of a row become verdicts, instead of raising RunError as in a run."""
+    """A context in which a lost part of a row becomes a verdict, where a run would raise RunError."""
     comparison = session.core("row_comparison")
     real, comparison.check = comparison.check, lambda *_, **__: []
     try:
@@ -115,7 +115,7 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with only its own columns, because a mixture of shapes adds columns of other shapes."""
+    """The row without the columns that a mixture of shapes adds from the other shapes."""
     if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
         return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
     return dict(row)

@@ -1,4 +1,6 @@
-"""Read how trl's trainer prepares one row: its sequences of tokens, which tokens bear loss, and what is cut off."""
+"""Read how trl's trainer prepares one row: its sequences of tokens, the tokens that count in the loss, and what is cut
+off.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,13 +14,13 @@ ANSWERS = (
     ("rejected", ("rejected_ids", "rejected_input_ids", "input_ids_rejected")),
     ("answer", ("completion_ids", "answer_input_ids")),
 )  # fmt: skip
-"""The columns with tokens before truncation in trl 0.18 to 1.16, by the name of the sequence."""
+"""The columns in which trl 0.18 to 1.16 keep tokens before truncation, by the name of the sequence."""
 IGNORED = -100
 FULL_LENGTHS = "full_lengths"
 
 
 class TokenSequence:
-    """One sequence of tokens: the ids that the model reads, which of these tokens bear loss, and the ids before
+    """One sequence of tokens: the ids that the model reads, whether each counts in the loss, and the ids before
     truncation.
     """
 
@@ -40,7 +42,7 @@ class TokenSequence:
 
 
 class Capture:
-    """Captures the rows inside the constructor of trl's trainer, after tokenization and before truncation."""
+    """Captures the rows in the constructor of trl's trainer, after tokenization and before truncation."""
 
     tokenized: Any = None
 
@@ -50,7 +52,7 @@ class Capture:
         import importlib
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.tokenized is None and "input_ids" in rows.column_names:  # rows that were tokenized before
+            if self.tokenized is None and "input_ids" in rows.column_names:  # the rows were tokenized before
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
             if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):

@@ -1,4 +1,6 @@
-"""Call a run's reward functions on a row, as trl does: with an empty answer, a made-up answer, and the row's answer."""
+"""Call a run's reward functions on a row, as trl does: with an empty answer, an invented answer, and the row's
+answer.
+"""
 
 import asyncio
 import importlib
@@ -12,13 +14,15 @@ from .session import Session
 from .verdicts import Verdict, verdict
 
 EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
-"""Names of the answers. The row's answer is given twice: as it is, and boxed, as math_verify reads it."""
+"""Names of the answers. The row's answer is used twice: as it is, and boxed for math_verify."""
 SECONDS = 600.0
 """Time limit of a call."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
-    """The values of each reward by answer, and the findings; ``name`` is the row's in the messages. Raises RunError."""
+    """The values of each reward by answer, and the findings; ``name`` is the row's name in messages. Raises
+    RunError.
+    """
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
     for function in loaded:
@@ -35,8 +39,8 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
 
 @contextmanager
 def _reported() -> Iterator[list[str]]:
-    """A context that collects what the runtime would print about a call, such as that it takes too long. It also gives
-    reward models time to load.
+    """A context that collects what the runtime would print about a call, such as that it takes too long. The time limit
+    allows for loading a reward model.
     """
     calls, sentences = _calls(), list[str]()
     real = calls.say, calls.SECONDS
@@ -75,12 +79,12 @@ def _values(
 def _parameters(function: Callable[..., Any]) -> list[str]:
     try:
         return list(signature(function).parameters)
-    except (TypeError, ValueError):  # a builtin without a signature
+    except (TypeError, ValueError):  # a builtin function has no signature
         return []
 
 
 class _Recorded:
-    """A reward function that keeps the values that it returns. It has the function's name and code, which messages
+    """A reward function that remembers the values it returns. It has the name and code of the original, which messages
     show.
     """
 

@@ -13,10 +13,12 @@ from .reading import IGNORED, PROMPTS, Capture
 from .session import Session
 
 ROW = "xpc_row"
-"""The column with a row's number: the source's number times `SOURCES`, plus the row's number in the source."""
+"""The column with the number of a row, which is the source's number times `SOURCES` plus the row's number in the
+source.
+"""
 SOURCES = 2**40
 PLACES = 2**32
-"""A row's tokens are numbered from the row's number times `PLACES`."""
+"""The factor that numbers tokens: a token's number is the row's number times `PLACES` plus its place."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
@@ -87,8 +89,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every converted row carries its number, except when duplicates are found by all
-        columns.
+        """A context in which every converted row carries its number. It does not if duplicate rows are found by
+        comparing all columns.
         """
         if self.session.bundle.data.get("unique"):
             yield
@@ -110,7 +112,7 @@ class Scan:
 
     @contextmanager
     def _packing(self) -> Iterator[None]:
-        """A context that records which row each token of a packed sequence comes from."""
+        """A context that records the row from which each token of a packed sequence comes."""
         module = importlib.import_module(
             next(one.__module__ for one in self.session.trainer_class().__mro__ if one.__module__.startswith("trl."))
         )
@@ -155,7 +157,7 @@ class Scan:
         return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
 
     def numbers(self) -> list[int] | None:
-        """The number of each tokenized row, or None if the trainer dropped the column of numbers."""
+        """The number of each tokenized row; None if the trainer dropped the column with the numbers."""
         return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
 
     def place(self, number: int) -> tuple[Mapping[str, Any], int]:
@@ -185,7 +187,9 @@ class Scan:
         return out
 
     def _tokens(self) -> tuple[int | None, int | None]:
-        """How many tokens the trainer keeps, and how many bear loss; None if trl decides it during training."""
+        """The numbers of tokens that the trainer keeps and that count in the loss; None if trl decides this only during
+        training.
+        """
         rows = _flat(self.prepared)
         names = rows.column_names
         if "input_ids" in names:
@@ -258,9 +262,7 @@ class Scan:
         return out
 
     def _names(self) -> list[str]:
-        """The name of each prepared sequence: its row, or the rows that are packed in it with their numbers
-        of tokens.
-        """
+        """The name of each prepared sequence: its row, or the rows packed in it with their numbers of tokens."""
         numbers = self.numbers()
         if self.packs is None:
             rows = _flat(self.prepared)
@@ -321,7 +323,7 @@ def _progress(say: Say) -> Iterator[None]:
                 say(f"{what}: {seen[0]:,} of {total:,}")
             return function(*given, **named)
 
-        # datasets reads the names of the function's arguments only if the call requests neither indices nor ranks.
+        # datasets reads the names of the function's arguments only if the call asks for neither indices nor ranks.
         return real(self, counting, *args, **kwargs)
 
     datasets.Dataset.map = mapped

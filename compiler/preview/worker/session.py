@@ -13,16 +13,16 @@ from runpy import run_path
 from typing import Any
 
 GENERATED = 2
-"""Tokens that the tiny model writes for a prompt."""
+"""The tokens that the tiny model writes after a prompt."""
 
 
 class Session:
-    """An opened bundle. `rows` chooses the rows of each source; None reads all of them."""
+    """An opened bundle. `rows` selects rows of each source; None selects all of them."""
 
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # so that the libraries cannot import from the bundle
+        del sys.path[0]  # prevents the libraries from importing modules of the bundle
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
@@ -83,7 +83,9 @@ class Session:
 
     @property
     def bears_loss(self) -> bool:
-        """Whether the loss is per token: not for reward models, nor for prompts whose answers are generated."""
+        """Whether single tokens count in the loss. They do not for reward models, nor for prompts whose answers are
+        generated.
+        """
         return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
 
     @property
@@ -104,7 +106,8 @@ class Session:
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
-        self.core("made").check = lambda *_: None  # the check is about a run's processes, precision and trained weights
+        # this check concerns a run's processes, precision and trained weights
+        self.core("made").check = lambda *_: None
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
         with _without_warnings(), self.core("truncation").watching(self.bundle):
@@ -125,7 +128,8 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # In a mixture with shares, rows that the trainer would drop are not drawn. Here the trainer drops them.
+        # In a mixture with shares, the run does not draw rows that the trainer would drop. Here, the trainer drops
+        # them.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
             one.tokenizer = None

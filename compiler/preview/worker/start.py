@@ -14,13 +14,13 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    del sys.path[0]  # so that the libraries cannot import from there
+    del sys.path[0]  # prevents the libraries from importing modules of this folder
 
 from . import session as sessions
 
 
 def main() -> int:
-    """Handle one request. The exit status is 0 for an answer, and for an error that is answered with a sentence."""
+    """Handle one request. The exit status is 0 if it was answered, also with an error in a sentence."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
     os.dup2(2, 1)  # what the libraries print must not mix with the answer

@@ -7,9 +7,9 @@ from typing import Any
 from .session import Session
 
 BATCH = 2000
-"""Most rows of one table of a stream."""
+"""The most rows of one table of a stream."""
 FIRST_OF_HUB = 1000
-"""The number of first rows of a source on the hub among which random and longest rows are chosen."""
+"""The number of first rows of a hub source among which random and longest rows are chosen."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:

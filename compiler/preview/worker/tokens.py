@@ -6,11 +6,11 @@ from typing import Any
 
 BROKEN = "\ufffd"
 LONGEST_CHARACTER = 8
-"""Most tokens of one character."""
+"""The most tokens that form one character."""
 SPACE = "\u2581"
-"""The character for a space in tokens of SentencePiece, whose decoder drops the first space."""
+"""The character that stands for a space in tokens of SentencePiece, whose decoder drops the first space."""
 OPENING = -1
-"""The turn of tokens before the first turn: a begin token, tools, a system prompt that the template adds."""
+"""The turn number of tokens before the first turn: a begin token, tools, or a system prompt that the template adds."""
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
@@ -73,8 +73,8 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
 
 
 def _end_of(joined: str, start: str, place: int) -> int | None:
-    """Where a rendered part of a conversation ends in the joined text of the tokens, which may start with a
-    BOS token.
+    """The position at which a rendered part of a conversation ends in the joined text of the tokens, which may begin
+    with a BOS token.
     """
     if joined.startswith(start):
         return len(start)
@@ -93,7 +93,7 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """For each turn, the conversation rendered up to the end of that turn; None where the template refuses it."""
+    """For each turn, the conversation rendered up to its end; None if the template refuses this."""
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     options = {**({"chat_template": template} if template else {}), **(row.get("chat_template_kwargs") or {})}

@@ -9,7 +9,7 @@ from .session import Session
 
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
 Verdict = dict[str, str]
-"""`code`, `message` and `help`."""
+"""The keys of a finding: `code`, `message` and `help`."""
 
 
 def verdict(code: str, message: str, help: str = "") -> Verdict:
@@ -72,7 +72,7 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 
 
 def _all_learned(read: Read) -> Iterator[Verdict]:
-    """Report that every token bears loss although the spec or the method learns only from answers."""
+    """Report that every token counts in the loss, although the spec or the method learns only from answers."""
     stated = read.session.stated
     asked = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
     if asked and read.answers and read.one.ids and all(read.one.learned):
@@ -106,7 +106,7 @@ def _end(read: Read) -> Iterator[Verdict]:
         yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
     else:
         what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
-        texts = read.roles == ["text"]  # a tokenized row: trl adds the end token to other texts
+        texts = read.roles == ["text"]  # a tokenized row; trl adds the end token only to other texts
         help = "end each row" if texts else "name a chat_template that ends each answer"
         yield verdict("XP592", what, f"{help} with the end token")
 
@@ -147,7 +147,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
         return
-    if not one.cut:  # the number of lost tokens is known, but not which
+    if not one.cut:  # only the number of lost tokens is known
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit

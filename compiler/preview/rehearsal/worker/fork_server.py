@@ -1,9 +1,9 @@
 """Run bundles one after another from one warm interpreter, which imports the libraries once and forks for each run.
 
 A run is the bundle's own trainer/main.py in separate processes, with the environment that torchrun would give them. So
-it trains, saves, is killed and resumes like any other run; only the ten seconds of imports are saved. Another program
-(``program``), such as one that inspects results, starts as fast. The server reads one JSON object per line (see
-``forks.Forks.run``) and answers each with one line. On the socket whose number is its argument, it serves
+it trains, saves, is killed and resumes like any other run, but without ten seconds of imports. Other programs
+(``program``), such as one that inspects results, can be run in the same way. The server reads one JSON object per line
+(see ``forks.Forks.run``) and answers each with one line. On the socket whose number is its argument, it serves
 warm_python.py, for programs that start other programs: launch.sh and the launchers. Only the standard library is
 imported before ``warm``.
 """
@@ -96,7 +96,7 @@ def forked(prepare: Callable[[], str]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # if nothing below sets another status
+    status = 70  # the status if nothing below sets another
     try:
         os.setsid()
         main = prepare()
@@ -199,7 +199,7 @@ class Commands:
             connection.close()
             return
         asked = json.loads(text)
-        enter(files[3])  # for the next fork
+        enter(files[3])  # the next fork enters the client's namespace
         pid = forked(lambda: as_command(asked, files))
         enter(self.own)
         for file in files:
@@ -246,7 +246,7 @@ def enter(space: int) -> None:
 
 
 def as_command(asked: dict[str, Any], files: list[int]) -> str:
-    """Set up a fork like the program that warm_python.py would have started, and return the program's path."""
+    """Make a fork look like the program that warm_python.py would have started, and return the program's path."""
     for space in files[4:]:
         enter(space)
     os.chdir(asked["cwd"])
@@ -255,7 +255,8 @@ def as_command(asked: dict[str, Any], files: list[int]) -> str:
     os.closerange(3, 1 << 16)  # also the server's files
     os.environ.clear()
     os.environ.update(asked["environ"])
-    importlib.reload(sys.modules["huggingface_hub.constants"])  # it read the hub's variables when it was imported
+    # the module read the hub's variables when it was imported
+    importlib.reload(sys.modules["huggingface_hub.constants"])
     sys.executable, sys.argv = asked["python"], asked["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])
     if asked["unbuffered"]:

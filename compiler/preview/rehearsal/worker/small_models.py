@@ -29,8 +29,9 @@ SIZES: dict[str, Any] = {
     "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
     "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
 }  # fmt: skip
-"""Sizes of a small model; a family uses the sizes that its configuration has. Chunks of states are short, because they
-are padded to full length."""
+"""The sizes of a small model, of which a family uses those that its configuration has. Chunks of states are short,
+because they are padded to full length.
+"""
 BEGIN = "<s>"
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MOST_LAYERS = 8
@@ -58,20 +59,20 @@ OWN: dict[str, dict[str, Any]] = {
                  "v_head_dim": 16, "num_key_value_heads": 4},
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Sizes for single families, because other families use these names with another meaning."""
+"""Other sizes for families in which these names have another meaning."""
 KINDS = (bool, str, float)
-"""Types of values of a model's own configuration that the small model keeps: switches, names, and scales."""
+"""Types of values that the small model keeps from the model's own configuration: switches, names, and scales."""
 NOT_KEPT = ("_name_or_path", "dtype", "model_type", "torch_dtype", "transformers_version")
 
 
 def names_of(maker: Any) -> set[str]:
-    """The names that a configuration class takes."""
+    """The names of the arguments that a configuration class takes."""
     known = set(inspect.signature(maker.__init__).parameters) | set(getattr(maker, "attribute_map", {}))
     return known | {name for base in maker.__mro__ for name in getattr(base, "__annotations__", {})}
 
 
 def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The sizes that a configuration class takes, each under one name, with the family's own sizes."""
+    """The sizes that a configuration class takes, each under one of its names, with the family's own sizes."""
     known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
     chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
     return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
@@ -99,7 +100,7 @@ def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
 
 
 def _layers(maker: Any) -> int:
-    """Two layers, or one period of the family's pattern of layers if it is longer."""
+    """The number of layers: two, or one period of the family's pattern of layers if that is longer."""
     kinds = list(getattr(maker(), "layer_types", None) or [])
     for period in range(1, MOST_LAYERS + 1):
         if kinds and all(kind == kinds[at % period] for at, kind in enumerate(kinds)):

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The namespaces that a fork enters, because a test may run this client in its own namespaces."""
+"""The namespaces that a fork enters. A test may run this client in namespaces of its own."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run `[-u] PROGRAM WORDS` in a fork, anything else in the interpreter itself. Returns the exit status."""
+    """Run `[-u] PROGRAM WORDS` in a fork, and anything else in the interpreter itself. Returns the exit status."""
     program = [word for word in words[:2] if word != "-u"][:1]
     if not program or not program[0].endswith(".py"):
         os.execv(sys.executable, [sys.executable, *words])
@@ -53,8 +53,8 @@ def passed_on(server: socket.socket, number: int) -> None:
 
 
 def end_with_launcher() -> None:
-    """Let the kernel kill this process with its parent, as a bundle's program does (runtime/core/signals.py). The fork
-    cannot do that, because its parent is the server.
+    """Ask the kernel to kill this process when its parent ends, as a bundle's program does (runtime/core/signals.py).
+    The fork cannot do that, because its parent is the server.
     """
     import ctypes
 
