@@ -33,8 +33,8 @@ runpy.run_module("pip", run_name="__main__")
 """A program that runs pip until pip ends, or until its standard input ends because `xpc lock` was killed."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""The requirements file whose package is built against the installed torch. Without torch pip cannot resolve it, so only
-its pin is recorded.
+"""The requirements file whose package is built against the installed torch. Without torch pip cannot resolve it, so
+only its pin is recorded.
 """
 
 
