@@ -85,7 +85,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in APART:
         return _run_module(arguments[0], arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        from xpc.grammar.nearest import nearest  # only a misspelt command pays for it
+        from xpc.grammar.nearest import nearest  # needed only for a misspelt command
 
         near = nearest(arguments[0], COMMANDS)
         suggestion = f": did you mean `xpc {near}`?" if near else ";"
@@ -113,7 +113,7 @@ def _run(arguments: list[str]) -> int:
         from xpc.compiler.explain.names import unknown
 
         raise UsageError(unknown(options.what))
-    show(text)  # it may contain paths and values of a spec
+    show(text)  # the text may contain paths and values of a spec
     return 0
 
 
@@ -297,6 +297,6 @@ def is_denied(options: argparse.Namespace | SimpleNamespace, problems: Sequence[
 
 
 if __name__ == "__main__":
-    from xpc.compiler.cli import main as entry  # the imported module, not this copy named __main__
+    from xpc.compiler.cli import main as entry  # the imported module instead of this copy of it, whose name is __main__
 
     sys.exit(entry())

@@ -30,7 +30,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         ):  # too large to copy into the bundle, which gets its digest instead
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # the file was deleted meanwhile, which the reading of its columns reported
+        return source, []  # the file has been deleted since its columns were read, and that was reported
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"

@@ -287,7 +287,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # a base may set a setting of an engine that the spec replaces
+            continue  # a base may state settings of another engine, which the spec replaces
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

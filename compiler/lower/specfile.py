@@ -46,7 +46,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # a base may set a setting of an engine that the spec replaces
+            # a base may state settings of another engine, which the spec replaces
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -142,7 +142,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # settings of other origins; if the switch is off, written settings that still count, such as `packing.eval`
+        # then settings with other origins; if the flag is off, only written settings, which still count, such as
+        # `packing.eval`
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]

@@ -80,7 +80,7 @@ def _location(label: Label) -> dict[str, object]:
 
 
 def _region(source: Source, span: Span) -> dict[str, object]:
-    # SARIF's endColumn is the column after the last character (3.30.8), as in ours.
+    # SARIF's endColumn is the column after the last character (3.30.8), and so is ours.
     at = place(source, span)
     return {"startLine": at.line, "startColumn": at.column, "endLine": at.end_line, "endColumn": at.end_column}
 

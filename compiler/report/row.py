@@ -31,7 +31,7 @@ def cut(value: object, quoted: bool = True) -> str:
     """A value as a short text. Texts get no quotes."""
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
-    except RecursionError:  # deeper nesting than any run writes
+    except RecursionError:  # nested more deeply than anything that a run writes
         text = "..."
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 

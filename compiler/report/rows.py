@@ -129,7 +129,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     for path, value in spec.values.items():
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
-            continue  # a base may set a setting of an engine that the spec replaces
+            continue  # a base may state settings of another engine, which the spec replaces
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
         if same:  # the bundle alone decides a setting without a trainer argument
@@ -157,5 +157,5 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
 def _same(name: str, stated: object, seen: object) -> bool:
     try:
         return same_argument(name, stated, seen)
-    except (OverflowError, RecursionError):  # a larger number or deeper nesting than any run writes
+    except (OverflowError, RecursionError):  # larger, or nested more deeply, than anything that a run writes
         return False

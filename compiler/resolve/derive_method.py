@@ -81,7 +81,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
     moves it more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
-    rounds = of.get("strategy") == "zero3"  # DeepSpeed loads weights in the precision
+    rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
     if fp32 and not rounds and of.get("precision") == "bf16" and "lora.bits" not in of.values:
         message = "no dtype is written for the frozen base: fp32; each linear layer computes with a bf16 copy"
         help = "`model(dtype=fp32)` states it; `model(dtype=bf16)` keeps one copy, and adds the layers' outputs in bf16"

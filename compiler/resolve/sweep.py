@@ -341,7 +341,7 @@ def _values(count: int) -> str:
 def _safe(text: str) -> str:
     """A text as part of a file name. If characters had to be replaced, a digest of the original text is appended."""
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
-    short = short if "--" in short else short.replace("/", "--")  # as the hub's cache writes org/name
+    short = short if "--" in short else short.replace("/", "--")  # org/name becomes org--name, as in the hub's cache
     if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
         return short
     cut = "".join(c if c.isascii() and (c.isalnum() or c in "-_.+") else "-" for c in short)[:SHOWN].strip("-")

@@ -149,7 +149,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    if READING.isdisjoint(each.name for each in settings):  # not in a setting, but in the sources themselves
+    # the change is in the sources themselves, and not in a setting
+    if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]
 

@@ -93,7 +93,7 @@ def _memory(before: Plan, after: Plan) -> Change | None:
     was = WAS[before.verdict] if before.verdict != after.verdict else ""
     verdict = f"{IS[after.verdict]}, was {was}" if was else IS[after.verdict]
     sizes = [UNKNOWN if one.peak is None else f"{one.peak.value / GIB:.1f}" for one in (before, after)]
-    if was and sizes[0] == sizes[1]:  # the same memory on another GPU
+    if was and sizes[0] == sizes[1]:  # the run takes as much memory as before, but on another GPU
         sizes[0] += f" of {before.capacity / GIB:.1f}"
         sizes[1] += f" of {after.capacity / GIB:.1f}"
     if sizes[0] == sizes[1] and not was:

@@ -175,7 +175,7 @@ class UncheckedOperand:
         """
         if self.workspace is None:
             return _members(self.folder)
-        # xpc check is the command that refuses a run that does not fit
+        # runs that do not fit their GPUs are compared, too
         self.workspace.hashes = self.workspace.allow_oom = True
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None:

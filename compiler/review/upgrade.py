@@ -141,7 +141,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = workspace.allow_oom = True  # `xpc check` decides whether the run is allowed
+    workspace.hashes = workspace.allow_oom = True  # runs that do not fit their GPUs are upgraded, too
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1

@@ -80,7 +80,7 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
         own = argparse.Namespace(**{**vars(options), "spec": spec})
         try:
             return _verified(folder, own)
-        except UsageError as error:  # the other lines are printed, too
+        except UsageError as error:  # print the other lines in any case
             return f"{visible(str(error))}\n", 2
 
     def verify_run(folder: str, out: str | None) -> tuple[str, int]:

@@ -39,7 +39,7 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
         return tuple(name for name in names if shards.get(name) == split)
     words = KEYWORDS.get(split, (split,))
     known = _has(*words, *(word for several in KEYWORDS.values() for word in several))
-    for parts in (slice(-1), slice(-1, None)):  # the folders that a file lies in, then its own name
+    for parts in (slice(-1), slice(-1, None)):  # first the names of the folders around a file, then its own name
         if any(known(part) for name in names for part in name.split("/")[parts]):
             has = _has(*words)
             return tuple(one for one in names if any(has(part) for part in one.split("/")[parts]))

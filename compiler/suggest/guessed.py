@@ -45,7 +45,8 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     text = (unknown.typed or "").strip('"').lower()
     outer = schema.BY_PATH.get(guess.path.rpartition(".")[0])
     if text in ("true", "false") and guess.path == "save.hub.name" and outer is not None:
-        guess, row = Meaning(outer.path, text, own=True), outer  # `push = true` is `hub`, not the name of a repository
+        # `push = true` means `hub`, and not a repository with this name
+        guess, row = Meaning(outer.path, text, own=True), outer
     if row is not None and row.path == "lora.bits" and FOUR_BITS.search(text):
         guess = Meaning("qlora", "true")  # `quantize = bnb.nf4`
         row = schema.BY_PATH["qlora"]
@@ -109,7 +110,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
             return suggested(unknown, message, row.name, row.name, replaces_value=False)
     alone = bool(value) and value == guess.value and row.bare and value in row.choices
     form = value if alone and value else typed(row, value)
-    inside = clause is not None and row.path.startswith(f"{clause}.")  # a setting of a nested block
+    inside = clause is not None and row.path.startswith(f"{clause}.")  # the setting belongs to a nested block
     invented = unknown.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
     return suggested(unknown, message, form, None if row.pending or invented else form, inside)
 

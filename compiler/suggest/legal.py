@@ -113,7 +113,7 @@ def answer(wrong: Wrong) -> Diagnostic:
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
         return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{place}")
     value = wrong.value or intended(row, item, node)
-    part = item.node if row.kind.name == "reals" else node  # the message names the list, not its item
+    part = item.node if row.kind.name == "reals" else node  # the message is about the list, not about its item
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)

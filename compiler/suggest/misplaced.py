@@ -173,7 +173,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if len(rows) == 1 and unknown.node is not None and intended_value(rows[0], unknown) is None:
         return evolve(wrong_value(rows[0], unknown, message), code="XP102")
     home, forms = rows[0].path.partition(".")[0], [written(row, unknown) for row in rows]
-    if home == clause and len(rows) == 1:  # a setting of a nested block
+    if home == clause and len(rows) == 1:  # the setting belongs to a nested block
         return suggested(unknown, message, written(rows[0], unknown), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     intended = (rows[0].path,) if len(rows) == 1 else ()
@@ -267,7 +267,8 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
 def misspelt_clause(unknown: UnknownName) -> str | None:
     """The clause whose name is misspelt before a block or a call: `eva {`, `optimiser adamw(lr=1e-5)`; or None."""
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
-    setting = any(row.name == unknown.name for row in schema.TABLE)  # `targets` of `lora` is no `target`
+    # `targets` is a setting of `lora`, and not a typo of `target`
+    setting = any(row.name == unknown.name for row in schema.TABLE)
     if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:
         return plural
     after = unknown.label.source.text[unknown.label.span.end :].lstrip(" ")[:1]

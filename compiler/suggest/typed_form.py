@@ -43,7 +43,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
             return row.alone
         alone = (
             known_choice(row, text) if yes else None if text.isdigit() else choice(row, text)
-        )  # `zero_stage=2`: read the number with its name
+        )  # some numbers have a meaning only with their name, such as `zero_stage=2`
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
     return edits[0].text if edits and not edits[0].text.startswith(row.name) else None  # not `lora(rank=5)`

@@ -150,7 +150,7 @@ def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
     """The table of measurements, and the best change."""
-    # A probe is a measurement of the run with that probe's change.
+    # The probe of a change is read as a measurement of the changed run.
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found

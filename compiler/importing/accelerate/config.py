@@ -312,7 +312,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
-        name = "hsdp"  # the device mesh makes it hybrid sharding
+        name = "hsdp"  # a device mesh means hybrid sharding
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)

@@ -80,7 +80,8 @@ class Capture:
         """The length of each sequence before it is cut; empty if the trainer does not tokenize."""
         if self.tokenized is None or len(self.tokenized) == 0:
             return []
-        counted = self.tokenized[0].get(FULL_LENGTHS)  # counted by the runtime: orpo truncates while it tokenizes
+        # the runtime counts these lengths, because orpo truncates while it tokenizes
+        counted = self.tokenized[0].get(FULL_LENGTHS)
         return list(counted or map(len, self.full().values()))
 
 

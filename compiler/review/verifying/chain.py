@@ -124,7 +124,7 @@ def _spec(path: str) -> Iterator[Line]:
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True  # `xpc check` decides whether it may run
+    workspace.allow_oom = True  # a run that does not fit its GPUs counts as compiled
     checked = check_text(data, name, workspace)
     errors = [one for one in checked.problems if one.severity == ERROR]
     if [one.code for one in errors] == [NO_RUN]:

@@ -271,7 +271,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
     split = spec.get("eval.split")
     for source in spec.data if isinstance(split, str) else ():
         if source.path is not None and not source.parts:
-            continue  # XP551: a file has no splits
+            continue  # XP551 reports that a file has no splits
         if not stored_rows(evolve(source, split=split)).isdisjoint(stored_rows(source)):
             yield Finding(
                 spec.place("eval.split", "trained on"),

@@ -39,7 +39,7 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `nn.functional.embedding`; confirmed by running it.
     """
     facts = spec.model.facts
-    if facts is None or spec.names("model.tokens"):  # added tokens: the run knows the size of the new vocabulary
+    if facts is None or spec.names("model.tokens"):  # with added tokens, only the run knows the size of the vocabulary
         return
     for source, found in _tokens(spec):
         largest, row = found.largest or (-1, 0)

@@ -135,7 +135,8 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             and known
             and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
         ):
-            return known[0]  # `min(1000, len(dataset))`: a smaller data set gives all its rows
+            # assume 1000 for `min(1000, len(dataset))`, because a smaller data set then gives all its rows
+            return known[0]
         found = next((one for one in values if isinstance(one, Unknown)), None)
         if found is not None:
             return Unknown(found.why, found.place)
@@ -161,7 +162,7 @@ def _whether(stops: bool) -> Callable[..., object]:
 
 def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
-    # Python computes 10 ** 1000000000 for `round(1, -1000000000)`
+    # Python would compute 10 ** 1000000000 for `round(1, -1000000000)`
     digits = values[1] if len(values) > 1 else 0
     if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
         return round(*values)  # type: ignore[call-overload]

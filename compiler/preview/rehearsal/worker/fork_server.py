@@ -67,7 +67,7 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    for name in LAUNCHERS:  # these run as programs, which imports them again
+    for name in LAUNCHERS:  # launchers are run as programs, so their modules are imported again
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
@@ -111,7 +111,7 @@ def forked(prepare: Callable[[], str]) -> int:
             traceback.print_exc()
             status = 1
         threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()  # trackers write their last lines there
+        atexit._run_exitfuncs()  # trackers write their last lines in these functions
     except BaseException:
         traceback.print_exc()
     finally:
@@ -135,7 +135,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # as Python does for a program
+        sys.path.insert(0, os.path.dirname(main))  # Python does the same when it starts a program
         return main
 
     return forked(prepare)
