@@ -42,7 +42,7 @@ def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> Non
     elif isinstance(node, Ref) and node.is_name:
         key, value, span = node.name, None, node.span
     else:
-        to.problem("XP104", "`extra` holds `name = value` lines", node.span, help="write `name = value`")
+        to.problem("XP104", "`extra` contains only lines `name = value`", node.span, help="write `name = value`")
         return
     if block is not None:
         for inner in block:
