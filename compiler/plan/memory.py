@@ -22,12 +22,12 @@ HEADS: Mapping[str, tuple[int, int]] = {
     # peak bytes of logits and loss per token and vocabulary entry: (in half precision, in fp32)
     "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
     "freed": (12, 12),  # as "kept", but the model's outputs are freed
-    "shifted": (16, 16),  # transformers before 4.45: fp32 logits that are kept, log-softmax, two gradients
+    "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
     "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
     "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
-    "divergence": (22, 44),  # scaled logits and log-softmax of both models, divergence, gradients (trl 0.24)
+    "divergence": (22, 44),  # student and teacher: scaled logits, log-softmax; divergence and its gradients (trl 0.24)
     "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
     "fused": (0, 0),  # a head that computes logits chunk by chunk: `_fused` counts it
     "trl_fused": (0, 0),

@@ -175,7 +175,7 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         )
     other = _of_another_setting(row, node.name)
     if other:
-        # the other help is complete advice
+        # help about another setting is complete advice; only a value that it replaces becomes an edit
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
         # settings that follow the value may not fit its replacement
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])

@@ -20,7 +20,7 @@ from xpc.grammar.record import field, mutable
 MOST = 2_000
 """The most values of one argument."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments without a typical value."""
+"""Arguments that differ from run to run, so a value that the script leaves open is reported as unknown."""
 KEPT = ("task_type", "lora_task_type")
 """Arguments whose values are enumerations that keep their capital letters."""
 

@@ -22,7 +22,10 @@ UNSLOTH_LENGTH = 2048
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
-    """Add the model's arguments to the entries under TRL's names. Raises Unreadable for a model with another head."""
+    """Add the model's arguments to the entries under TRL's names.
+
+    Raises Unreadable for a model that does not generate text, unless RewardTrainer trains its score.
+    """
     loaded = model.loaded
     for unknown in model.unknown[:1]:
         entries.problem("model", unknown, "what happens to the model before training")
