@@ -114,7 +114,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        return None  # `steps_per_generation` follows the accumulation, `iterations` has no default
+        return None  # the accumulation decides `steps_per_generation`; `rewards` have no default
     value = base.get(next((name for name in row.args if name in base), ""))
     seq = of.integer("batch.seq")
     if row.path == "method.max_prompt" and method in ROOM_AFTER_PROMPT and isinstance(value, int) and seq:

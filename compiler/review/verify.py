@@ -108,7 +108,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.odd:  # the files of a folder with such entries are not read
+    if found.odd:  # links and other odd entries: the files of such a folder are not read
         name, why = next(iter(found.odd.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))

@@ -19,7 +19,7 @@ Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
 """The longest text or list that is computed."""
 MOST_JOINED = 20_000
-"""The most values that are joined after a condition."""
+"""The most values that are compared after a condition of unknown result, to keep those equal in both branches."""
 MAX_BASES = 20
 """The most classes of the script in a class's lineage."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
