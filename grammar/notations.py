@@ -18,7 +18,7 @@ URL = re.compile(
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
 PART = re.compile(r"[:@][\w.\-]+")
-"""A configuration or a revision."""
+"""The part of a data source or model after `:` or `@`: a configuration or a revision."""
 
 
 def of_another_notation(place: Place, text: str) -> Diagnostic | None:

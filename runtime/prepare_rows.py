@@ -32,7 +32,7 @@ CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "tra
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
 """Files of a local model that decide tokens."""
 COMMIT = 40
-"""Digits of a commit."""
+"""The number of digits of a commit."""
 PINS = ("datasets", "tokenizers", "transformers", "trl")
 COMPUTING = (
     "accelerator_config", "activation_", "adam_", "average_tokens", "bf16", "ddp_", "dataloader_", "deepspeed",

@@ -21,10 +21,10 @@ WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(
 """Files that each process writes: DeepSpeed's and torch's shards, transformers' random states, completions."""
 BLOCK = 1 << 20
 PART = 64 << 20
-"""Bytes."""
+"""Bytes that are read at once, and bytes of a file that are hashed by one thread."""
 
 Seal = tuple[int, str]
-"""Size in bytes, and sha256 in hex."""
+"""The size of a file in bytes, and its sha256 in hex."""
 
 
 def staging(output_dir: str) -> str:

@@ -15,7 +15,7 @@ from .errors import RunError, first_line, rank
 WRITERS = (
     "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
 )  # fmt: skip
-"""Write errors of torch and safetensors: their exceptions carry no errno."""
+"""Parts of messages that show a failed write: the exceptions of torch and safetensors have no errno."""
 
 
 class FaultTolerant(TrainerHooks):

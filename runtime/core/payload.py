@@ -44,15 +44,15 @@ class Method(TypedDict):
 
     name: str
     generates: bool
-    """The model writes the completions that it learns from."""
+    """Whether the model writes the completions that it learns from."""
     rewarded: bool
-    """It learns from reward functions."""
+    """Whether the method learns from reward functions."""
     scores: bool
-    """The model outputs a score, not tokens."""
+    """Whether the model outputs a score instead of tokens."""
     unpaired: bool
-    """It learns from single answers, each labelled good or bad."""
+    """Whether the method learns from single answers, each labelled good or bad."""
     second_model: bool
-    """A reference or a teacher is loaded next to the model."""
+    """Whether a reference or a teacher is loaded next to the model."""
     rewards: list[Reward]
     teacher: Teacher | None
     tools: NotRequired[Tools]

@@ -24,7 +24,7 @@ HELLO = 20.0
 """Timeout in seconds of the first line of a connected node."""
 GREETING = "xpc"
 LARGEST = 2**24
-"""Bytes of a line at most."""
+"""The most bytes of a line."""
 
 
 @dataclass(frozen=True)

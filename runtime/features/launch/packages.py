@@ -37,7 +37,7 @@ class Packages(Feature):
             if lora["bits"] is not None:
                 needed.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
         optimizer = str(arguments.get("optim", ""))
-        if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):  # torchao's are
+        if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):  # torchao has it
             needed.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
         attention = str(bundle.model["attn_implementation"])
         if attention in FLASH:

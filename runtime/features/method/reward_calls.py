@@ -17,10 +17,10 @@ from ..launch.time_limit import TooSlow, time_limit
 SECONDS = 60.0
 """Time limit of the first call: a function that loads something large may be slower once, and is only reported."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
-"""The made-up answer of the first call."""
+"""The completion with which a function is called before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
-"""Words of errors about things that exist only during training."""
+"""Parts of messages about things that exist only during training, such as a tracker or a process group."""
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -94,7 +94,7 @@ def _convert(
 
 
 class GivenTokens(TokenCounts):
-    """Counts rows before the trainer truncates or packs them, because it does not tokenize them."""
+    """Counts the tokens of rows that the trainer does not tokenize, before it truncates or packs them."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """Replace ``Dataset.map``."""

@@ -63,7 +63,7 @@ class ContinuedAdapter(Feature):
             load_weights(bundle, trainer.model)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare whether the reference has the adapter."""
+        """Compare the reference with the bundle: whether it has the adapter or is the base."""
         names = {True: "the adapter", False: "the base"}
         yield "the reference", names[is_reference(bundle)], names[REFERENCE in trainer.model.peft_config]
 

@@ -8,11 +8,11 @@ class Sets(dict[str, Any]):
     and call ``map`` and ``filter`` (orpo, cpo; kto and reward of trl 0.18)."""
 
     def map(self, *args: Any, **kwargs: Any) -> "Sets":
-        """Each set, mapped."""
+        """The sets with each one mapped."""
         return Sets({name: rows.map(*args, **kwargs) for name, rows in self.items()})
 
     def filter(self, *args: Any, **kwargs: Any) -> "Sets":
-        """Each set, filtered."""
+        """The sets with each one filtered."""
         return Sets({name: rows.filter(*args, **kwargs) for name, rows in self.items()})
 
     @property
