@@ -27,7 +27,8 @@ CLAUSES = [one for one in schema.CLAUSES if one not in ("train", "extra", "sweep
 OTHER_SETTING = {
     "dtype in precision": "precision",  # its own value, in a block: `precision { dtype = bf16 }`
     "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
-    "timeout": "nccl_timeout", "block_size in batch": "seq", "context in batch": "seq", "eps in method": "epsilon", "env in method": "environment",
+    "timeout": "nccl_timeout", "block_size in batch": "seq", "context in batch": "seq", "eps in method": "epsilon",
+    "env in method": "environment",
     "max_lr in optimizer": "lr", "optimizer in save": "full_state", "steps in method": "iterations",
     "strategy in eval": "every", "strategy in save": "every", "target in lora": "targets", "target in qlora": "targets",
     "target in oft": "targets", "target in optimizer": "targets", "tokens in batch": "gbs", "top_k in save": "keep",
