@@ -114,13 +114,15 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     alone = setting_of_choice(clause, name) if unknown.node is None else None
     if alone is not None:
         return suggested(unknown, message, alone, alone, inside=True)
-    together = None
-    for before in filter(None, (_head(unknown, clause), clause.rpartition(".")[2])):
+    together, plain, head = None, meaning(name, clause, exact=True), _head(unknown, clause)
+    for before in filter(None, (head, clause.rpartition(".")[2])):
         joined = f"{before} {name}"  # `tp_size` in `vllm` is `vllm_tp_size`, `alpha` in `method cpo` is `cpo_alpha`
         advised = advice(joined, unknown.typed or "")
         if advised is not None:
             return Suggestion("XP101", message, help=advised)
         together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not `limit` of a source
+        if before == head and plain and is_in(plain.path, clause) and together and together.likeness < 1.0:
+            continue  # `learning_rate` in `optimizer adamw` is `lr`, not muon's `adamw_lr`
         if (
             together is not None
             and is_in(together.path, clause)
@@ -280,8 +282,9 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
 def _head(unknown: UnknownName, clause: str) -> str:
     """The choice of the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
     text = unknown.label.source.text[: unknown.label.span.start]
-    found = re.findall(rf"\b{clause}\s+([\w.-]+)[ \t]*[({{]", text)
-    return found[-1] if found else ""
+    row = schema.BY_PATH.get(clause)
+    found = re.findall(rf"\b{clause}[ \t]+([\w.-]+)(?=[ \t]*[({{]|[ \t]+[^=\n]*$)", text)
+    return found[-1] if found and row is not None and found[-1] in row.choices else ""
 
 
 def _children(clause: str | None) -> str:

@@ -28,6 +28,10 @@ def typos(name: str) -> list[str]:
     return [one for one in dict.fromkeys(found) if one not in legal and len(one) > 2]
 
 
+AMBIGUOUS = ("loa",)
+"""Typos that are one letter away from two settings: `lora`, which is suggested, and `loha`."""
+
+
 def wrong_edits(row: schema.Setting) -> list[str]:
     """The edits for misspelt forms of a setting that state something else than its right form."""
     value = None if row.kind is FLAG else example(row)
@@ -38,6 +42,8 @@ def wrong_edits(row: schema.Setting) -> list[str]:
     right = f"{HEAD}{form}\n"
     out = []
     for name in typos(row.name):
+        if name in AMBIGUOUS:
+            continue
         wrong = f"{HEAD}{form[:at]}{name}{form[at + len(row.name) :]}\n"
         for found in checked(wrong).problems:
             if found.code not in ("XP101", "XP102") or not found.edits:

@@ -17,7 +17,9 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.suggest.example import example
+from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.misplaced import unknown_name
+from xpc.compiler.suggest.tables import other_names
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span
@@ -38,6 +40,11 @@ OTHER_SETTING = {
     "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
     "format in save": "safetensors", "limit in save": "keep",
     "prompt_template in model": "chat_template", "name in model": "train",
+    "dropout in model": "config.json", "parameters in freeze": "except_parameters", "image in data": "processor",
+    "scale in method": "scale_rewards", "tensor_parallel in strategy": "splits", "bits in optimizer": "adamw8bit",
+    "limit in memory": "card", "limit in eval": "holdout", "take in eval": "holdout", "tokens in eval": "holdout",
+    "epochs in eval": "every", "epochs in save": "every", "environment in launch": "env", "port in launch": "rank",
+    "memory in launch": "host_memory",
     "beta in optimizer": "betas", "decay in optimizer": "weight_decay", "max_tokens in method": "max_completion",
 }  # fmt: skip
 """Names that mean another setting: everywhere, or in a clause."""
@@ -116,3 +123,37 @@ def test_suggestions_that_were_wrong(clause, name, words):
 @pytest.mark.parametrize("name", ["_", "A.", "_._", "-"])
 def test_a_name_without_letters_gets_a_finding(name):
     assert check_text(f"{name}\n".encode(), "t.xp", Workspace(".")).problems
+
+
+CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_TAGS", "slurm timeout": "time"}
+"""Names that mean another setting next to a choice of their clause."""
+
+
+def typed_after(clause: str, choice: str, name: str, value: str) -> str:
+    """The help for a name in `CLAUSE CHOICE(NAME = 1)`."""
+    text = f"train qwen2.5-3b on alpaca\n{clause} {choice}({name} = 1)\n"
+    (probe,) = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))[0].statements
+    start = text.index(f"({name}") + 1
+    label = Label(Source("t.xp", text), Span(start, start + len(name)))
+    return str(unknown_name(UnknownName(name, clause, probe.value, value, label)).help)
+
+
+def test_name_of_another_tool_means_the_same_next_to_every_choice_of_its_clause():
+    other = {}
+    for path, names in other_names().items():
+        clause, _, setting = path.partition("=")[0].rpartition(".")
+        value = "1" if "=" in path else valued(setting)
+        for name in (one.replace(" ", "_") for one in names):
+            found = meaning(name, clause, exact=True) if clause in schema.BY_PATH else None
+            if (
+                found is None
+                or found.path != f"{clause}.{setting}"
+                or found.path.replace(setting, name) in schema.BY_PATH
+            ):
+                continue
+            plain = typed_after(clause, "", name, value)
+            for choice in schema.BY_PATH[clause].choices:
+                if (given := typed_after(clause, choice, name, value)) != plain:
+                    other[f"{choice} {name}"] = given
+    assert other.keys() == CHOICE_DECIDES.keys()
+    assert [one for one, word in CHOICE_DECIDES.items() if word not in other[one]] == []

@@ -278,6 +278,7 @@ class Clauses(Collector):
             many = row.path == "track" and len(heads) > 1
             written = Span(heads[0].span.start, heads[-1].span.end)
             joined = "".join(self.typed(each.span) for each in heads)
+            joined = next((one for one in row.choices if one.replace("_", "") == joined), joined)
             if not many and len(heads) > 1 and joined in row.choices:
                 self.problem(
                     "XP106",
@@ -287,6 +288,11 @@ class Clauses(Collector):
                     edit=joined,
                 )
                 heads = [Ref(written, joined)]
+            elif row.kind is not CHOICES and (
+                isinstance(heads[0], String) or (isinstance(heads[0], Ref) and heads[0].name in row.choices)
+            ):  # `save "out" push_to_hub`: the second word is no value, but a setting
+                rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
+                heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
             first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
             if (
                 clause == "hardware"
@@ -295,12 +301,10 @@ class Clauses(Collector):
                 and isinstance(heads[1], Ref)
                 and not self.is_reported(first)
             ):
-                self.problem(
-                    "XP104",
-                    "a count and a GPU have an `x` between them",
-                    written,
-                    help=f"write `{first.text} x {heads[1].name}`",
-                )
+                help = f"write `{first.text} x {heads[1].name}`"
+                if heads[1].name in ("node", "nodes"):
+                    help = f"write `nodes {first.text}` on a line of its own, and the GPUs of one node here"
+                self.problem("XP104", "a count and a GPU have an `x` between them", written, help=help)
                 first = Count(written, first, heads[1])
             elif not many:
                 self.second(clause, heads)
