@@ -49,6 +49,8 @@ def axolotl(name: str) -> Record | None:
     if stated["gradient_checkpointing"] or again:
         out["use_reentrant"] = bool(kwargs.get("use_reentrant")) and not again
     out["liger"] = any(str(one).endswith("LigerPlugin") for one in config.get("plugins", ()))
+    if any(str(one).endswith("SwanLabPlugin") for one in config.get("plugins", ())):
+        out["report_to"] = [*out.get("report_to", ()), "swanlab"]  # its plugin adds the callback itself
     out["warmup_steps"] = 0 if out["lr_scheduler_type"] in FLAT else out["warmup_steps"]
     out["optim"] = SAME_OPTIMIZERS.get(out["optim"], out["optim"])
     out["bf16"] = True if out["bf16"] == "auto" else out["bf16"]

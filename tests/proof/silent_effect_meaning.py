@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
 UNDECAYED = ("bias", "norm", "ln_", "layernorm", "rmsnorm")
 """Parts of the names of weights without decay: biases and norms."""
+DECAYED_BEFORE = re.compile(r"(?:^|[._])norm\.weight$")
+"""Norms that transformers before 4.53 decays in many families (the advisory norms-decayed)."""
 Shape = Callable[[float, Mapping[str, Any]], float]
 RATES: dict[str, Shape] = {
     "linear": lambda done, _: 1 - done,
@@ -86,11 +89,16 @@ class Meaning:
             out.append("a weight is in two groups of the optimizer")
         decay = self.arguments.get("weight_decay") or 0.0
         if decay and not (self.run.plan.get("lora") or {}).get("lr_ratio"):
+            import transformers
+
+            older = int(transformers.__version__.split(".")[0]) < 5 and int(transformers.__version__.split(".")[1]) < 53
             wrong = [
                 names[id(one)]
                 for group in optimizer.param_groups
                 for one in group["params"]
-                if id(one) in names and bool(group.get("weight_decay")) is _undecayed(names[id(one)])
+                if id(one) in names
+                and bool(group.get("weight_decay")) is _undecayed(names[id(one)])
+                and not (older and DECAYED_BEFORE.search(names[id(one)]))
             ]
             out += [f"the decay of {wrong[0]} is not as its kind says ({len(wrong)} weights)"] if wrong else []
         return out

@@ -115,6 +115,7 @@ def rows(shape: str, number: int = 32) -> Any:
         "preference": {"prompt": asked, "chosen": answered, "rejected": answered[1:] + answered[:1]},
         "unpaired": {"prompt": asked, "completion": answered, "label": [i % 2 == 0 for i in range(number)]},
         "prompt": {"prompt": asked, "answer": answered},
+        "tokens": {"input_ids": [[3 + (i + j) % 100 for j in range(8 + i % 4)] for i in range(number)]},
     }
     return datasets.Dataset.from_dict(made[shape])
 

@@ -43,6 +43,8 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         changes = {**HARDWARE, **SMALL, **changes}
         if job["processes"] > 1 and "fsdp" not in keep:
             changes["ddp_backend"] = "gloo"
+            if "FSDP" in run["distributed_type"]:
+                changes["ddp_static_graph"] = None  # FSDP does not read it
             if values.get("ddp_find_unused_parameters") is None:  # what is stated for ddp, which the variant is
                 changes["ddp_find_unused_parameters"] = False
         if values.get("optim") in OPTIMIZERS:
@@ -53,6 +55,8 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
             changes.pop("use_cpu")
         if isinstance(values.get("max_length"), int):
             changes["max_length"] = min(values["max_length"], LONGEST)
+            if isinstance(values.get("max_prompt_length"), int):
+                changes["max_prompt_length"] = min(values["max_prompt_length"], LONGEST // 2)
         if plan["model"]["attn_implementation"].startswith("fl") and "attn_implementation" not in keep:
             plan["model"]["attn_implementation"] = "eager"  # flash has no CPU kernel, and flex no backward pass there
         if "deepspeed" not in keep:

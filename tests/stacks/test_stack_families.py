@@ -58,6 +58,15 @@ def test_the_attentions_that_a_family_has(name: str) -> None:
     assert set(wrong.items()) <= {(one, "sdpa") for one in CAPPED}, {one: known(name)[one] for one in wrong}
 
 
+@pytest.mark.parametrize("name", [one for one in stacks.names() if "flash3" in stacks.load(one).facts.attentions])
+def test_families_with_flash3_compute_what_they_compute_with_flash2(name: str) -> None:
+    stack = stacks.load(name)
+    for family, found in known(name).items():
+        if "flash2" in stack.family(family).attention:
+            same = found["errors"]["flash3"] == found["errors"]["flash2"]
+            assert same is ("flash3" in stack.family(family).attention), (family, found["errors"])
+
+
 @every_stack
 def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
     stack = stacks.load(name)

@@ -1,8 +1,9 @@
 """FlashAttention's arithmetic in torch, put where transformers looks for the package: what a kernel would be told.
 
 Runs in the interpreter of a stack. `install` patches transformers 5.23, 4.57 or 4.52 in this process; afterwards
-models load with `flash_attention_2` on a CPU, and `CALLS` says which of the kernel's two functions they call: `varlen`,
-which gets the bounds of documents, or `plain`, which takes the whole row for one.
+models load with `flash_attention_2` on a CPU (on 5.23 and 4.57 also with `flash_attention_3`), and `CALLS` says which
+of the kernel's two functions they call: `varlen`, which gets the bounds of documents, or `plain`, which takes the whole
+row for one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-ASKED = "flash_attention_2"
+ASKED = ("flash_attention_2", "flash_attention_3")
 CALLS: list[str] = []
 
 
@@ -76,6 +77,7 @@ def install() -> None:
     for module in (utils, import_utils, modeling_utils, kernels):
         for name in (
             "is_flash_attn_2_available",
+            "is_flash_attn_3_available",
             "is_flash_attn_greater_or_equal",
             "is_flash_attn_greater_or_equal_2_10",
         ):
@@ -86,17 +88,19 @@ def install() -> None:
         if hasattr(kernels, "FLASH_ATTENTION_COMPATIBILITY_MATRIX"):  # transformers 5
             from transformers.integrations import flash_attention
 
-            kernels.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2]["general_availability_check"] = yes
+            for version in (2, 3):
+                kernels.FLASH_ATTENTION_COMPATIBILITY_MATRIX[version]["general_availability_check"] = yes
             own = (*own, None)
             modeling_utils.PreTrainedModel._flash_attn_import_error = lambda *_, **__: None
             modeling_utils.PreTrainedModel._flash_attn_can_dispatch = _declared
             flash_attention.get_target_dtype = lambda *_, **__: torch.float32
         else:
             modeling_utils.PreTrainedModel._flash_attn_2_can_dispatch = _declared
+            modeling_utils.PreTrainedModel._flash_attn_3_can_dispatch = _declared
             _wanted_in_fp32()
         others = kernels._lazy_imports
         kernels._lazy_imports = lambda name, *more, **named: (
-            own if name in (ASKED, None) else others(name, *more, **named)
+            own if name in (*ASKED, None) else others(name, *more, **named)
         )
     else:
         names = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}

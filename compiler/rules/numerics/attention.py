@@ -72,10 +72,11 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     name, as in `openai/gpt-oss-20b`.
 
     Why it is bad: gpt_oss declares flash attention but uses a kernel from the Hub, for which a bundle has no package;
-    gemma2 under transformers 4.52 loads sdpa, which drops its soft cap.
+    gemma2 under transformers 4.52 loads sdpa, which drops its soft cap; on trl-0.24 the classes or masks of 14
+    families (opt, falcon, stablelm, qwen2_moe, ...) do not know flash3.
 
     Without it: transformers refuses when the model is loaded, minutes after the launch; gemma2 with sdpa is silently
-    wrong (logits off by 2.5).
+    wrong (logits off by 2.5); opt with flash3 ends with IndexError at the first step.
 
     Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
     `modeling_utils.py`; confirmed by running it.

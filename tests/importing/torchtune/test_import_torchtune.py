@@ -71,7 +71,7 @@ def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
         found = brought(record)
         said = [one for one in found.messages if one.startswith("error")]
         assert len(said) == 1, (record["file"], said)
-        part = next((why for name, why in NOT_OURS.items() if name in f"{record['recipe']} {record['file']}"), "text")
+        part = next((why for name, why in NOT_OURS.items() if name in f"{record['recipe']} {record['file']}"), "images")
         assert part in said[0], (record["file"], said)
 
 

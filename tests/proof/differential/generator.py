@@ -123,6 +123,8 @@ class Draft:
         elif adapter < 0.22:
             self.heads["freeze"] = ""
             self.add("freeze", "except_last=2")
+        elif adapter < 0.24:
+            self.heads[self.draw.choice(("vera", "loha", "miss"))] = ""
 
     def _machines(self) -> None:
         written = pick(self.draw, generated.HARDWARE)

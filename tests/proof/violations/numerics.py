@@ -173,6 +173,8 @@ ATTENTION: tuple[Proof, ...] = (
     Proof("A31", "XP315", case="XP315-soft-cap", measure="attention.soft_cap", expect=lambda seen: seen["error"] > 0.05),
     Proof("A29", "XP315", case="XP315-older-target", at="load", family="nemotron", raises="ValueError",
           match="flex_attention", legal=of("target trl-0.18"), variant="older-target", **KEPT),
+    Proof("A30", "XP315", case="XP315-flash3-older", at="load", family="nemotron", raises="KeyError",
+          match="flash_attention_3", legal=of("target trl-0.24"), variant="flash3-older", **KEPT),
     Proof("A32", "XP319", at="load", measure="attention.past", expect={"beyond": True, "finite": True}),
     Proof("A33", "XP316", at="train", raises="NotImplementedError", match="backward on CPU", eager=True),
     Proof("A36", "XP481", at="init", text=cpu(selective("reentrant")), legal=cpu(selective()),

@@ -25,6 +25,9 @@ SHOWN = {
     "gradients-of-another-stream": (
         "gradients-of-another-stream", "XP940", spec("target trl-0.24", strategy="zero3"),
     ),
+    "norms-decayed": (
+        "norms-decayed", "XP940", spec("target trl-0.18", "optimizer adamw(weight_decay=0.1)"),
+    ),
     "secondary-shards": (
         "secondary-shards", "XP478",
         spec("target trl-0.24", HPZ, strategy="zero3"),
