@@ -15,6 +15,10 @@ LINE = "train qwen2.5-3b on infinity-instruct"
 HEAD = f"xpc 1\n{LINE}\n"
 MIX = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n"
 CASES = [
+    ('save "o" merge_adapter\n', 'save "o" merge\n'),
+    ("method sft assistant\n", "method sft assistant_only\n"),
+    ("optimizer paged adamw 8bit\n", "optimizer paged_adamw8bit\n"),
+    ("optimizer adamw learning_rate=1e-5\n", "optimizer adamw lr=1e-5\n"),
     ("lorra\n", "lora\n"),
     ("lorra {\n  rank = 8\n}\n", "lora {\n  rank = 8\n}\n"),
     ("dpoo {\n  beta = 0.1\n}\n", "dpo {\n  beta = 0.1\n}\n"),
@@ -92,6 +96,14 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
         ("method ppo\n", "it has no equivalent, because it trains a second model"),
+        ("method sft(train_on=responses)\n", "write `assistant_only` for rows of conversations, or `completion_only`"),
+        ("freeze(first=10)\n", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),
+        ("stop early\n", "write `eval(patience=3)`"),
+        ("launch torchrun\n", "write `launch(launcher=torchrun)`"),
+        ("qlora_rank = 64\n", "write `qlora(rank=64)`"),
+        ('save "o" safe\n', "because weights are always safetensors"),
+        ("data(subset=1000)\n", "write `SOURCE(take=1000)` on the source's line"),
+        ("hardware 2 nodes\n", "write `nodes 2` on a line of its own"),
         ("method dpo(loss=simpo)\n", "write `method cpo(loss=simpo, likelihood=0)`: SimPO is a loss of cpo"),
         ("method dpo(loss=cpo)\n", "write `method cpo`, a separate method"),
         ("method lora\n", "write `lora` on a line of its own"),
