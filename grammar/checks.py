@@ -12,7 +12,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Block, Budget, Call, Clause, Count, File, Name, Number, Ref, Setting, String, Train, Value
 
 WORDS = frozenset({"train", "on", "for", "with", "extends", "x", "xpc"})
-VERBS = ("train", "finetune", "tune", "fit", "learn", "run")
+VERBS = ("train", "finetune", "fine-tune", "pretrain", "tune", "fit", "learn", "run")
 """Verbs that people write at the beginning of the sentence; the language has only `train`."""
 _BELONGS = {
     "on": "`on` belongs to the sentence: train MODEL on DATA",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from xpc.grammar import codes
+from xpc.grammar.after_data import help_for
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
 from xpc.grammar.notations import of_another_notation
@@ -304,8 +305,7 @@ def _in_sentence(place: Place) -> Diagnostic:
         remedy = f"write `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
         return place.error(code, "settings of one source go into a `data` block", remedy)
     if "WITH" not in since:
-        message = f"expected `for`, `with` or the end of the line, found {place.shown}"
-        return place.error(code, message, "choices go after `with`")
+        return place.error(code, f"expected `for`, `with` or the end of the line, found {place.shown}", help_for(place))
     return place.error(code, f"expected a choice, a setting or the end of the line, found {place.shown}")
 
 

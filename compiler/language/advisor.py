@@ -58,6 +58,10 @@ class Advisor:
             "XP101", f"`{unknown.name[:60]}` is not a setting", help="`xpc list settings` prints them all"
         )
 
+    def is_known(self, name: str) -> bool:
+        """Whether a name, which is no name of a setting, is known to mean something."""
+        return False
+
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:

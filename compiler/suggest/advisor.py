@@ -22,6 +22,13 @@ class Suggestions(Advisor):
 
         return unknown_name(unknown, count)
 
+    def is_known(self, name: str) -> bool:
+        """Whether a name of another tool is known."""
+        from xpc.compiler.suggest.meaning import meaning
+        from xpc.compiler.suggest.no_equivalent import advice, own_reason
+
+        return meaning(name, exact=True) is not None or advice(name, "") is not None or own_reason(name) is not None
+
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:

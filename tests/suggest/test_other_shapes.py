@@ -37,6 +37,10 @@ CASES = [
     ("launch slurm time 12h requeue\n", "launch slurm time=12h requeue\n"),
     ("lora rank 8\n", "lora rank=8\n"),
     (f"{LINE} with lorra(rank=8) bf16\n", f"{LINE} with lora(rank=8) bf16\n"),
+    (f"{LINE} with gradient checkpointing\n", f"{LINE} with checkpointing\n"),
+    (f"{LINE} with deepspeed stage 3 bf16\n", f"{LINE} with strategy=zero3 bf16\n"),
+    (f"{LINE} with max length 2048 zero3\n", f"{LINE} with seq=2048 zero3\n"),
+    (f"{LINE} with qlora rank 64\n", f"{LINE} with qlora rank=64\n"),
 ]
 MORE = [
     ("gbs = 64/8\n", "gbs = 8\n"), ("gbs = 64 + 64\n", "gbs = 128\n"), ("lr = 1e-5 * 2\n", "lr = 2e-05\n"),
@@ -45,10 +49,6 @@ MORE = [
     ("load_in_8bit = true\n", "lora(bits=8)\n"),
     ("min_learning_rate = 1e-6\nschedule cosine\n", "min_lr = 1e-6\nschedule cosine\n"),
     ("method sft_trainer\n", "method sft\n"), ("optimizer { decay = 0.1 }\n", "optimizer { weight_decay = 0.1 }\n"),
-
-
-
-
     ("train https://huggingface.co/Qwen/Qwen2.5-3B on no-robots\n", "train Qwen/Qwen2.5-3B on no-robots\n"),
     ("train qwen2.5-3b on no-robots [train]\n", "train qwen2.5-3b on no-robots[train]\n"),
     ("train qwen2.5-3b on smoltalk :all\n", "train qwen2.5-3b on smoltalk:all\n"),
@@ -95,6 +95,12 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("lora { rank = 0 }\n", "of at least 1 and at most 65536, such as `rank = 16`"),
         ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
+        ("train qwen2.5-3b on alpaca 3 epochs\n", "write `for 3 epochs`"),
+        ("train qwen2.5-3b on alpaca for 1 epochs using lora\n", "write `with` instead of `using`"),
+        ("train qwen2.5-3b on alpaca on 8 h100\n", "write `hardware 8 x h100` on a line of its own"),
+        ("train qwen2.5-3b on alpaca split train\n", "write `alpaca[train]`"),
+        ("train qwen2.5-3b on alpaca with zero3 and bf16\n", "leave `and` out"),
+        ("train qwen2.5-3b on alpaca with no liger\n", "leave `no liger` out"),
         ("method ppo\n", "it has no equivalent, because it trains a second model"),
         ("method sft(train_on=responses)\n", "write `assistant_only` for rows of conversations, or `completion_only`"),
         ("freeze(first=10)\n", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),

@@ -13,6 +13,7 @@ from xpc.compiler.language.advisor import GetAdvisor, UnknownName
 from xpc.compiler.language.items import Collector, Item, Swept
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.grammar.diagnostic import Edit
+from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref, Setting, String, Value
 
@@ -174,11 +175,20 @@ class Clauses(Collector):
         self.guess = self.unknown(name, clause, value)
         return None
 
-    def unknown(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """Report an unknown name. Returns the name to write instead, if its value can stay."""
+    def is_known(self, name: str) -> bool:
+        """Whether a name may stand alone after `with`."""
+        return name in self.outer or name in self.choices or name in schema.CLAUSES
+
+    def unknown(self, name: Name, clause: str | None, value: Value | None = None, equals: str = "") -> str | None:
+        """Report an unknown name. Returns the name to write instead, if its value can stay. `equals` is `=` if the
+        value was written without it.
+        """
         typed = None if value is None else self.typed(value.span)
         unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
         found = self.advisor().unknown_name(unknown, self.unknowns)
+        if equals and found.edit is not None and not found.replaces_value:
+            form = f"{found.edit}{equals}{typed}"
+            found = evolve(found, edit=form, help=found.help.replace(found.edit, form), replaces_value=True)
         self.unknowns += 1
         self.out.intended.update(found.intended)
         replaced = Span(name.span.start, value.span.end) if found.replaces_value and value is not None else name.span

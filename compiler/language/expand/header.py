@@ -5,6 +5,7 @@ from __future__ import annotations
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
+from xpc.grammar import units
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, List, Name, Number, Ref, Setting, String, Value
 
@@ -14,6 +15,10 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
     seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`.
     """
     options, at = clauses.without_units(options), 0
+    if any(isinstance(one, Ref) and one.is_name and not clauses.is_known(one.name) for one in options):
+        from xpc.compiler.language.expand.phrases import without_phrases  # imported only for a word without a meaning
+
+        options = without_phrases(clauses, options)
     while at < len(options):
         node, at = options[at], at + 1
         if not (isinstance(node, Ref) and node.is_name):
@@ -35,7 +40,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
         elif node.name == "extra" and isinstance(value, Ref | Call):
             at += 1
         while at < len(options) and _belongs_to(clauses, node.name, options[at]):
-            at += 2 if _is_unmarked(clauses, node.name, options[at : at + 2]) else 1
+            at += _length(node.name, options[at : at + 3])
         body: list[Operand | Clause] = [*options[first:at]]
         if body:
             clauses.named(Name(node.span, node.name), body, None, node.span)
@@ -68,18 +73,26 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
     return other == path
 
 
-def _is_unmarked(clauses: Clauses, clause: str, pair: tuple[Operand, ...]) -> bool:
-    """Whether two items after a clause are one of its settings and a value, without `=`: `optimizer lr 1e-5`."""
-    if len(pair) < 2 or not isinstance(pair[0], Ref) or isinstance(pair[1], Setting):
-        return False
-    row = schema.BY_PATH.get(f"{clause}.{pair[0].name}")
-    return row is not None and _lacks_equals(clauses, row.name) and _is_value_of(clauses, row.name, pair[1])
+def _length(clause: str, options: tuple[Operand, ...]) -> int:
+    """How many items after a clause are one of its settings: 2 with a value without `=`, as in `optimizer lr 1e-5`, 3
+    with a unit after it, as in `save every 100 steps`.
+    """
+    if len(options) < 2 or not isinstance(options[0], Ref) or isinstance(options[1], Setting):
+        return 1
+    row = schema.BY_PATH.get(f"{'lora' if clause in schema.ADAPTERS else clause}.{options[0].name}")
+    if row is None or row.head or row.kind in (FLAG, BLOCK) or not _is_value(row, options[1]):
+        return 1
+    unit = options[2] if len(options) > 2 else None
+    return 3 if isinstance(unit, Ref) and units.is_unit(unit.name) else 2
 
 
 def _is_value_of(clauses: Clauses, name: str, value: Value) -> bool:
     """Whether an item after a setting's name can only be its value: `lr 1e-5`, `dtype bf16`."""
-    choices = schema.BY_PATH[clauses.outer[name]].choices
-    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in choices)
+    return _is_value(schema.BY_PATH[clauses.outer[name]], value)
+
+
+def _is_value(row: schema.Setting, value: Value) -> bool:
+    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
 
 
 def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:

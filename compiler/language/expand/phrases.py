@@ -1,0 +1,72 @@
+"""Find settings in the header that are written in several words: `with gradient checkpointing, batch size 64`.
+
+Loaded only for a header with words that mean nothing alone.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.language import schema
+from xpc.grammar.source import Span
+from xpc.grammar.tree import Name, Number, Ref, String
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.expand.clauses import Clauses, Operand
+
+MOST = 4
+"""The most words of one setting."""
+WITHOUT = ("no", "without", "not")
+JOINING = ("and", "plus", "using")
+
+
+def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """The items of `with`, without settings in several words and words such as `and`. These are reported."""
+    kept: list[Operand] = []
+    at = 0
+    while at < len(options):
+        node = options[at]
+        words = _words(options[at : at + MOST])
+        if words and words[0].name in JOINING:
+            message = f"settings are separated by spaces, not by `{words[0].name}`"
+            clauses.problem("XP101", message, node.span, help=f"leave `{words[0].name}` out")
+            at += 1
+            continue
+        if len(words) > 1 and words[0].name in WITHOUT and clauses.is_known(words[1].name):
+            message, span = f"`{words[0].name}` is not a word of the language", Span(node.span.start, words[1].span.end)
+            clauses.problem("XP101", message, span, help=f"leave `{words[0].name} {words[1].name}` out")
+            at += 2
+            continue
+        length = next((one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one])), 0)
+        if not length:
+            kept.append(node)
+            at += 1
+            continue
+        after = options[at + length] if at + length < len(options) else None
+        value = after if isinstance(after, Number | String) else None
+        name = "_".join(one.name for one in words[:length])
+        span = Span(node.span.start, words[length - 1].span.end)
+        clauses.unknown(Name(span, name), None, value, "=" if value else "")
+        at += length + (value is not None)
+    return tuple(kept)
+
+
+def _words(options: tuple[Operand, ...]) -> list[Ref]:
+    """The plain words at the beginning of these items."""
+    words: list[Ref] = []
+    for one in options:
+        if not (isinstance(one, Ref) and one.is_name):
+            break
+        words.append(one)
+    return words
+
+
+def _is_phrase(clauses: Clauses, words: list[Ref]) -> bool:
+    """Whether these words together mean a setting, and the first or the last of them means nothing alone."""
+    first, second, *_ = (one.name for one in words)
+    clause = "lora" if first in schema.ADAPTERS else first
+    if f"{clause}.{second}" in schema.BY_PATH or all(clauses.is_known(one.name) for one in words):
+        return False
+    row = schema.BY_PATH.get(first)
+    if row is not None and (second in row.choices or (row.head and not row.choices)):
+        return False
+    return clauses.advisor().is_known("_".join(one.name for one in words))
