@@ -32,8 +32,10 @@ _interrupted = False
 """Whether this launcher received a Ctrl-C."""
 _output_dir: str | None = None
 """The output folder, once the bundle is read."""
-_failed: list[bool] = []
-"""Not empty once a process of the run has failed and the others are being ended."""
+_started: list[bool] = []
+"""Not empty once the agent has started the processes of the run: then it decides how the launch ends. A node whose
+processes are done waits for the other nodes, which would wait in vain if it exited on a stop request.
+"""
 _process: Any = None
 """psutil.Process, once it is imported: a stop request may arrive before."""
 
@@ -86,7 +88,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
-    torch_distributed.adapt_agent(signals.END_SIGNAL, lambda: _failed.append(True), _exit_if_stopped)
+    torch_distributed.adapt_agent(signals.END_SIGNAL, _exit_if_stopped, lambda: _started.append(True))
     for feature in read.features:
         feature.before_launch(read, os.environ)
     sys.argv = list(words)
@@ -137,11 +139,11 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
 
 
 def _forward_signal(number: int, _: object) -> None:
-    """Pass a stop request on to the processes of the run. If there are none, exit immediately."""
+    """Pass a stop request on to the processes of the run. Before they are started, exit immediately."""
     global _stop_requested
     _stop_requested = True
     children = _process().children() if _process else []
-    if not children and not _failed:
+    if not children and not _started:
         _exit_if_stopped()
     _signal(children, number)
 

@@ -16,8 +16,8 @@ def one_timeout(timeout: timedelta) -> None:
         setattr(distributed_c10d, name, timeout)
 
 
-def adapt_agent(number: int, failed: Callable[[], None], start: Callable[[], None]) -> None:
-    """Make the agent call ``start`` before it starts its processes, and after a failure call ``failed`` and end the
+def adapt_agent(number: int, before: Callable[[], None], started: Callable[[], None]) -> None:
+    """Make the agent call ``before`` and ``started`` around the start of its processes, and after a failure end the
     remaining processes with the signal ``number``.
 
     Otherwise the agent sends SIGTERM, which means "save" to a bundle's processes (torch 2.13,
@@ -27,12 +27,13 @@ def adapt_agent(number: int, failed: Callable[[], None], start: Callable[[], Non
 
     start_workers = LocalElasticAgent._start_workers
 
-    def started(agent: LocalElasticAgent, group: Any) -> Any:
-        start()
-        return start_workers(agent, group)
+    def start(agent: LocalElasticAgent, group: Any) -> Any:
+        before()
+        processes = start_workers(agent, group)
+        started()
+        return processes
 
     def stop(agent: LocalElasticAgent, _: object) -> None:
-        failed()
         agent._shutdown(number)
 
-    LocalElasticAgent._start_workers, LocalElasticAgent._stop_workers = started, stop
+    LocalElasticAgent._start_workers, LocalElasticAgent._stop_workers = start, stop

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from runtime_bundles import ROOT
 
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.distributed import (
@@ -153,3 +156,24 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
         node_rendezvous.rendezvous_failure(RendezvousTimeoutError())
     )
     assert "(timed out)" in str(node_rendezvous.rendezvous_failure(DistStoreError("timed out\nstack")))
+
+
+STOP_REQUEST = """
+import os, signal, sys
+import psutil
+sys.path.insert(0, {root!r})
+from runtime import launcher
+launcher._process = psutil.Process
+launcher._started += [True] * {started}
+signal.signal(signal.SIGTERM, launcher._forward_signal)
+os.kill(os.getpid(), signal.SIGTERM)
+print("it waits for the other nodes")
+"""
+
+
+@pytest.mark.parametrize(("started", "status"), [(True, 0), (False, 75)], ids=["processes done", "not started"])
+def test_a_stop_request_without_processes(started: bool, status: int) -> None:
+    """A node whose processes are done waits for the others: without it they would wait 300 s at the exit barrier."""
+    code = STOP_REQUEST.format(root=ROOT, started=int(started))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout != "") == (status, started), done.stderr
