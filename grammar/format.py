@@ -220,8 +220,9 @@ class _Formatter:
         return "\n".join(lines)
 
     def _inline(self, operand: Setting | Value) -> str | None:
-        """The text on one line; None for brackets that are longer than a line, whose items are then not joined again
-        for each bracket around them."""
+        """The text on one line; None for brackets longer than a line, so that the brackets around them need not join
+        the items again.
+        """
         if isinstance(operand, Setting):
             text = self._inline(operand.value)
             return None if text is None else f"{operand.name.text}={text}"

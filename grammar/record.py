@@ -1,9 +1,9 @@
 """Our value classes: frozen, compared by value, and cheap to define.
 
 They are written like attrs classes, and `attrs.fields` and `cattrs` accept them as such. attrs itself is imported only
-if one of those is used, because its import and the methods that it compiles for some sixty classes were 40 % of a
-complete `xpc check`. Here a class gets its constructor with its first instance, and most classes are never instantiated
-in a run.
+if one of these two is used, because its import and the methods that it compiles for some sixty classes took 40 % of the
+time of `xpc check`. Here a constructor is compiled for the first instance of its class, and a command uses only a few
+of the classes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 else:
 
-    def dataclass_transform(**_):  # noqa: D103 - importing typing costs as much as all the records do
+    def dataclass_transform(**_):  # noqa: D103 - importing typing costs as much as all records together
         return lambda made: made
 
 
@@ -38,7 +38,7 @@ class Field:
 def field(
     *, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, kw_only: bool = False, repr: bool = True
 ) -> Any:
-    """Declare an attribute whose default is made anew for each instance, or which `repr` does not show."""
+    """Declare the options of an attribute, such as a default that is made anew for each instance (`factory`)."""
     return Field(default, factory, kw_only, repr)
 
 
@@ -59,7 +59,7 @@ def entity(cls: type[_T]) -> type[_T]:
 def mutable(cls: type[_T]) -> type[_T]:
     """Make a class with a generated constructor, whose instances are compared by identity."""
     fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
-    for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - inspect is not for a start
+    for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - importing inspect is slow
         value = cls.__dict__.get(name, _REQUIRED)
         fields[name] = value if isinstance(value, Field) else Field(value, None, False, True)
         fields[name].kind = kind

@@ -14,7 +14,7 @@ def is_unit(word: str) -> bool:
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """A number and its unit as a value for the setting `name`; None for epochs, because no value means
+    """A number and its unit as a value for the setting `name`; None for epochs, because no value of a setting means
     several epochs.
     """
     lower = word.lower()

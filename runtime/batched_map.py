@@ -25,7 +25,7 @@ class NotBatched(Exception):
 
 
 class Row(MutableMapping[str, Any]):
-    """A row of a batch; ``own`` are the values that were set."""
+    """A row of a batch, as the function gets it; ``own`` has the values that the function has set."""
 
     def __init__(self, batch: Mapping[str, Any], at: int) -> None:
         self.batch, self.at, self.own = batch, at, dict[str, Any]()
@@ -116,7 +116,7 @@ class Recorded:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """A context in which the tokenizer is recorded."""
+        """A context in which the calls of the tokenizer are recorded."""
         from transformers import tokenization_utils_base as base
 
         render = base.render_jinja_template
@@ -130,7 +130,7 @@ class Recorded:
 
 
 def _nothing() -> Any:
-    """The answer while texts are collected: an encoding without tokens."""
+    """An encoding without tokens, which the tokenizer returns while texts are collected."""
     from tokenizers import Encoding
     from transformers import BatchEncoding
 
@@ -163,7 +163,7 @@ def _batched(
 
 
 def _columns(batch: Mapping[str, Any], rows: list[Any]) -> dict[str, list[Any]]:
-    """The results of a batch as columns. Raises NotBatched if the rows have different ones."""
+    """The results of a batch as columns. Raises NotBatched if the rows have different columns."""
     kind = rows[0]
     if isinstance(kind, Row):
         names = dict.fromkeys(name for row in rows for name in row.own)
@@ -175,8 +175,8 @@ def _columns(batch: Mapping[str, Any], rows: list[Any]) -> dict[str, list[Any]]:
 
 
 def _compact(values: list[Any]) -> list[Any]:
-    """Lists of whole numbers as arrays, which datasets writes without reading every number; other values as they
-    are.
+    """Convert lists of whole numbers to arrays, which datasets writes without reading every number. Other values are
+    returned unchanged.
     """
     import numpy
 
@@ -187,7 +187,9 @@ def _compact(values: list[Any]) -> list[Any]:
 
 
 def mapped(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, **options: Any) -> Any:
-    """``Dataset.map`` with these options, whose result is in files that begin with ``path``."""
+    """Do the work of ``Dataset.map`` with these options, and write the result to files whose names begin with
+    ``path``.
+    """
     function = options.get("function")
     as_it_is = {**options, "cache_file_name": f"{path}.arrow", "load_from_cache_file": False}
     if function is None or options.get("batched") or not options.keys() <= KNOWN or not len(rows):

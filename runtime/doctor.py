@@ -33,7 +33,7 @@ SWITCHES = (
     "GLOO_SOCKET_IFNAME",
     "TORCH_CUDA_ARCH_LIST",
 )
-"""Variables that change where a run looks, and that are not secret."""
+"""Variables that change where a run looks for files. They are not secret."""
 LOW = 20.0
 """GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
 
@@ -155,7 +155,7 @@ def variables() -> Iterator[Entry]:
     for name in SECRETS:
         where = "set" if os.environ.get(name) else "not set"
         if name == "HF_TOKEN" and where == "not set" and os.path.isfile(login):
-            where = "not set, and `hf auth login` has left one"
+            where = "not set, but `hf auth login` has stored a token"
         yield ("tokens", FINE, f"{name} is {where}")
     for name in SWITCHES:
         if name in os.environ:

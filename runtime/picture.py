@@ -205,7 +205,7 @@ def _short(value: float) -> str:
 
 
 def _text(words: str) -> str:
-    """Words of a run as text of the picture; unprintable characters are spelled out."""
+    """A text of the run, escaped for the picture; unprintable characters are spelled out."""
     if not words.isprintable():
         words = "".join(one if one.isprintable() else f"<U+{ord(one):04X}>" for one in words)
     return escape(words)

@@ -67,7 +67,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
     of a local model.
     """
     arguments = {name: one for name, one in plan["arguments"].items() if not name.startswith(COMPUTING)}
-    if plan["method"]["name"] != "kto":  # its answers are paired within a batch
+    if plan["method"]["name"] != "kto":  # kto pairs the answers within a batch
         arguments.pop("per_device_train_batch_size", None)
     files = {name: one for name, one in manifest["files"].items() if name.startswith(CODE)}
     tokenizer = {}
@@ -172,7 +172,7 @@ def _prepare(folder: str, place: str) -> None:
     if bundle.data.get("streaming"):
         raise RunError("the rows are a stream, which the run converts and tokenizes while it trains")
     if any(one["shape"] == "images" for one in bundle.sources()):
-        raise RunError("rows with images cannot be prepared: a batch opens the images, which stay in their files")
+        raise RunError("rows with images cannot be prepared: images are opened only when a batch is made")
     moving = unpinned(bundle)
     if moving:
         raise RunError(f"{', '.join(moving)} may change, so that no rows can be kept: pin the commits with `xpc lock`")
@@ -211,8 +211,8 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
     from .library_internals.datasets_rows import map_replaced
 
     datasets.disable_progress_bars()
-    datasets.disable_caching()  # the run orders the rows again
-    made.check = lambda *_: None  # only a run has its precision, processes and weights
+    datasets.disable_caching()  # the run repeats the shuffles
+    made.check = lambda *_: None  # here precision, processes and weights are not those of the run
     args = arguments.build_arguments(bundle)
     tokenizer = load_tokenizer(bundle)
     calls: list[dict[str, Any]] = []
@@ -283,7 +283,9 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
 
 @contextmanager
 def reading(bundle: Any) -> Iterator[None]:
-    """A context in which ``Dataset.map`` returns the rows that $XPC_PREPARED has for this run, if it has any."""
+    """A context in which ``Dataset.map`` returns this run's rows from $XPC_PREPARED. Without such rows, it works as
+    usual.
+    """
     import datasets
 
     from .core.errors import say
@@ -300,7 +302,7 @@ def reading(bundle: Any) -> Iterator[None]:
         return
     say(f"the rows are read from {folder}")
     caches = datasets.is_caching_enabled()
-    datasets.disable_caching()  # otherwise an order of the rows would be written next to them
+    datasets.disable_caching()  # otherwise a shuffle would write its indices next to the rows
     try:
         with map_replaced(_reading(folder, calls)):
             yield
@@ -327,7 +329,7 @@ def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
 
 
 def _outermost(mapped: Mapped) -> Mapped:
-    """Replace only the outermost calls of ``Dataset.map``; a call within another call stays as it is."""
+    """Make ``mapped`` replace only the outermost calls of ``Dataset.map``; calls within another call are unchanged."""
     within = False
 
     def called(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:

@@ -1,8 +1,8 @@
 """Rehearse a run on its own nodes before it begins: ``launch.sh --rehearse``, or ``XPC_REHEARSE=1`` for job scripts.
 
 The bundle's own launch.sh trains the first two steps, saves, and is started again to resume and train another step, in
-OUT.rehearsal, without a tracker or the hub. Then that folder is deleted, and launch.sh starts the run from nothing.
-Every node of the run does the same. Standard library only.
+OUT.rehearsal, without a tracker or the hub. Then that folder is deleted, and launch.sh starts the run from the
+beginning. Every node of the run does the same. Standard library only.
 """
 
 import json
@@ -55,7 +55,7 @@ def main(folder: str) -> int:
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
     status = 0
     if os.path.exists(os.path.join(out, MARKER)):
-        _say(f"{out} has a run already, which goes on: it is not rehearsed")
+        _say(f"{out} already has a run, which continues: it is not rehearsed")
     else:
         for number in SIGNALS:
             signal.signal(number, Launch.ask)
@@ -84,7 +84,7 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
             return REQUEUE
         saved = _newest(out)
         if status not in (0, REQUEUE):
-            _say(f"the rehearsal failed, and the run is not started; {out} has what it wrote")
+            _say(f"the rehearsal failed, and the run is not started; {out} has its files")
             return status
         if status and saved <= before and os.path.exists(os.path.join(out, "metrics.jsonl")):
             _say(f"error: the rehearsal saved nothing after step {before} in {out!r}")

@@ -1,4 +1,4 @@
-"""The result of a run, computed from what it logged: best values, measurements of all starts, utilisation, model card.
+"""Compute the result of a run from its logs: best values, measurements of all starts, utilisation, model card.
 
 The trainer of the bundle calls these functions at the end of a run. Standard library only, and no other module of the
 bundle, so `xpc report` calls them, too.
@@ -62,7 +62,7 @@ def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Re
 
 
 def _function(key: str) -> str:
-    """The reward function whose mean a metric is (trl logs ``rewards/NAME/mean``); empty for another metric."""
+    """The name of the reward function in a metric ``rewards/NAME/mean``, as trl logs it; empty for another metric."""
     before, _, name = key.partition("rewards/")
     known = name.endswith("/mean") and (not before or before.startswith("eval_"))
     return name.removesuffix("/mean") if known else ""
@@ -171,9 +171,9 @@ def utilisation(
 
 
 def draw(folder: str, say: Callable[[str], object]) -> str:
-    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file; the path of the picture.
-
-    If it fails, the reason is passed to ``say``, and the path is empty: no picture is worth a run.
+    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file, and return the path of the
+    picture. If it fails, the reason is passed to ``say`` and the path is empty, because a run must not fail for its
+    picture.
     """
     try:
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py")
@@ -273,7 +273,7 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
     from huggingface_hub import hf_hub_download
 
     kind = "dataset" if "split" in source else "model"
-    with suppress(Exception):  # offline, or there is no card: no licence is worth a run
+    with suppress(Exception):  # offline, or without a card; a run must not fail for it
         return str(hf_hub_download(source["id"], "README.md", repo_type=kind, revision=source["revision"],
                                    etag_timeout=CARD_SECONDS))  # fmt: skip
     return None

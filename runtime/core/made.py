@@ -1,4 +1,4 @@
-"""Compare what the libraries built with what the bundle states: loaded weights, precision, batch, trained weights.
+"""Compare the objects that the libraries built with the bundle: loaded weights, precision, batch, trained weights.
 
 A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes a
 head that the checkpoint lacks, and accelerate reads its precision from the environment. Before the first step,

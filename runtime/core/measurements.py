@@ -1,8 +1,8 @@
-"""What a run measures: seconds and peak memory by phase, waits for data, padding, saves.
+"""Measure a run: seconds and peak memory by phase, waits for data, padding, saves.
 
-Process 0 appends lines to measured.jsonl: one when training starts; and what this start has measured so far at the
-1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. A run that dies leaves the last of them. Memory is
-that of all processes, which exchange their peaks; the other measurements are those of process 0.
+Process 0 appends lines to measured.jsonl: one when training starts, and one with all measurements since then at the
+1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. If the run dies, the lines remain. Memory is
+measured in all processes, which exchange their peaks; everything else in process 0.
 """
 
 import json
@@ -50,8 +50,8 @@ def ended(phase: str) -> None:
 def peak(phase: str) -> None:
     """Record the peak memory since the last call, in bytes, as that of ``phase``, and begin a new peak.
 
-    On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set.
-    Linux begins a new peak of it when 5 is written to clear_refs (proc_pid_clear_refs(5)); elsewhere it only grows.
+    On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set,
+    whose peak Linux resets when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems never do.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -128,7 +128,7 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line about what this start has measured so far."""
-    each = [Measured.memory, *Measured.of_each[1:]]  # process 0 calls this, and knows its own memory best
+    each = [Measured.memory, *Measured.of_each[1:]]  # process 0: its own values are newer
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
         "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),

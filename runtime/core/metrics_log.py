@@ -55,7 +55,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # the checkpoint has older intervals if `save every` has changed
+            state.compute_steps(args, state.max_steps)  # replaces the checkpoint's intervals: `save every` may differ
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):

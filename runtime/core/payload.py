@@ -293,8 +293,9 @@ class Disk(TypedDict):
 
 
 class Flops(TypedDict):
-    """Operations of training, for the run's utilisation: per token, per token and token of its sequence (attention),
-    and the most that the GPU of one process can do in a second."""
+    """The floating-point operations of training, for the run's utilisation: per token; for attention, per pair of a
+    token and a token of its sequence; and the peak per second of one process's GPU.
+    """
 
     token: float
     length: float

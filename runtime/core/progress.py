@@ -1,4 +1,4 @@
-"""What the run does while no step is logged: process 0 prints a line when a phase lasts. Standard library only."""
+"""Print a line when a phase without logged steps, such as loading the model, takes long. Standard library only."""
 
 import sys
 import threading
@@ -20,7 +20,7 @@ class Phase:
     started = 0.0
     done = total = 0
     bar: Callable[[], tuple[str, int, int, float] | None] = staticmethod(lambda: None)
-    """Gives description, count, total and seconds of a library's progress bar, once the libraries are imported."""
+    """Returns description, count, total and seconds of a library's progress bar; set after the imports."""
     ended: Callable[[str], None] = staticmethod(lambda name: None)
     """Gets the name of each phase that ends."""
 
@@ -43,7 +43,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def watch(idle: Callable[[], bool] = lambda: True) -> None:
-    """Print a line for each phase that lasts, from a thread of process 0, while ``idle()`` is true."""
+    """Start a thread on process 0 that prints a line when a phase takes long, while ``idle()`` is true."""
     if errors.rank() == 0:
         threading.Thread(target=_watch, args=(idle,), name="progress", daemon=True).start()
 

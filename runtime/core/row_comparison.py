@@ -1,4 +1,4 @@
-"""Compare rows with the text that the chat template renders: what a row has and its text lacks is not learned.
+"""Compare rows with the text that the chat template renders: the model cannot learn what this text lacks.
 
 Each piece of a row gets a marker, which is searched for in the rendered text. So a content such as "1" is found in its
 own turn, and not in another one.
@@ -20,7 +20,7 @@ STRUCTURE = ("tool_calls", "tools", *REASONING)
 """A row is compared if its `FIELDS` have one of these keys."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""Match the text before a piece, by kind, if the dictionary around the piece was written as Python text."""
+"""Patterns by kind of piece, which match the text before a piece if its dictionary was written as Python text."""
 FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first row of each structure."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
@@ -50,7 +50,7 @@ class Loss(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the setting `omit` calls this loss."""
+        """The name of this loss in the setting `omit`."""
         return NAMES.get(self.kind, "tools")
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Marks:
 
 
 def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> list[Loss]:
-    """What a converted row contains and its rendered text lacks. Rows that the template refuses are reported
+    """The pieces of a converted row that its rendered text lacks. Rows that the template refuses are reported
     elsewhere.
     """
     found: dict[Loss, None] = {}

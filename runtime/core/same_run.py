@@ -1,4 +1,4 @@
-"""Decide whether two bundles are the same run: every value that affects the numbers is equal. Standard library only.
+"""Decide whether two bundles are the same run: all values that affect its numbers are equal. Standard library only.
 
 `keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers, so they may change between two
 starts. The GPU model, and the division of a step among processes and micro-batches, may also change, unless

@@ -7,8 +7,8 @@ from ..library_internals.datasets_rows import rearranged
 
 
 class TokenCounts:
-    """Rows and tokens before truncation, and how many of them are lost. ``has_counts`` is true once rows were
-    counted.
+    """Counts the rows and tokens before truncation, and those that truncation loses. ``has_counts`` is true once rows
+    were counted.
     """
 
     left_out_for = "nothing to learn is left of them within seq"

@@ -40,7 +40,7 @@ def no_shared_memory_op() -> None:
 
 
 def print_no_counts() -> None:
-    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 leaves in one piece, at each start of its hooks
+    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 does not shard, each time that it adds its hooks
     (zero/parameter_offload.py, mark_persistent_parameters).
     """
     from deepspeed.runtime.zero import parameter_offload

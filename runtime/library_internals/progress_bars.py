@@ -22,8 +22,8 @@ class Unseen:
 
 
 def capture(shown: bool) -> None:
-    """Let new bars count, for the lines of a phase that lasts. If ``shown``, a terminal shows them while they run;
-    elsewhere they write nothing.
+    """Record new progress bars, so that the line of a long phase shows their count. If ``shown``, a terminal shows the
+    bars while they run; otherwise they write nothing.
     """
     made = std.tqdm.__init__
     seen = shown and sys.stderr.isatty()

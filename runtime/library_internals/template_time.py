@@ -16,7 +16,7 @@ class TemplateTime(Feature):
     """The feature of a run whose rows go through a chat template, here and in the processes that tokenize."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Stop the run if the template does not end, at whichever row."""
+        """Stop the run at a row for which the template does not end."""
         from transformers import tokenization_utils_base as base
 
         base.render_jinja_template = _limited(base.render_jinja_template)

@@ -17,7 +17,7 @@ class Prepared:
         return prepare(rows, args, packing, name)
 
     def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
-        """Tokenized texts as rows, and for each text the number of its rows; None if each is one row."""
+        """Tokenized texts as rows, and for each text its number of rows; that is None if no text is split."""
         return rows, None
 
     def _prepare_dataset(

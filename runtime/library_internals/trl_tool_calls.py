@@ -48,8 +48,8 @@ class ToolCallingTrainer:
 def call_tokens(
     trainer: Any, prompt: Sequence[Mapping[str, Any]], tools: Sequence[Any], called: Any
 ) -> list[int] | None:
-    """The tokens of an answer that calls a tool with made-up arguments; None, with a line, if the chat template does
-    not render the answer after the prompt.
+    """The tokens of an answer that calls a tool with made-up arguments. If the chat template does not write the answer
+    after the unchanged prompt, print this and return None.
     """
     tokenizer, given = trainer._tokenizer, {"tools": tools, "tokenize": False, **trainer.chat_template_kwargs}
     if trainer.chat_template is not None:
@@ -59,7 +59,7 @@ def call_tokens(
     complete = tokenizer.apply_chat_template([*prompt, answer], **given)
     end = complete.rfind(tokenizer.eos_token)
     if not complete.startswith(before) or end < len(before):
-        say("no tool call is made up: the chat template renders an answer otherwise after its prompt")
+        say("no made-up tool call is used: with an answer, the chat template changes the text of the prompt")
         return None
     text = complete[len(before) : end + len(tokenizer.eos_token)]
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -115,7 +115,7 @@ def test_a_login_is_seen_and_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with open(os.path.join(str(tmp_path), "token"), "w", encoding="utf-8") as handle:
         handle.write(SECRET)
     said = [says for what, _, says in asked.variables() if what == "tokens"]
-    assert said == ["HF_TOKEN is not set, and `hf auth login` has left one", "WANDB_API_KEY is not set"]
+    assert said == ["HF_TOKEN is not set, but `hf auth login` has stored a token", "WANDB_API_KEY is not set"]
 
 
 def test_other_versions_are_wrong_and_a_local_part_is_not() -> None:

@@ -266,7 +266,7 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
     assert "the reward 'accuracy' needs it" in told[4]
     bundle.stack["quantized_on_cpu"] = False
     assert packages.Packages().missing_packages(bundle) == [
-        "a quantized base needs a GPU: this transformers loads none on a CPU",
+        "a quantized base needs a GPU: this version of transformers cannot load one on a CPU",
         *told,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}

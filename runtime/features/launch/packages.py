@@ -11,7 +11,7 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""Values of ``report_to``, each with modules of which it needs one (transformers, integration_utils.py)."""
+"""Values of ``report_to``, each with modules; one of these must be installed (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
@@ -52,7 +52,7 @@ class Packages(Feature):
             needed.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
         missing: dict[str, str] = {}
         if bundle.on_cpu and not bundle.stack["quantized_on_cpu"] and lora is not None and lora["bits"] is not None:
-            missing["GPU"] = "a quantized base needs a GPU: this transformers loads none on a CPU"
+            missing["GPU"] = "a quantized base needs a GPU: this version of transformers cannot load one on a CPU"
         for package, modules, reason in needed:
             if package not in bundle.pins and not any(find_spec(module) for module in modules):
                 listed = FLASH_FILE if package == "flash-attn" else package

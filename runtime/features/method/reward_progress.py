@@ -19,5 +19,5 @@ class RewardProgress(Feature):
 
 
 def _number(value: Any) -> str:
-    """Three decimals. trl logs nan, or None, where every reward function returned None."""
+    """The value with three decimals; "none" for nan and None, which trl logs if every reward function returned None."""
     return f"{value:.3f}" if isinstance(value, float) and not isnan(value) else "none"

@@ -21,8 +21,8 @@ class Adapters(Feature):
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless log messages."""
-        # peft 0.18 warns for every class that can tie weights; XP467 reports the models whose configuration does.
-        # XP467 also reports adapters on such a weight, and merged_adapters.py separates it before it merges.
+        # peft 0.18 warns for every class that can tie weights. XP467 warns only if the model's configuration ties them
+        # and an adapter is on such a weight; merged_adapters.py separates the weights before it merges.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
         # An adapter on the embeddings is saved with the base's embeddings next to it, which changes no result.
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")
@@ -105,9 +105,9 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
 def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
     """Rows of (what, stated, made) about the adapters of a model.
 
-    peft skips a target that matches nothing if another one matches, and rounds a block size that does not divide. It
-    renames experts that transformers 5 stacks in one parameter (``target_parameters`` instead of ``target_modules``);
-    two that are stacked together share an adapter of twice the rank.
+    peft skips a target that matches nothing if another one matches, and rounds a block size that does not divide the
+    layer's width. It moves experts that transformers 5 stacks in one parameter from ``target_modules`` to
+    ``target_parameters``; two targets that are stacked together share an adapter of twice the rank.
     """
     config = model.peft_config[ADAPTER]
     ranks = "miss_r" if plan["kind"] == "miss" else "r"

@@ -1,4 +1,4 @@
-"""Set the chat template of the bundle, unchanged since the compilation, or of a local model. Rendering must end."""
+"""Set the chat template of the bundle, which must be unchanged, or of a local model; check that rendering ends."""
 
 from collections.abc import Mapping
 from typing import Any

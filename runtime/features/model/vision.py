@@ -89,7 +89,9 @@ class Vision(Feature):
         say(f"the part that reads images is frozen: {total:,} weights ({FROZEN})")
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Give the trainer the processor in place of its tokenizer, and no adapter to the frozen part."""
+        """Pass the processor to the trainer in place of its tokenizer, and exclude the frozen part from the
+        adapters.
+        """
         tokenizer = options["processing_class"]
         processor = tokenizer.apply_chat_template.processor
         processor.chat_template = tokenizer.chat_template
@@ -119,7 +121,7 @@ def limit_pixels(reader: Any, most: int) -> None:
 
 
 def within(path: str) -> bool:
-    """Whether a weight belongs to the part that reads images, by its full name."""
+    """Whether the weight with this full name belongs to the part that reads images."""
     return FROZEN in path.split(".")
 
 
@@ -131,7 +133,9 @@ def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[in
 
 
 def row_tokens(processor: Any, row: Mapping[str, Any]) -> tuple[int, int]:
-    """The number of all tokens of a row, and of those of its images; a rendered image is one token before."""
+    """The number of tokens of a row, and how many of them are its images'. In the rendered text each image is one
+    token.
+    """
     text = processor.tokenizer.apply_chat_template(row["messages"], tokenize=False)
     images = image_tokens(processor, row[SHAPE])
     many = len(processor.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -162,7 +166,7 @@ def counted(processor: Any, most: int, label: str, rows: Any) -> str:
 class ImageCollator:
     """Makes a batch of rows: opens their images, and keeps the images' tokens out of the loss.
 
-    TRL's collator learns the tokens that stand for an image, too: a sequence of one token that nobody writes.
+    TRL's collator would also train on an image's tokens, which repeat one special token that no model should write.
     """
 
     def __init__(self, collator: Callable[[list[dict[str, Any]]], Any], token: int) -> None:

@@ -1,7 +1,7 @@
 """Rows with images: find and check each image, and mark its place in the text.
 
-A converted row has messages of a role and a text, in which ``PLACE`` stands where an image is read, and the images in
-that order, each with its path or its bytes and with its size in pixels.
+In a converted row, each message has a role and a text, and ``PLACE`` in a text marks an image. The row also has the
+images in that order, each with its path or bytes and its size in pixels.
 """
 
 import base64
@@ -20,7 +20,7 @@ from . import chat
 
 SHAPE = "images"
 PLACE = "<image>"
-"""Stands in a text where an image is read, as in LLaVA's rows."""
+"""Marks the place of an image in a text, as in LLaVA's rows."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 LARGEST = 64 * 2**20
 """Most bytes of the file of an image."""
@@ -198,7 +198,7 @@ def _file(found: Mapping[str, Any]) -> Any:
 
 
 def opened(found: Mapping[str, Any]) -> Any:
-    """The decoded image in RGB, turned as its camera noted (EXIF), like the datasets library's images."""
+    """The decoded image in RGB, rotated as its EXIF data state; the datasets library does the same."""
     from PIL import ImageOps
 
     with _file(found) as image:

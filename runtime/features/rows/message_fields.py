@@ -16,7 +16,7 @@ from ...core.row_comparison import REASONING, Loss, Marks, content
 from ...core.rows import FIELDS, KEPT, name
 
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys by which common tools say that a turn is not learned: OpenAI's, axolotl's, and others'."""
+"""Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
 
 
 class MessageFields(Feature):
@@ -190,7 +190,9 @@ class Forms(NamedTuple):
 
 
 FOUND: dict[str, Forms] = {}
-"""Forms by a template's text; no attribute of `Renderer`, because its digest names the cache of tokenized rows."""
+"""The forms of each template, by its text. `Renderer` must not store them: its digest names the cache of tokenized
+rows.
+"""
 
 
 class Renderer:

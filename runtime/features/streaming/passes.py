@@ -1,4 +1,4 @@
-"""The sequences of a streamed run, as datasets of the two libraries that its trainer reads."""
+"""The sequences of a streamed run: a stream as a dataset of the datasets library, and its passes as one of torch."""
 
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -31,8 +31,8 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     """The sequences of the run: pass after pass over the tokenized stream, each in another order if it is shuffled.
 
     Its length makes N steps one epoch of transformers, so that a run which resumes skips exactly what it has trained
-    on. accelerate gives each process its part, because this is not a class of the datasets library, whose files it
-    would divide among the processes.
+    on. This is not a class of the datasets library, so accelerate gives each process a part of every batch; it would
+    divide the files of such a class among the processes.
     """
 
     column_names = ()
