@@ -31,7 +31,7 @@ _MEANING = {
     ),
     "STATES": (
         "list[dict[str, int]]",
-        "What a state does with a symbol: the state that follows; -1 - N where rule N is complete.",
+        "For each state the actions by symbol: the next state, or -1 - N if rule N is complete.",
     ),
     "ACCEPT": ("int", "The state in which a text is complete."),
 }

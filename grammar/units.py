@@ -5,7 +5,7 @@ from __future__ import annotations
 _UNITS = {"step": "", "epoch": "", "token": "", "row": "", "sample": "", "example": "", "percent": "%"} | {
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d",
 }  # fmt: skip
-"""The unit for each: `every = 100 steps` is `every = 100`, `time = 4 hours` is `time = 4h`."""
+"""The unit in a spec for each word: `every = 100 steps` is `every = 100`, `time = 4 hours` is `time = 4h`."""
 
 
 def is_unit(word: str) -> bool:

@@ -42,7 +42,7 @@ Entry = tuple[str, str, str]
 
 
 def main() -> int:
-    """The program."""
+    """Print the entries as JSON. Returns the exit status."""
     request = json.load(sys.stdin)
     output = os.dup(1)
     os.dup2(2, 1)  # what imported libraries print must not mix with the answer

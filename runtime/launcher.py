@@ -23,7 +23,7 @@ ENDINGS = ("failed (exitcode", "closing signal")
 STOPPING = "stopping; a run that has begun to train saves first. Press Ctrl-C again to quit at once"
 NEWEST = "from the newest complete checkpoint if there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
-"""Variables: the restarts left after failures that may be temporary, and the current attempt, such as "1 of 4"."""
+"""Environment variables: the remaining restarts after failures that may be temporary, and the attempt ("1 of 4")."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """The command and environment of this launcher."""
 _stop_requested = False

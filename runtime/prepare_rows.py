@@ -145,7 +145,7 @@ def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. Returns the exit status."""
+    """Run the program. Returns the exit status."""
     from .core.errors import RunError, say, stop
 
     parser = argparse.ArgumentParser(prog="launch.sh --prepare", allow_abbrev=False)

@@ -48,7 +48,7 @@ class Launch:
 
 
 def main(folder: str) -> int:
-    """The program. It is replaced by launch.sh if the rehearsal succeeds; otherwise returns the exit status."""
+    """Rehearse. If this succeeds, launch.sh replaces this process; otherwise return the exit status."""
     with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
         plan = json.load(handle)
     out = os.path.abspath(plan["arguments"]["output_dir"])

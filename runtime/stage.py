@@ -47,7 +47,7 @@ REQUIREMENTS = {
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. Returns the exit status."""
+    """Run the program. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="launch.sh --stage", allow_abbrev=False)
     parser.add_argument("DIR", help="folder for the fetched files; several bundles can share it")
     parser.add_argument("--wheels", action="store_true", help="also fetch the packages, as wheels")

@@ -30,7 +30,7 @@ SECONDS = 5.0
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. Returns the exit status, 0 or after a message 1, unless the server replaces this process."""
+    """Run the program. Returns 0, or 1 after a message, unless the server replaces this process."""
     parser = argparse.ArgumentParser(prog="vllm_server.py", allow_abbrev=False)
     parser.add_argument("--answers", metavar="HOST")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")

@@ -28,7 +28,7 @@ def schedule(path: str) -> str | None:
 
 
 States = Callable[[str, int], str | None]
-"""Reports what is wrong with the strategy's states in a checkpoint that ``world`` processes will read, or None."""
+"""Returns what is wrong with the strategy's states in a checkpoint for ``world`` processes, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:

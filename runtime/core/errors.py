@@ -1,4 +1,4 @@
-"""The error class of the runtime, and printing: one sentence for the person who started the run."""
+"""The error class of the runtime, and functions that print a sentence for the person who started the run."""
 
 import errno
 import os

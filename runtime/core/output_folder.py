@@ -119,8 +119,8 @@ def _append(handle: IO[str], facts: dict[str, object]) -> None:
 
 
 def _lines(folder: str) -> list[bytes]:
-    """The complete lines of the marker: the run's digest and settings, and then that its final model is being
-    written.
+    """The complete lines of the marker. The first has the run's digest and settings; a second one says that the final
+    model is being written.
     """
     try:
         with open(os.path.join(folder, MARKER), "rb") as handle:

@@ -222,7 +222,7 @@ class Continued(TypedDict):
 
 
 class AdapterShape(TypedDict):
-    """The kind and shape of the adapters, such as LoRA's matrices, with LoRA+ rates if set, or rotations ("oft")."""
+    """The kind of the adapters, such as LoRA's matrices or rotations ("oft"), their shape, and LoRA+ rates if set."""
 
     kind: Literal["lora", "oft", "vera", "loha", "miss"]
     rank: int | None

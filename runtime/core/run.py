@@ -22,7 +22,7 @@ PEER_TIMED_OUT = ("Timed out waiting", "Timeout waiting")
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program. ``words`` may contain only ``--preflight``. Returns the exit status."""
+    """Run the program. ``words`` may contain only ``--preflight``. Returns the exit status."""
     if list(words) not in ([], ["--preflight"]):
         if rank() == 0:
             print(f"error: unknown argument {words[0]!r}; only --preflight is accepted", flush=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def sharded(plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]) -> Any:
-    """DeepSpeed's MuonWithAuxAdam over these weights; ``others`` are those of AdamW by weight decay.
+    """DeepSpeed's MuonWithAuxAdam for these weights; ``others`` are pairs of a weight decay and AdamW's weights.
 
     DeepSpeed recognizes a matrix by the attribute ``use_muon``. "standard" is the Newton-Schulz iteration of torch's
     Muon; DeepSpeed's own default, "gram", runs in float16.

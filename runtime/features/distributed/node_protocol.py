@@ -24,7 +24,7 @@ HELLO = 20.0
 """Timeout in seconds of the first line of a connected node."""
 GREETING = "xpc"
 LARGEST = 2**24
-"""The most bytes of a line."""
+"""The largest length of a line, in bytes."""
 
 
 @dataclass(frozen=True)

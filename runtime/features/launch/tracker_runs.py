@@ -40,8 +40,8 @@ def _mlflow() -> str | None:
 
 
 def _continue_mlflow(run: str) -> None:
-    """Continue a run that still exists in the run's experiment, with the parameters of its first start, because MLflow
-    changes none.
+    """Continue an MLflow run if it still exists in the experiment. It keeps the parameters of its first start, because
+    MLflow cannot change them.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -63,7 +63,7 @@ def _continue_mlflow(run: str) -> None:
 
 
 def _swanlab() -> str | None:
-    """The id of the run in the cloud; None offline, where SwanLab continues no run."""
+    """The id of the run in the cloud; None offline, because SwanLab cannot continue an offline run."""
     import swanlab
 
     run = swanlab.get_run()
@@ -83,7 +83,7 @@ def _clearml() -> str | None:
 
 
 def _continue_clearml(run: str) -> None:
-    """Continue a task as transformers would start it, with the steps of the trainer (offset 0)."""
+    """Continue a ClearML task with the options of transformers. Offset 0: its steps are the trainer's."""
     from clearml import Task
 
     project, name = os.environ.get("CLEARML_PROJECT", "HuggingFace Transformers"), os.environ["CLEARML_TASK"]

@@ -58,14 +58,14 @@ class Trackers(Feature):
 
 
 def _swanlab_key(environ: Mapping[str, str]) -> bool:
-    """Whether SwanLab has a key, or the folder of its logs a mode of its own (``swanlab offline``)."""
+    """Whether SwanLab has a key, or the folder of its logs states another mode (set by ``swanlab offline``)."""
     login = os.path.join(environ.get("SWANLAB_SAVE_DIR", "~/.swanlab"), ".netrc")
     mode = os.path.join(environ.get("SWANLAB_LOG_DIR", "swanlog"), "settings")
     return bool(environ.get("SWANLAB_API_KEY")) or any(os.path.exists(os.path.expanduser(one)) for one in (login, mode))
 
 
 def _clearml_key(environ: Mapping[str, str]) -> bool:
-    """Whether ClearML has credentials or its offline mode."""
+    """Whether ClearML has credentials or is in its offline mode."""
     names = ("CLEARML_OFFLINE_MODE", "CLEARML_API_ACCESS_KEY", "CLEARML_AUTH_TOKEN")
     file = environ.get("CLEARML_CONFIG_FILE", "~/clearml.conf")
     return any(environ.get(name) for name in names) or os.path.exists(os.path.expanduser(file))

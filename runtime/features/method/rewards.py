@@ -270,7 +270,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
 
 
 def _with_options(function: Function, options: Mapping[str, Any]) -> Function:
-    """The function with some of its arguments set, under its own name, which names its metrics."""
+    """The function with some of its arguments set. It keeps its name, which trl uses in the names of metrics."""
     if not options:
         return function
     made = partial(function, **options)

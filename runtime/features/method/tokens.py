@@ -121,7 +121,7 @@ class TokenRows(Feature):
         return partial(_convert, convert)
 
     def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
-        """The types of rows that the trainer tokenizes itself, so that both can be joined."""
+        """The types of the columns, equal to those of rows that the trainer tokenizes, so that both can be joined."""
         from datasets import Features, List, Value
 
         made = make(stored[0], 0) if len(stored) else {}

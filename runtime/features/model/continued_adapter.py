@@ -48,7 +48,7 @@ class ContinuedAdapter(Feature):
     ) -> AbstractContextManager[Any]:
         """Give the trainer's model the adapter's weights, and a frozen copy of them as the reference.
 
-        This is only for stacks whose trainer compares with such a copy, which some do in their constructor.
+        Only for stacks whose trainer compares with such a copy; some do so in the constructor.
         """
         if not is_reference(bundle):
             return nullcontext()

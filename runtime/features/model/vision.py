@@ -18,7 +18,9 @@ OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
 
 
 class Renderer:
-    """Replaces ``apply_chat_template`` of a tokenizer: the template gets an image at each place in a text."""
+    """Replaces ``apply_chat_template`` of a tokenizer: gives the template an image part for each ``PLACE`` in a
+    text.
+    """
 
     def __init__(self, tokenizer: Any, processor: Any) -> None:
         self.tokenizer, self.processor = tokenizer, processor
@@ -157,7 +159,7 @@ def counted(processor: Any, most: int, label: str, rows: Any) -> str:
         many, number, some = max(long, key=lambda one: one[0])
         raise RunError(
             f"{label}: {len(long):,} of {len(rows):,} rows have more than seq = {most:,} tokens, such as row {number} "
-            f"with {many:,} tokens, {some:,} of them its images'; an image cannot be cut: write `seq = {many}`, or "
+            f"with {many:,} tokens ({some:,} of its images); an image cannot be cut: write `seq = {many}`, or "
             "make the images smaller"
         )
     return f"{label}: {len(rows):,} rows with {images:,} images, {total:,} tokens, {of_images:,} of them the images'"

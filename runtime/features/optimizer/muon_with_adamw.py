@@ -14,7 +14,7 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
     def __init__(
         self, plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]
     ) -> None:
-        """``others`` are the weights of AdamW by weight decay."""
+        """``others`` are pairs of a weight decay and the weights that AdamW trains with it."""
         first, rest = plan["matrices"], plan["others"]
         self.muon = torch.optim.Muon(
             [{"params": [*matrices]}],

@@ -1,4 +1,4 @@
-"""Packed rows: the number of sequences does not show how many rows were dropped."""
+"""Packed rows, for which the number of sequences does not show how many rows the trainer dropped."""
 
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts

@@ -32,10 +32,10 @@ ALPACA_WITH_INPUT = (
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
     """The dataset's column for each part of the shape; ``present`` are the dataset's columns.
 
-    A preference may have a separate prompt: the first of three names, or the column ``prompt`` when no columns are
-    named. A labelled answer may be the last turn of a conversation: the first of two names, before the label. For
-    ``prompt`` the first name is the prompt, and the others are columns for the reward functions (all, when none is
-    named). Raises RunError when the names do not fit the shape.
+    If a source names three columns of a preference, the first is the prompt; without names, a column ``prompt`` is. If
+    it names two columns of the shape unpaired, these are a conversation, whose last turn is the answer, and the label.
+    For the shape prompt, the first name is the prompt; the others (if there are none, all columns) are for the reward
+    functions. Raises RunError if the number of names does not fit the shape.
     """
     shape = source["shape"]
     if shape not in SHAPES:
@@ -262,5 +262,5 @@ class PromptRows(Feature):
         plain = all(isinstance(row.get("completion", row.get("chosen")), str) for row in rows)
         note = "; plain text, which the chat template does not wrap" if plain and tokenizer.chat_template else ""
         if any(_boundary_moves(row, tokenizer) for row in rows):
-            note += "; prompts alone have other tokens than before their answers, which begin at the first difference"
+            note += "; the last tokens of a prompt change when its answer follows, and count as part of the answer"
         return note

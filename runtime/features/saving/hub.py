@@ -179,7 +179,9 @@ def _may_not(who: dict[str, Any], full: str) -> str | None:
 
 
 def _no_entry(api: Any, full: str) -> list[str]:
-    """Check write access to an existing repository. A missing one is created when the run starts."""
+    """The findings about write access to a repository; none if it does not exist yet, because the run will create
+    it.
+    """
     client = import_module("huggingface_hub.utils")
     try:
         url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
