@@ -10,5 +10,5 @@ class CompiledLayers(Feature):
     """The feature of a run that compiles each layer separately with `torch_compile`."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Set accelerate's environment variable (accelerate 1.15, TorchDynamoPlugin)."""
+        """Set the variable with which accelerate compiles layer by layer (accelerate 1.15, TorchDynamoPlugin)."""
         os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"

@@ -30,7 +30,7 @@ class RewardHead(Feature):
         options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Count rows that are too long as dropped, because they are dropped instead of truncated."""
+        """Count rows that are too long as dropped, because the reward trainer does not truncate them."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 
