@@ -1,1 +1,1 @@
-"""The experiment language: text to tree, and back. It knows nothing about machine learning."""
+"""Parse specs to syntax trees, and write trees as text. Nothing here knows machine learning."""

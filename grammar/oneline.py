@@ -8,7 +8,7 @@ from xpc.grammar.diagnostic import Edit
 from xpc.grammar.source import Span
 
 ENDS_ON_ITS_LINE = (
-    "a block that begins on the line of its `{` ends there, too",
+    "a block with settings on the line of its `{` must end on that line",
     "end the line after `{`, write one setting a line without commas, and `}` on a line of its own",
 )
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|#[^\n]*|[{}\[\](),]')

@@ -8,7 +8,7 @@ from xpc.grammar.record import record
 
 @record
 class Silenced:
-    """A silenced finding, the comment's place and its reason."""
+    """A silenced finding, with the place of the comment and its reason."""
 
     finding: Diagnostic
     place: Label

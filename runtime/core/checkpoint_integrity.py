@@ -48,7 +48,7 @@ def final_files(output_dir: str) -> dict[str, Seal]:
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flush and hash the files that process ``rank`` wrote. The keys are names relative to ``folder``. Raises
+    """Flush and hash the files that process ``rank`` wrote; returns sizes and digests by name in ``folder``. Raises
     OSError.
     """
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])

@@ -1,4 +1,4 @@
-"""Convert stored rows to trl's: conversations with the keys `from` and `value`."""
+"""Convert stored conversations with the keys `from` and `value` to the form that trl reads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

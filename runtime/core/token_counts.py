@@ -11,7 +11,7 @@ class TokenCounts:
     were counted.
     """
 
-    left_out_for = "nothing to learn is left of them within seq"
+    left_out_for = "they have no learned token within seq"
     lacks = "has anything to learn"
 
     def __init__(self, most: int | None) -> None:

@@ -141,7 +141,7 @@ ONE_LINE = [
     ("batch {\n gbs = 1, micro = 2\n}", "XP025", "unexpected `,`", "batch {\n gbs = 1\n micro = 2\n}"),
     ("batch {\n  gbs = 1 }\n", "XP022", "`}` goes on a line of its own", "batch {\n  gbs = 1\n}\n"),
 ]
-STAYS = "a block that begins on the line of its `{` ends there, too"
+STAYS = "a block with settings on the line of its `{` must end on that line"
 WRITTEN_OUT = [
     ("batch { gbs = 1,\n micro = 2 }", "batch {\n gbs = 1\n micro = 2\n}"),
     ("batch { gbs = 1\n micro = 2\n}", "batch {\n gbs = 1\n micro = 2\n}"),

@@ -135,8 +135,8 @@ def template_problem(tokenizer: Any) -> str | None:
             templates.get_training_chat_template(trial)
     except ValueError:
         return (
-            "trl cannot read tool calls that are written by this chat template; it knows the models' own templates of "
-            "Qwen2.5, Qwen3, Llama 3.1 and 3.2, GLM-4, gpt-oss and others, letter by letter"
+            "trl cannot read tool calls that are written by this chat template; it knows only the exact templates of "
+            "Qwen2.5, Qwen3, Llama 3.1 and 3.2, GLM-4, gpt-oss and other models"
         )
     return None
 

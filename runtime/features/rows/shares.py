@@ -43,7 +43,7 @@ class Shares(Mixture):
             return part  # every token of these rows is learned
         kept = part.filter(_is_trained, fn_kwargs={**options, "most": plan["max_length"]}, desc=None)
         if len(kept) < len(part):
-            why = "they do not fit in seq" if kept_in_full else "nothing to learn is left of them within seq"
+            why = "they do not fit in seq" if kept_in_full else "they have no learned token within seq"
             say(f"{name(source)}: {len(part) - len(kept):,} of {len(part):,} rows are left out: {why}")
         return kept
 

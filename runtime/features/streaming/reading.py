@@ -28,7 +28,7 @@ class FirstRows(Feature):
 
 
 def _reader(bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function that reads the source if it is no stream."""
+    """The function that reads the source if the run does not stream it."""
     others = (one for one in bundle.features if not isinstance(one, FirstRows))
     return data_sources.reader(bundle, source, others)
 

@@ -238,7 +238,7 @@ def test_a_prompt_that_fills_seq_costs_its_row_and_no_more(
         rows, dropped = done.summary["data"]["rows"], done.summary["data"]["left_out"]
         assert rows == 48
         assert 0 < dropped < rows
-        assert f"{dropped} of 48 rows are left out by the trainer: nothing to learn is left of them" in done.output
+        assert f"{dropped} of 48 rows are left out by the trainer: they have no learned token" in done.output
         assert f"{48 - dropped} rows to train on" in done.output
 
 
