@@ -187,7 +187,7 @@ class FaultTolerant(TrainerHooks):
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
     """Turn a failed write into one RunError and delete the partial checkpoint.
 
-    The failing process reports it, because no other process may have failed.
+    This process reports it, because the write may have failed on this process only.
     """
     try:
         with progress.phase(f"writing {what}"):

@@ -144,7 +144,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
 
 
 def _form(kind: str, before: str) -> str:
-    """The name of the wrong form of a piece that follows the text ``before``, or ``""``."""
+    """The wrong form of a piece that follows the text ``before``, such as "encoded twice"; ``""`` if it is right."""
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""

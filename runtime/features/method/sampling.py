@@ -48,8 +48,8 @@ def sample_as_stated(model: Any) -> None:
     """Make ``generate`` sample with the trainer's parameters.
 
     transformers 4.50 to 4.57 replaces stated values that equal the defaults (temperature 1.0, top_p 1.0) by those of
-    the model's generation_config.json, if such a version has saved the model (generation/utils.py,
-    ``_prepare_generation_config``). Saving writes the current version, as always.
+    the model's generation_config.json, unless an earlier version has saved the model (generation/utils.py,
+    ``_prepare_generation_config``). So an earlier version is set here; saving still writes the current one.
     """
     if "use_model_defaults" in signature(model.generate).parameters:
         model.generation_config.transformers_version = "4.49.0"

@@ -63,7 +63,7 @@ class Streaming(Feature):
         return Stream(rows, sequences(bundle)), sets[1]
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """Count nothing before the run, because the only complete rows are those for evaluation."""
+        """Count nothing before the run, because then only the evaluation rows are complete."""
         return Uncounted
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
