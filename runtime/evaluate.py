@@ -32,7 +32,7 @@ RESULTS = os.path.join("eval", "results.json")
 def main(folder: str, words: Sequence[str]) -> int:
     """The program; it takes no arguments. Returns the exit status: 0, 1, 2 or 130."""
     if words:
-        print(f"error: unknown argument {words[0]!r}; none is accepted", file=sys.stderr)
+        print(f"error: unknown argument {words[0]!r}; this program takes no arguments", file=sys.stderr)
         return 2
     progress.watch()
     progress.now("importing the harness")
