@@ -31,3 +31,24 @@ def test_misspelt_clauses_are_findings(clause: str) -> None:
         if clause == "sweep":
             for form in FORMS:
                 assert checked(f"{HEADER}{word} {form}\n").problems, (word, form)
+
+
+@pytest.mark.parametrize("header", ["alpaca", '"rows.jsonl"'])
+@pytest.mark.parametrize(
+    "block",
+    ["data({})", "data {}", "data {{ {} }}", "data({}, shuffle=false)", "data {} {{ seed = 3 }}", "data({}, unique)"],
+)
+@pytest.mark.parametrize(("typed", "setting"), [("streming", "streaming"), ("shufle", "shuffle"), ("uniqe", "unique")])
+def test_a_misspelt_setting_is_not_the_name_of_a_block(header: str, block: str, typed: str, setting: str) -> None:
+    text = f"xpc 1\ntrain qwen2.5-0.5b on {header} for 10 steps\n{block.format(typed)}\n"
+    (found,) = (one for one in checked(text).problems if one.edits)
+    assert (found.code, found.help) == ("XP101", f"write `{setting}`")
+
+
+@pytest.mark.parametrize("block", ['data streams { "rows.jsonl" }', 'data chats { "rows.jsonl", shuffle = false }'])
+def test_a_block_with_sources_keeps_its_name(block: str) -> None:
+    found = checked(f"xpc 1\ntrain qwen2.5-0.5b on alpaca for 10 steps\n{block}\n").problems
+    assert "XP119" in [one.code for one in found]
+    name = block.split()[1]
+    text = f"xpc 1\ntrain qwen2.5-0.5b on {name} for 10 steps\n{block}\n"
+    assert not {"XP101", "XP119"} & {one.code for one in checked(text).problems}

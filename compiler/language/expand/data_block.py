@@ -7,7 +7,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.items import Evaluated, Item, Row, Written
 from xpc.compiler.language.kinds import FLAG
-from xpc.grammar.nearest import nearest
+from xpc.grammar.nearest import misspelt_file, nearest
 from xpc.grammar.tree import Call, Clause, Name, Number, Ref, Setting, String, Value
 
 SOURCE_WORDS = {
@@ -24,6 +24,8 @@ SOURCE_WORDS = {
     "take"),
 }  # fmt: skip
 """Other tools' names for the settings of a source."""
+SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data."))
+"""The settings of the block."""
 
 
 def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
@@ -49,8 +51,7 @@ class _DataBlock:
                 *body[1:],
             ]  # `data chat(k=v)` is `data chat { k = v }`
         title = body[0] if body and isinstance(body[0], Ref | String) else None
-        alone = isinstance(title, Ref) and title.is_name and len(body) == 1
-        if alone and isinstance(title, Ref) and not self.is_named(title.name):  # `data(streaming)`
+        if isinstance(title, Ref) and title.is_name and not self.is_named(title.name, body[1:]):  # `data(streming)`
             self.clauses.unknown(Name(title.span, title.name), "data")
             return
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
@@ -75,12 +76,20 @@ class _DataBlock:
             self.clauses.out.data_name = self.clauses.label(name.span if title is None else title.span)
         self.sources(body if title is None else body[1:])
 
-    def is_named(self, name: str) -> bool:
-        """Whether a name alone in `data` is a setting, a dataset, or what the header or `eval` names."""
+    def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
+        """Whether the first name in `data` is a setting, a dataset, or what the header or `eval` names. Other names are
+        the title of a block if `others`, the rest of the block, has sources or the header may be elsewhere.
+        """
+        if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
+            return True
         train = self.clauses.file.train
-        used = train is None or not isinstance(train.data, Ref) or train.data.name == name
-        known = f"data.{name}" in schema.BY_PATH or registry.find_dataset(name) is not None
-        return used or known or name in self.evaluated
+        data = None if train is None else train.data
+        if isinstance(data, Ref) and data.name == name:
+            return True
+        typo = nearest(name, SETTINGS) is not None
+        if others:  # a base may have the header that names the block
+            return train is None or not typo or not all(map(_is_setting, others))
+        return not isinstance(data, Ref) and not typo
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
         """Read a `data` block for evaluation: its sources and the format of its rows."""
@@ -128,7 +137,9 @@ class _DataBlock:
                 self.clauses.statement(node, "data")
                 return
             if registry.find_dataset(head.name) is None and (
-                head.name in self.clauses.outer or head.name in schema.CLAUSES
+                head.name in self.clauses.outer
+                or head.name in schema.CLAUSES
+                or (not body and misspelt_file(head.name, SETTINGS) is not None)
             ):
                 self.clauses.unknown(Name(head.span, head.name), "data")
                 return
@@ -195,6 +206,11 @@ def _number(part: Setting) -> float | None:
     if not isinstance(value, Number):
         return None
     return value.value / 100 if value.unit == "%" else float(value.value)
+
+
+def _is_setting(part: Operand | Clause) -> bool:
+    """Whether a part of a block is a setting, and not a source."""
+    return isinstance(part, Setting) or (isinstance(part, Ref) and f"data.{part.name}" in schema.BY_PATH)
 
 
 def _flag(part: Operand | Clause) -> str | None:
