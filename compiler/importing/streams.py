@@ -7,11 +7,8 @@ import re
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entry, integer
 
-COMPLETE = ("data.holdout", "data.unique")
-"""Settings that need all rows before the run (XP192)."""
 LIBRARY = 1000
 """The buffer of the datasets library's `shuffle`."""
-INTERVALS = ("save.every", "eval.every", "track.every")
 SLICE = re.compile(r"\[[^\]]*:")
 """A part of a split, as in `org/name[train:10%]`."""
 
@@ -51,6 +48,8 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
 
 def _why_complete(draft: Draft) -> str:
     """The reason why the spec cannot stream the rows, or ""."""
+    from xpc.compiler.rules.data.streams import COMPLETE, INTERVALS
+
     if draft.method != "sft":
         return f"{draft.method} has no streams"
     if not draft.has("train.steps"):
@@ -60,9 +59,13 @@ def _why_complete(draft: Draft) -> str:
     (source,) = draft.sources
     if source.take is not None or source.limit is not None or SLICE.search(source.ref):
         return "a part of the rows is selected"
-    for path in COMPLETE:
-        if draft.has(path) and draft.settings[path].text != "false":
-            return f"`{path}` needs all rows"
+    for path, value, _ in COMPLETE:
+        if path != "data.workers" and draft.has(path):  # `stream` leaves `workers` out
+            text = draft.settings[path].text
+            if text == value if value else text != "false":
+                return f"`{path}{value and f' = {value}'}` needs all rows"
+    if "tokens" in (source.format, draft.settings["data.format"].text if draft.has("data.format") else ""):
+        return "the ids of all rows are checked"
     for path in INTERVALS:
         if draft.has(path) and draft.settings[path].text == "epoch":
             return f"`{path}` counts epochs, and a stream has none"

@@ -12,12 +12,17 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = any_of(enabled("data.streaming"), written("data.shuffle_buffer"))
 
-COMPLETE: tuple[tuple[Path, str], ...] = (
-    ("data.holdout", "evaluate on the rows of another file or split"),
-    ("data.unique", "drop repeated rows before the run"),
-    ("data.workers", "leave it out: the training process tokenizes the rows"),
+COMPLETE: tuple[tuple[Path, str, str], ...] = (
+    ("data.holdout", "", "evaluate on the rows of another file or split"),
+    ("data.unique", "", "drop repeated rows before the run"),
+    ("data.workers", "", "leave it out: the training process tokenizes the rows"),
+    ("data.long", "chunk", "write `packing(strategy=bfd_split)` to keep long texts"),
+    ("lora.init", "eva", "write `init = pissa`"),
 )
-"""Settings that read all rows before the run, and what to do in a run with a stream."""
+"""Settings that read all rows before the run, with the value that does so ("" for each but `false`), and what to do in
+a run with a stream. `xpc import` reads this list, too."""
+INTERVALS: tuple[AmountPath, ...] = ("save.every", "eval.every", "track.every")
+"""Settings that may count epochs."""
 LOADER = ("dataloader_num_workers", "train_sampling_strategy", "group_by_length", "ignore_data_skip")
 """Arguments of the loader that repeat or order the rows of a complete dataset."""
 
@@ -68,13 +73,10 @@ def complete_rows(spec: Spec) -> Iterator[Finding]:
 
 
 def _complete(spec: Spec) -> Iterator[tuple[Label, str, str]]:
-    for path, way in COMPLETE:
-        if spec.written(path) and spec.get(path) not in (None, False):
-            yield spec.place(path), f"`{path[5:]}`", way
-    if spec.get("data.long") == "chunk":
-        yield spec.place("data.long"), "`long = chunk`", "write `packing(strategy=bfd_split)` to keep long texts"
-    if spec.get("lora.init") == "eva":
-        yield spec.place("lora.init"), "`init = eva`", "write `init = pissa`"
+    for path, value, way in COMPLETE:
+        found = spec.get(path)
+        if found == value if value else spec.written(path) and found not in (None, False):
+            yield spec.place(path), f"`{path.partition('.')[2]}{value and f' = {value}'}`", way
     for source in spec.data[1:]:
         yield source.label, "a mixture of sources", "put the files into one folder and name the folder"
     for source in spec.data:
@@ -95,8 +97,7 @@ def epochs(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `trainer.py` (`set_initial_training_values`: all steps are one epoch); confirmed by
     running it.
     """
-    paths: tuple[AmountPath, ...] = ("save.every", "eval.every", "track.every")
-    for path in paths:
+    for path in INTERVALS:
         every = spec.get(path)
         if spec.flag("data.streaming") and every is not None and spec.amount(path).unit == "epoch":
             yield Finding(
