@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 
 from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
@@ -26,6 +27,7 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
+    @cache  # `--partial` follows a script again for each decision
     def read(name: str) -> bytes | None:
         if not name or "\0" in name:
             return None

@@ -8,7 +8,8 @@ import pytest
 from import_support import Imported, imported
 
 from xpc.compiler.importing import cli as edge
-from xpc.compiler.importing import options, partial
+from xpc.compiler.importing import nearby, options, partial
+from xpc.compiler.importing.python.interpreter import source
 from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text.entries import Unreadable
 
@@ -347,3 +348,29 @@ def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Pa
     assert not found.draft.wrong, found.messages
     assert "lr = 3e-5" in found.text
     assert any("a path of another machine" in one for one in found.messages)
+
+
+def test_the_script_and_its_modules_are_read_and_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each assumed condition, and each argument of a usage line, follows the script once more."""
+    parsed: list[str] = []
+    opened: list[str] = []
+    part, read_file = source._part, nearby.read_file
+
+    def counted_part(text: str, label: str) -> source.Part:
+        parsed.append(label)
+        return part(text, label)
+
+    def counted_read(path: str, limit: int) -> bytes:
+        opened.append(path)
+        return read_file(path, limit)
+
+    monkeypatch.setattr(source, "_part", counted_part)
+    monkeypatch.setattr(nearby, "read_file", counted_read)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "sizes.py").write_text("# of one test\nSMALL = 96\n")
+    nested = RANDOM.replace("size, other = 128, 1", "size, other = SMALL if random.random() > 0.2 else 64, 1")
+    found = script(tmp_path, "from sizes import SMALL\n" + nested, "size")
+    assert "seq = 96" in found.text
+    assert len(decisions(found)) == 2
+    assert sorted(parsed) == ["sizes.py", "train.py"]
+    assert len(opened) == len(set(opened))

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import warnings
+from functools import lru_cache
 
 from xpc.compiler.importing.python.interpreter.fstrings import requoted
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
@@ -29,6 +30,7 @@ class Part:
     text: str = field(repr=False)
 
 
+@lru_cache(32)  # `--partial` follows a script and its modules again for each decision
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     """The script, or the cells of a notebook, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
