@@ -1,6 +1,7 @@
 """The end of a run on several nodes, where torchrun's agents wait for each other."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +24,9 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
 
     torch's agents wait for each other at the end, and the last agent releases all of them. If that is the agent of
     node 0, it may exit before the others have read the store, and they then print a C++ stack after a successful run
-    (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once).
+    (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store
+    once more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector
+    failed`; seen once). So a node has left once its rendezvous is shut down.
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
@@ -33,13 +36,19 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
     def wait(self: Any) -> None:
         barrier(self)
         group, store = self._worker_group, self._store
-        try:
-            if holds:
-                others = [rank for rank in range(group.group_world_size) if rank != group.group_rank]
-                store.wait([f"xpc/left/{rank}" for rank in others], PATIENCE)
-            else:
-                store.set(f"xpc/left/{group.group_rank}", "")
-        except RuntimeError:
-            return  # another node has failed: do not wait
+        handler = group.spec.rdzv_handler
+        close = handler.shutdown
+
+        def shutdown() -> bool:
+            closed = bool(close())
+            with suppress(RuntimeError):  # another node has failed: do not wait
+                if holds:
+                    others = [rank for rank in range(group.group_world_size) if rank != group.group_rank]
+                    store.wait([f"xpc/left/{rank}" for rank in others], PATIENCE)
+                else:
+                    store.set(f"xpc/left/{group.group_rank}", "")
+            return closed
+
+        handler.shutdown = shutdown
 
     SimpleElasticAgent._exit_barrier = wait

@@ -119,7 +119,9 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds the store; what the others still wait for would be gone with it."""
+    """It holds the store; what the others still wait for would be gone with it. A c10d rendezvous uses the store when
+    it is shut down, after the barrier.
+    """
     pytest.importorskip("torch")
     from torch.distributed.elastic.agent.server import api
 
@@ -133,13 +135,17 @@ def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
             said.append(f"sets {key}")
             raise RuntimeError("the store is gone")
 
-    agent = SimpleNamespace(_worker_group=SimpleNamespace(group_world_size=3, group_rank=0), _store=Store())
     for rank in (0, 2):
+        handler = SimpleNamespace(shutdown=lambda: said.append("closes") is None)
+        group = SimpleNamespace(group_world_size=3, group_rank=rank, spec=SimpleNamespace(rdzv_handler=handler))
         monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: said.append("barrier"))
         torch_exit_barrier.last_to_leave({"NODE_RANK": str(rank)})
-        agent._worker_group.group_rank = rank
-        api.SimpleElasticAgent._exit_barrier(agent)
-    assert said == ["barrier", "waits for xpc/left/1, xpc/left/2", "barrier", "sets xpc/left/2"]
+        api.SimpleElasticAgent._exit_barrier(SimpleNamespace(_worker_group=group, _store=Store()))
+        assert handler.shutdown()
+    assert said == [
+        *("barrier", "closes", "waits for xpc/left/1, xpc/left/2"),
+        *("barrier", "closes", "sets xpc/left/2"),
+    ]
 
 
 def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
