@@ -110,6 +110,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[objec
             "mlflow.exceptions": {"MlflowException": Failed},
             "swanlab": {"get_run": lambda: SimpleNamespace(id="s1")},
             "clearml": {"Task": Task},
+            "clearml.config": {"config_obj": SimpleNamespace(set_overrides=lambda one: started.append(("set", one)))},
         }  # fmt: skip
         for name, members in stubs.items():
             module = ModuleType(name)
@@ -152,12 +153,16 @@ def test_a_checkpoint_has_the_runs_and_a_resume_continues_them(
     started = installed()
     assert resumed(None, "wandb", *RUNS) == RUNS
     assert "MLFLOW_RUN_ID" not in os.environ
+    threads = ("set", {"sdk": {"development": {"report_use_subprocess": False}}})
+    assert started == [threads]
+    started.clear()
     resumed(RUNS, *RUNS, first=False)
     assert ("MLFLOW_RUN_ID" not in os.environ, started) == (True, [])
     resumed(RUNS, *RUNS)
     assert (os.environ["MLFLOW_RUN_ID"], os.environ["MLFLOW_MAX_LOG_PARAMS"]) == ("m1", "0")
     assert (os.environ["SWANLAB_RUN_ID"], os.environ["SWANLAB_RESUME"]) == ("s1", "allow")
-    ((project, name, *more),) = started
+    first, (project, name, *more) = started
+    assert first == threads  # before the task begins
     assert (project, name) == ("HuggingFace Transformers", "first")
     assert {("reuse_last_task_id", "c1"), ("continue_last_task", 0)} <= {one for one in more if one[1] in ("c1", 0)}
 

@@ -25,6 +25,8 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Choose the runs to continue, before the trackers' own callbacks start new ones."""
+        if "clearml" in self.trackers and state.is_world_process_zero:
+            _without_fork()
         nothing: dict[str, Any] = {"args": {}, "attributes": {}}
         before = state.stateful_callbacks.setdefault(type(self).__name__, nothing)["attributes"]
         for tracker in self.trackers:
@@ -73,6 +75,19 @@ def _swanlab() -> str | None:
 def _continue_swanlab(run: str) -> None:
     os.environ.setdefault("SWANLAB_RUN_ID", run)
     os.environ.setdefault("SWANLAB_RESUME", "allow")
+
+
+def _without_fork() -> None:
+    """Let ClearML report from threads of this process, not from a fork of it.
+
+    ClearML forks while another of its threads starts git to describe the repository. If the fork comes between that
+    thread's pipe and its git, the fork keeps the pipe open, and the run waits for it at its end, forever (clearml 2.1,
+    utilities/process/mp.py ``__start_subprocess_os_fork``, task.py ``_wait_for_repo_detection``; seen on a busy
+    machine).
+    """
+    from clearml.config import config_obj
+
+    config_obj.set_overrides({"sdk": {"development": {"report_use_subprocess": False}}})
 
 
 def _clearml() -> str | None:
