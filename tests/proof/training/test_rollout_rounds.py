@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from interpreters import sharded
 from method_runs import KEPT, STEPS, Warm, small, tensors
 from tiers import EACH_STACK
 
@@ -17,19 +18,29 @@ ROUNDS = {"iterations": "iterations=3", "steps_per_generation": "steps_per_gener
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-@pytest.mark.parametrize(("method", "written"), [("grpo", "iterations"), ("rloo", "steps_per_generation")])
+@pytest.mark.parametrize(
+    ("method", "written", "strategy"),
+    [
+        ("grpo", "iterations", "one"),
+        ("rloo", "steps_per_generation", "one"),
+        ("grpo", "iterations", "zero2"),
+        ("rloo", "steps_per_generation", "ddp"),
+    ],
+)
 def test_a_resume_within_a_round(
-    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, written: str, target: str
+    warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, written: str, strategy: str, target: str
 ) -> None:
     if load(target).refused(method) is not None:
         pytest.skip(f"{target} has no {method}")
-    more = f'method {method}(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04, {ROUNDS[written]})'
-    text = small(more, method=method, target=target, save=f'save "out" every={KEPT}')
-    done, again = warm.twice(
-        text, f"round-{target}-{method}", target, str(tmp_path_factory.mktemp(f"{target}-{method}"))
-    )
+    world, strategy = 1 if strategy == "one" else 2, sharded(target, strategy)
+    size = ROUNDS[written] if world == 1 else ROUNDS[written].replace("6", "3")  # one micro-batch a process
+    more = f'method {method}(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04, {size})'
+    text = small(more, method=method, target=target, strategy=strategy, save=f'save "out" every={KEPT}')
+    name = f"round-{target}-{method}-{strategy}"
+    done, again = warm.twice(text, name, target, str(tmp_path_factory.mktemp(name)), world)
     assert again.summary["resumed_from"] == f"checkpoint-{KEPT}"
-    assert "rollouts_0.pt" in os.listdir(os.path.join(again.out, f"checkpoint-{KEPT}"))
+    saved = os.listdir(os.path.join(again.out, f"checkpoint-{KEPT}"))
+    assert {f"rollouts_{rank}.pt" for rank in range(world)} <= {*saved}
     assert again.values("loss") == done.values("loss")
     weights: list[Any] = [tensors(os.path.join(one.out, "model.safetensors")) for one in (done, again)]
     assert weights[0] == weights[1]
