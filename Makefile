@@ -1,5 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and in .venv-*, one
-# environment a stack: .venv has the default's, .venv-0.18 that of the stack trl-0.18.
+# environment a stack: .venv has the default's, .venv-0.18 that of the stack trl-0.18; .venv-trackers has
+# one more for each.
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,7 +37,7 @@ test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, ever
 rehearse: $(VENV)/ready $(OTHERS:=/ready) ## rehearse each recipe of specs/ on its own stack and on the default (an hour); docs/recipes.md shows the results
 	$(BIN)/python tests/recipes/rehearse.py tests/recipes/rehearsals.json
 
-slow: $(VENV)/ready $(OTHERS:=/ready) ## the tests that take minutes each, which make test leaves out
+slow: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-trackers/ready ## the tests that take minutes each, which make test leaves out
 	$(BIN)/python -m pytest -m nightly -n 2 --dist loadfile
 
 test-fast: $(VENV)/ready ## the tests for daily work (one to two minutes)
@@ -174,7 +175,7 @@ mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) $(OTHERS) $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
+	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
 
 # What the demo needs, without the packages of the tests.
 $(VENV)/demo: pyproject.toml
@@ -198,4 +199,18 @@ $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VE
 	sed 's/^target .*/target trl-$*/' tests/support/stack.xp > $(@D)/stack.xp
 	$(BIN)/xpc compile $(@D)/stack.xp -o $(@D)/stack.bundle --format concise
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/stack.bundle/requirements.txt
+	@touch $@
+
+# MLflow, SwanLab and ClearML need other versions of protobuf and pyarrow than a stack's environment has. So each stack
+# has another environment for them, which contains only what they need and takes the rest from the stack's.
+$(VENV)-trackers/ready: $(wildcard compiler/stacks/*/policy.toml) | $(VENV)/ready $(OTHERS:=/ready)
+	set -e; for stack in $(STACKS); do \
+	  place=$(@D)/$$stack; base=$(VENV)$${stack#trl}; [ $$stack != $(DEFAULT) ] || base=$(VENV); \
+	  $(PYTHON) -m venv $$place; \
+	  packages=$$($$place/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	  from=$$($$base/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	  echo "import site; site.addsitedir('$$from')" > "$$packages/stack.pth"; \
+	  $(BIN)/python compiler/stacks/generate.py $$stack --pins > $$place/pins.txt; \
+	  $$place/bin/python -m pip install --quiet --disable-pip-version-check -c $$place/pins.txt mlflow swanlab clearml; \
+	done
 	@touch $@

@@ -6,22 +6,26 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from glob import glob
 from typing import Any
 
 import pytest
+from interpreters import with_trackers
 from method_runs import KEPT, STEPS, Trained, Warm, cut, small
+from rule_cases import CASES
 from stacks import has
 from tiers import EACH_STACK
 
+from xpc.compiler.rules.saving.tracking import LEGAL
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
-ALL = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
-HERE = {name: [one for one in ALL if one != "trackio" or load(name).facts.trackio] for name in STACKS}
-"""The trackers that the stack's transformers has callbacks for."""
+IN_STACK = ("wandb", "trackio", "tensorboard")
+"""The trackers of the stacks' environments; some older ones lack trackio."""
+ADDED = ("mlflow", "swanlab", "clearml")
+"""Those of `.venv-trackers`, which `make slow` installs: their tests are nightly."""
 OFFLINE = {
     "WANDB_MODE": "offline", "SWANLAB_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "CLEARML_CONFIG_FILE": "none.conf",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -30,34 +34,44 @@ Tracked = Callable[[str, str], tuple[Trained, Trained]]
 
 
 @pytest.fixture(scope="module")
-def tracked(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
-    """The run of a target that reports to each installed tracker, trained once, and resumed from its first checkpoint.
+def with_added(warm: Warm) -> Iterator[Warm]:
+    """The warm interpreters that have the added trackers."""
+    made = Warm(warm.place, with_trackers)
+    yield made
+    made.close()
 
-    Skips the test if the tracker that it reads is not installed.
+
+@pytest.fixture(scope="module")
+def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
+    """The run of a target that reports to all trackers of an environment, and the same resumed from its first
+    checkpoint; trained once.
     """
 
     @cache
-    def run(target: str) -> tuple[Trained, Trained]:
-        names = " ".join(one for one in HERE[target] if has(target, one))
+    def run(target: str, names: tuple[str, ...]) -> tuple[Trained, Trained]:
+        interpreters = with_added if names == ADDED else warm
         text = small(method="sft", target=target, save=f'save "out" every={KEPT}').replace(
-            "track none(every=1)", f'track {names} (project="colours", name="answers", every=1)'
+            "track none(every=1)", f'track {" ".join(names)} (project="colours", name="answers", every=1)'
         )
         cwd = str(tmp_path_factory.mktemp(target))
         variables = {**OFFLINE, "CLEARML_CACHE_DIR": os.path.join(cwd, "clearml")}
-        first = warm.train(text, f"tracked-{target}", target, cwd, **variables)
+        first = interpreters.train(text, f"tracked-{names[0]}-{target}", target, cwd, **variables)
         complete = os.path.join(cwd, "complete")
         os.rename(first.out, complete)
         shutil.copytree(complete, first.out)
         cut(first)
-        again = warm.run(first.folder, cwd, target, XPC_PREFLIGHT="passed", **variables)
+        again = interpreters.run(first.folder, cwd, target, XPC_PREFLIGHT="passed", **variables)
         return Trained(first.folder, complete, first.status, first.output, first.complained, first.events), again
 
     def of(target: str, tracker: str) -> tuple[Trained, Trained]:
-        if tracker and not has(target, tracker):
-            pytest.skip(f"the interpreter of {target} has no {tracker}")
-        return run(target)
+        return run(target, ADDED if tracker in ADDED else tuple(one for one in IN_STACK if reports(target, one)))
 
     return of
+
+
+def reports(target: str, tracker: str) -> bool:
+    """Whether the target's transformers has a callback for a tracker, and its environment the package."""
+    return (tracker != "trackio" or load(target).facts.trackio) and has(target, tracker)
 
 
 def read(path: str) -> bytes:
@@ -98,7 +112,8 @@ def test_trackio_keeps_every_step(tracked: Tracked, warm: Warm) -> None:
     assert losses == [loss for _, loss in both(done)]
 
 
-@pytest.mark.parametrize("target", EACH_STACK)
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", STACKS)
 def test_mlflow_has_one_run_with_every_step_and_the_parameters(tracked: Tracked, target: str) -> None:
     runs = tracked(target, "mlflow")
     with sqlite3.connect(os.path.join(os.path.dirname(runs[0].out), "mlflow.db")) as kept:
@@ -114,7 +129,8 @@ def test_mlflow_has_one_run_with_every_step_and_the_parameters(tracked: Tracked,
     assert "MLflow" not in runs[1].output
 
 
-@pytest.mark.parametrize("target", EACH_STACK)
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", STACKS)
 def test_swanlab_keeps_every_step(tracked: Tracked, target: str) -> None:
     runs = tracked(target, "swanlab")
     folders = sorted(glob(os.path.join(os.path.dirname(runs[0].out), "swanlog", "run-*")))
@@ -127,7 +143,8 @@ def test_swanlab_keeps_every_step(tracked: Tracked, target: str) -> None:
     assert b"learning_rate" in read(os.path.join(folders[0], "files", "config.yaml"))
 
 
-@pytest.mark.parametrize("target", EACH_STACK)
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", STACKS)
 def test_clearml_has_one_task_with_every_step_and_no_checkpoint(tracked: Tracked, target: str) -> None:
     runs = tracked(target, "clearml")
     (folder,) = glob(os.path.join(os.path.dirname(runs[0].out), "clearml", "offline", "*", ""))
@@ -145,6 +162,38 @@ def test_clearml_has_one_task_with_every_step_and_no_checkpoint(tracked: Tracked
     assert not task["offline_output_models"]
 
 
+PROJECT = """\
+import json, sys, swanlab
+from swanlab.formatter import check_proj_name_format
+def accepts(name):
+    try:
+        check_proj_name_format(name)
+    except ValueError as error:
+        assert "is invalid" in str(error), error
+        return False
+    return True
+print(json.dumps({"characters": "".join(one for one in map(chr, range(32, 0x250)) if accepts(f"a{one}a"))}))
+for name in sys.argv[1:]:
+    try:
+        swanlab.init(project=name, mode="offline")
+        opened = swanlab.get_run().public.project_name
+        swanlab.finish()
+    except ValueError as error:
+        opened = str(error)
+    print(json.dumps({"opened": opened}))
+"""
+
+
+@pytest.mark.nightly
+def test_swanlab_refuses_the_project_names_of_xp173(with_added: Warm) -> None:
+    (case,) = (one for one in CASES if one.code == "XP173")
+    names = [text.split('project="')[1].split('"')[0] for text in (case.rejected, case.accepted)]
+    characters, refused, opened = with_added.program(DEFAULT, PROJECT, *names)
+    assert set(characters["characters"]) == LEGAL
+    assert refused["opened"].startswith(f"Project name `{names[0]}` is invalid")
+    assert opened["opened"] == names[1]
+
+
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_our_own_metrics_are_there_all_the_same(tracked: Tracked, target: str) -> None:
-    assert [event["step"] for event in tracked(target, "")[0].events] == list(range(1, STEPS + 1))
+    assert [event["step"] for event in tracked(target, "wandb")[0].events] == list(range(1, STEPS + 1))

@@ -59,6 +59,14 @@ def interpreter(stack: str) -> str:
     return python
 
 
+def with_trackers(stack: str) -> str:
+    """The interpreter that has MLflow, SwanLab and ClearML in addition to the stack; a test is skipped without it."""
+    python = os.path.join(ROOT, ".venv-trackers", stack, "bin", "python")
+    if not os.path.exists(os.path.join(ROOT, ".venv-trackers", "ready")):
+        pytest.skip("`make .venv-trackers/ready` installs MLflow, SwanLab and ClearML")
+    return python
+
+
 def installed() -> tuple[str, ...]:
     """The stacks whose interpreter is there, the default first."""
     return tuple(name for name in (DEFAULT, *OTHERS) if python_of(name) is not None)

@@ -177,18 +177,19 @@ OWN_LINE = re.compile(
 class Warm:
     """The warm interpreters, one a target, started when they are asked for.
 
-    ``notes`` is where trackio keeps its database; it looks once, when it is imported.
+    ``notes`` is where trackio keeps its database; it looks once, when it is imported. ``python`` finds the interpreter
+    of a target.
     """
 
-    def __init__(self, place: str) -> None:
-        self.place, self.notes = place, os.path.join(place, "trackio")
+    def __init__(self, place: str, python: Callable[[str], str] = interpreter) -> None:
+        self.place, self.notes, self.python = place, os.path.join(place, "trackio"), python
         self.servers: dict[str, Forks] = {}
 
     def of(self, target: str) -> Forks:
         """The one of a target; skips the test where there is none."""
         if target not in self.servers:
             variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRACKIO_DIR=self.notes)
-            self.servers[target] = Forks(interpreter(target), variables)
+            self.servers[target] = Forks(self.python(target), variables)
         return self.servers[target]
 
     def compiled(self, text: str, name: str) -> str:
