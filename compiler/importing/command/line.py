@@ -15,6 +15,8 @@ from xpc.compiler.stacks import names
 from xpc.grammar.record import record
 
 KEYS = keys.load("command/keys.toml")
+HYDRA = ("config_name", "config_path")
+"""Options of hydra, which take one value; words such as `lr=1e-5` may follow them."""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 """Options of python that change nothing that is trained, such as `-u`."""
 
@@ -105,7 +107,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
-    """Return the values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words before the first key.
+    """Return the values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words without a key.
     `again` receives the earlier values of a key that is given twice.
     """
     out: dict[str, Entry] = {}
@@ -118,7 +120,10 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
         key = name.replace("-", "_")
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
-            values.append(words.pop(0))
+            if equals or (values and key in HYDRA):  # the next words are positional, as `--config-name=x lr=1e-5`
+                rest.append(words.pop(0))
+            else:
+                values.append(words.pop(0))
         off = not values and key.startswith("no_") and _switched_off(key[3:])
         key = key[3:] if off else key
         if key in out:

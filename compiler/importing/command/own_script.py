@@ -86,6 +86,10 @@ def draft(
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
         out.warn(None, f"`{line.program}` is a path {whose}: `{program}` is read")
     out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
+    for n, word in enumerate(line.rest, 1):
+        if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
+            out.error(Entry(word.text, None, file, word.line), f"`{line.program}` does not read this word",
+                      "leave it out if it has no effect")  # fmt: skip
     for key, one in entries.items():
         if (one.file, one.key) in out.fates:
             continue
@@ -127,10 +131,15 @@ def _contradicts(named: Draft, script: Draft) -> bool:
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
         return False  # the data of the script are a guess
-    other = named.model and script.model and named.model != script.model
-    rows = [one.ref.partition("[")[0].partition(":")[0] for one in script.sources]
-    stated = [one.ref.partition("[")[0].partition(":")[0] for one in named.sources]
+    other = named.model and script.model and _without_dot(named.model) != _without_dot(script.model)
+    rows = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in script.sources]
+    stated = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in named.sources]
     return bool(other or (rows and stated and not set(rows) & set(stated)))
+
+
+def _without_dot(name: str) -> str:
+    """A path without its `./`, as `data/a.jsonl` and `./data/a.jsonl` are the same file."""
+    return name.strip('"').removeprefix("./")
 
 
 def _rank(one: Draft) -> tuple[int, int]:

@@ -17,6 +17,8 @@ LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\
 """A pattern for a training command within a text."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
 """Words in the names of programs that train nothing."""
+TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
+"""Words in the names of programs that may train by a module that they import."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "timeout", "nice", "mpirun", "pipenv", "pixi")  # fmt: skip
 """Programs that start the command after them."""
@@ -45,13 +47,27 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     return place, training[place]
 
 
-def _makes_trainer(call: Call, overrides: Overrides) -> bool:
-    """Whether a command starts a Python file or module (`-m pkg.train`) of the repository that makes a trainer."""
+def _program(call: Call) -> str:
+    """The Python file, or the module of `-m pkg.train`, that a command starts."""
     texts = [one.text for one in call.words]
     program = next((one for one in texts if one.endswith(".py")), "")
-    if not program and "-m" in texts[:-1]:
-        program = texts[texts.index("-m") + 1]
-    return re.search(r"Trainer\(", programs.found(program, overrides)[1]) is not None
+    return texts[texts.index("-m") + 1] if not program and "-m" in texts[:-1] else program
+
+
+def _makes_trainer(call: Call, overrides: Overrides) -> bool:
+    """Whether a command starts a Python file or module of the repository that makes a trainer."""
+    return re.search(r"Trainer\(", programs.found(_program(call), overrides)[1]) is not None
+
+
+def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
+    """The commands without those that start a script of the repository that makes no trainer, such as
+    `prepare_pairs.py`, if others make one.
+    """
+    making = [_makes_trainer(one, overrides) for one in training]
+    if not any(making) or all(making):
+        return training
+    return [one for one, makes in zip(training, making, strict=True)
+            if makes or TRAINS.search(_program(one)) or not programs.found(_program(one), overrides)[1]]  # fmt: skip
 
 
 def training_commands(
@@ -67,7 +83,7 @@ def training_commands(
     found = calls(text_, sets, loops, overrides.read, written)
     training = [one for one in found if one.words and is_training(one.words)]
     if training:
-        return list({(one.words, one.folder): one for one in training}.values())
+        return _without_preparation(list({(one.words, one.folder): one for one in training}.values()), overrides)
     for one in found:
         for word in (*one.words, *one.environment):
             inner = word.text.partition("=")[2] if word in one.environment else word.text

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.python.usage import PAGES
+from xpc.compiler.importing.python.usage import LONGEST, PAGES
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.shell import calls
 
@@ -67,10 +67,14 @@ def _commands(page: str, name: str) -> Iterator[tuple[list[str], int]]:
     start = re.compile(
         rf"(?:^|[\s`$])(?:(?:{starts})\s+(?:-\S+\s+)*(?:[\w./-]*/)?|\./(?:[\w./-]*/)?){re.escape(name)}\s+"
     )
-    for number, line in enumerate(page.split("\n"), 1):
-        found = start.search(line) if len(line) < 2_000 else None
+    lines = page.split("\n")
+    for number, line in enumerate(lines, 1):
+        found = start.search(line) if len(line) < LONGEST else None
         if found is not None:
+            command, at = line[found.end() :], number
+            while command.rstrip().endswith("\\") and at < len(lines) and len(command) < LONGEST:
+                command, at = command.rstrip()[:-1] + " " + lines[at].lstrip("# "), at + 1
             with suppress(ValueError):
-                words = shlex.split(re.split("`|&|;|\\|", line[found.end() :])[0], comments=True)
+                words = shlex.split(re.split("`|&|;|\\|", command)[0], comments=True)
                 if words:
                     yield words, number

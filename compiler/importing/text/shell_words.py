@@ -15,6 +15,10 @@ ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
 ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
+BRACES = re.compile(r"(?<![$\\])\{(?:(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?|([\w.+/=-]*(?:,[\w.+/=-]*)+))\}")
+"""`{1..3}`, `{0..8..2}` and `{a,b}`, which stand for several words."""
+MOST_WORDS = 100
+"""Most words of one pair of braces."""
 HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
 FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
 REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
@@ -107,8 +111,9 @@ class Words:
     def function_head(self) -> re.Match[str] | None:
         """Skip the name of a function that begins here, and its `{`."""
         at = self.at
-        while at < len(self.text) and self.text[at] in " \t\r\n;":
-            at += 1
+        while at < len(self.text) and self.text[at] in " \t\r\n;#":
+            end = self.text.find("\n", at) if self.text[at] == "#" else at + 1
+            at = len(self.text) if end < 0 else end
         found = FUNCTION.match(self.text, at)
         if found is not None:
             self.skip(found.end() - self.at)
@@ -199,6 +204,10 @@ class Words:
             gone = [self.state.missing.get(f"{array[2]}[{n}]", "") for n in range(len(self.state.arrays[array[2]]))]
             return [Word(one, line, open) for one, open in zip(self.state.arrays[array[2]], gone)]
         unquoted = not {'"', "'"} & set(re.sub(r"\$\([^()]*\)|\$\{[^{}]*\}", "", source))
+        braces = BRACES.search(word.text) if unquoted and BRACES.search(source) and not ASSIGNMENT.match(raw) else None
+        if braces is not None:
+            return [Word(word.text[: braces.start()] + one + word.text[braces.end() :], line, word.open)
+                    for one in _each(braces)]  # fmt: skip
         if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$("):
             parts = PART.findall(word.text)  # as the shell splits `$LAUNCHER train.py`
             if len(parts) > 1 or not word.open:
@@ -275,6 +284,16 @@ class Words:
             raise Unreadable("a quote is not closed", line)
         self.skip(at + 1 - self.at)
         return out
+
+
+def _each(braces: re.Match[str]) -> list[str]:
+    """The texts for which `{1..3}` or `{a,b}` stands."""
+    first, last, step, listed = braces.groups()
+    if listed is not None:
+        return listed.split(",")[:MOST_WORDS]
+    start, end, by = int(first), int(last), max(1, int(step or 1))
+    count = min(abs(end - start) // by + 1, MOST_WORDS)
+    return [str(start + n * by * (1 if end >= start else -1)) for n in range(count)]
 
 
 def file_of(words: list[Word]) -> str:

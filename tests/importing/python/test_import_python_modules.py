@@ -103,6 +103,93 @@ main()
     assert rate(imported(text, name="train.py", root=str(tmp_path / "scripts"))) == 2e-5
 
 
+COMPOSED = """
+import hydra
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+@hydra.main(config_path="conf", config_name="train")
+def main(cfg):
+    SFTTrainer(model=cfg.model.name, args=SFTConfig("out", max_length=64, learning_rate=cfg.train.lr),
+               train_dataset=load_dataset(cfg.data, split="train")).train()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "rows", "lr"),
+    [
+        ("python train.py", "Qwen/Qwen2.5-0.5B", "org/rows", 2e-5),
+        ("python train.py train.lr=3e-5 ++data=org/more", "Qwen/Qwen2.5-0.5B", "org/more", 3e-5),
+        ("accelerate launch train.py model=large", "Qwen/Qwen2.5-3B", "org/rows", 2e-5),
+        ("python train.py --config-name=other train.lr=3e-5", "Qwen/Qwen2.5-0.5B", "org/other", 3e-5),
+        ("python train.py --config-name other +setting=fast", "Qwen/Qwen2.5-0.5B", "org/other", 4e-5),
+    ],
+)
+def test_words_of_a_command_change_the_configuration_of_hydra(
+    tmp_path: Path, command: str, model: str, rows: str, lr: float
+) -> None:
+    repository(tmp_path, {
+        "conf/train.yaml": "defaults: [model: small, _self_]\ndata: org/rows\ntrain:\n  lr: 2.0e-5\n",
+        "conf/other.yaml": "defaults: [model: small, _self_]\ndata: org/other\ntrain:\n  lr: 2.0e-5\n",
+        "conf/model/small.yaml": "name: Qwen/Qwen2.5-0.5B\n",
+        "conf/model/large.yaml": "name: Qwen/Qwen2.5-3B\n",
+        "conf/setting/fast.yaml": "# @package _global_\ntrain:\n  lr: 4.0e-5\n",
+        "train.py": COMPOSED,
+    })  # fmt: skip
+    found = imported(f"{command}\n", name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert f"train {model} on {rows}" in found.text
+    assert rate(found) == lr
+
+
+def test_words_of_a_command_that_omegaconf_reads(tmp_path: Path) -> None:
+    script_ = COMPOSED.replace('@hydra.main(config_path="conf", config_name="train")', "").replace(
+        "main()\n", 'main(OmegaConf.merge(OmegaConf.load("conf/train.yaml"), OmegaConf.from_cli()))\n'
+    )
+    repository(tmp_path, {
+        "conf/train.yaml": "data: org/rows\nmodel:\n  name: Qwen/Qwen2.5-3B\ntrain:\n  lr: 2.0e-5\n",
+        "train.py": script_.replace("import hydra", "from omegaconf import OmegaConf"),
+    })  # fmt: skip
+    found = imported("python train.py train.lr=3e-5\n", name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert rate(found) == 3e-5
+
+
+def test_a_word_that_the_script_does_not_read_is_an_error(tmp_path: Path) -> None:
+    text = COMPOSED.replace('@hydra.main(config_path="conf", config_name="train")', "")
+    text = (
+        text.replace("cfg.model.name", '"Qwen/Qwen2.5-3B"').replace("cfg.train.lr", "2e-5").replace("cfg.data", '"a/b"')
+    )
+    repository(tmp_path, {"train.py": text.replace("main(cfg)", "main()")})
+    found = imported("accelerate launch train.py lr=3e-5\n", name="run.sh", root=str(tmp_path))
+    assert any("`train.py` does not read this word" in one for one in found.messages)
+
+
+SPLITS = """
+from datasets import DatasetDict, load_dataset
+from trl import SFTConfig, SFTTrainer
+rows = DatasetDict()
+for split in "train,test".split(","):
+    part = load_dataset("org/rows", split=split)
+    if "train" in split:
+        rows["train"] = part
+    elif "test" in split:
+        rows["test"] = part
+rows = rows.map(lambda row: {"text": row["body"]}, remove_columns=rows["train"].column_names)
+trainer = SFTTrainer(model="Qwen/Qwen2.5-3B", args=SFTConfig("out", max_length=64, eval_strategy="epoch"),
+                     train_dataset=rows["train"], eval_dataset=rows["test"])
+trainer.train()
+"""
+
+
+def test_a_dict_of_splits(tmp_path: Path) -> None:
+    found = imported(SPLITS, name="train.py", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "org/rows {" in found.text
+    assert "columns = [body]" in found.text
+    assert "split = test" in found.text
+
+
 ARGUMENTS = """
 import argparse
 p = argparse.ArgumentParser()

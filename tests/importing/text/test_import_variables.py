@@ -38,6 +38,12 @@ def words(text: str, **sets: str) -> list[str]:
         ("a $(date +%s; ls) b", ["a", "$(date +%s; ls)", "b"]),
         ("X=${X:?set it}\na $X", ["a", "$X"]),
         ("for i in 1 2 3; do\n  a $i\ndone >log", ["a", "1"]),
+        ("for i in {2..4}; do\n  a $i\ndone", ["a", "2"]),
+        (
+            "a {8..2..3} x{b,c}y '{1..2}' {\"a\",1} ${B:-{1,2}",
+            ["a", "8", "5", "2", "xby", "xcy", "{1..2}", "{a,1}", "{1,2"],
+        ),
+        ("# what f does\nf() {\n  a $1\n}\n# the run\nf b\n", ["a", "b"]),
     ],
 )
 def test_expansion(text: str, expected: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 from xpc.compiler.importing.python.interpreter.machine import PRESENT, TRUE, Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Name, Object, Unknown
@@ -41,15 +40,9 @@ def _complete(machine: Machine, parser: Object) -> None:
              if call.last == "add_argument" for one in call.positional if str(one.value).startswith("--")}  # fmt: skip
     short = {key: [one for one in names if one.startswith(key)] for key in machine.given if key not in names}
     long = {key: found[0] for key, found in short.items() if len(found) == 1 and found[0] not in machine.given}
-    _use(machine, long)
+    machine.use(*long)
     if long:
         machine.given = {**machine.given, **{name: machine.given[key] for key, name in long.items()}}
-
-
-def _use(machine: Machine, names: Iterable[str]) -> None:
-    """Note the names of the command's arguments that the script declares."""
-    if machine.command is not None:
-        machine.command.used.update(names)
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
@@ -58,13 +51,13 @@ def _stated(machine: Machine, call: Object, names: list[str], name: str, place: 
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
-        _use(machine, (name, str(place)))
+        machine.use(name, str(place))
         return machine.given.get(str(place)) if by_name is None else by_name
     words = [name, *(one.lstrip("-").replace("-", "_") for one in names if one.startswith("--"))]
-    _use(machine, words)
+    machine.use(*words)
     action = call.keywords.get("action")
     if action is not None and getattr(action.value, "last", "") == "BooleanOptionalAction":
-        _use(machine, (f"no_{name}",))
+        machine.use(f"no_{name}")
         off = machine.given.get(f"no_{name}")
         if off is not None:
             return "false"

@@ -22,6 +22,14 @@ def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
         return None
 
 
+def scalar(text: str) -> object:
+    """The value of a text such as `1e-5`, `true` or `[a, b]`, as YAML reads it."""
+    try:
+        return _value(yamltext.read(f"value: {text}", "")["value"])
+    except (Unreadable, KeyError):
+        return text
+
+
 def namespace(value: object, nested: bool = True) -> object:
     """An object whose attributes are a dict's keys. With `nested`, the dicts inside become objects, too."""
     if isinstance(value, dict):

@@ -6,12 +6,16 @@ import ast
 import posixpath
 import re
 
-from xpc.compiler.importing.python.interpreter.files import contents, namespace
+from xpc.compiler.importing.python.interpreter.files import contents, namespace, scalar
 from xpc.compiler.importing.python.interpreter.functions import dotted
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Function, Table, Unknown
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+PACKAGE = re.compile(rb"\s*#\s*@package\s+([\w.]+)")
+"""The first line of a file that states where its keys belong, such as `# @package _global_`."""
+OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
+"""A word of the command such as `lr=1e-5`, `+model=qwen` or `~eval`."""
 MOST = 20
 """The most files of a configuration."""
 
@@ -23,18 +27,91 @@ def configuration(machine: Machine, function: Function) -> object:
     for one in getattr(function.node, "decorator_list", []):
         if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "main"):
             words = {key.arg: machine.evaluate(key.value) for key in one.keywords}
-            folder, name = words.get("config_path", "."), words.get("config_name")
+            folder = machine.option("config_path") or words.get("config_path", ".")
+            name = machine.option("config_name") or words.get("config_name")
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None
             folder = posixpath.normpath(posixpath.join(posixpath.dirname(function.label), folder))
             machine.command_line.append(machine.place(one))
-            found = _file(machine, folder, name.removesuffix(".yaml"), [MOST])
-            return None if found is None else namespace(_resolved(found, found, machine, one))
+            changes = machine.positional_words()
+            found = _file(machine, folder, name.removesuffix(".yaml"), [MOST], changes)
+            if found is None:
+                return None
+            for word in changes:
+                _change(machine, found, word, folder, one)
+            return namespace(_resolved(found, found, machine, one))
     return None
 
 
-def _file(machine: Machine, folder: str, name: str, left: list[int]) -> Table | None:
-    """A file merged with the files in its list `defaults`, such as `- model: qwen`, which is `model/qwen.yaml`."""
+def command_line(machine: Machine) -> Table:
+    """The value of `OmegaConf.from_cli()`: the words `key=value` of the command."""
+    out = Table()
+    for word in machine.positional_words():
+        _change(machine, out, f"++{word}", "", ast.Pass(lineno=0))
+    return out
+
+
+def merged(tables: list[Table]) -> Table:
+    """The value of `OmegaConf.merge(...)`."""
+    out = Table()
+    for one in tables:
+        _merge(out, one)
+    return out
+
+
+def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST) -> None:
+    """Apply a word of the command to the configuration: `key=value`, `+group=choice`, or `~key`."""
+    found = OVERRIDE.fullmatch(word)
+    if found is None or found[2].startswith("hydra"):
+        return
+    sign, path, text = found.groups()
+    *above, last = re.split(r"[./]", path.partition("@")[2] or path)
+    table: object = root
+    for part in above:
+        inner = table.get(part) if isinstance(table, dict) else None
+        if not isinstance(inner, dict) and isinstance(table, Table):
+            inner = table[part] = Table()
+        table = inner
+    if not isinstance(table, Table):
+        return
+    if sign == "~":
+        table.pop(last, None)
+        return
+    if sign == "+" and folder and text is not None:
+        group = path.partition("@")[0]
+        inner = _file(machine, posixpath.join(folder, group), text, [MOST], [])
+        if inner is not None:
+            _placed(
+                machine, root, posixpath.join(folder, group, f"{text}.yaml"), path.partition("@")[2] or group, inner
+            )
+            return
+    table[last] = scalar(text or "")
+    table.places[last] = machine.place(node)
+
+
+def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -> None:
+    """Merge a file of a group into a configuration: under the group's name, or where its first line says."""
+    stated = PACKAGE.match(machine.read(path) or b"")
+    parts = stated[1].decode().split(".") if stated is not None else where.split("/")
+    for part in reversed(parts):
+        inner = Table({part: inner}) if part not in ("_global_", "") else inner
+    _merge(out, inner)
+
+
+def _chosen(changes: list[str], group: str, choice: object) -> object:
+    """The file of a group: the one that the command names (`model=qwen`), otherwise the one in `defaults`."""
+    for one in changes:
+        key, equals, value = one.partition("=")
+        if equals and key == group:
+            changes.remove(one)
+            return value
+    return choice
+
+
+def _file(machine: Machine, folder: str, name: str, left: list[int], changes: list[str]) -> Table | None:
+    """A file merged with the files in its list `defaults`, such as `- model: qwen`, which is `model/qwen.yaml`.
+    `changes` are the words of the command; those that choose a file of a group are removed.
+    """
     left[0] -= 1
     own = contents(machine.read, posixpath.join(folder, f"{name}.yaml")) if left[0] >= 0 else None
     if own is None:
@@ -47,17 +124,18 @@ def _file(machine: Machine, folder: str, name: str, left: list[int]) -> Table | 
             _merge(out, own)
             merged = True
         elif isinstance(one, str):
-            _merge(out, _file(machine, folder, one, left) or Table())
+            _merge(out, _file(machine, folder, one, left, changes) or Table())
         elif isinstance(one, dict):
             for group, choice in one.items():
                 words = str(group).removeprefix("override ").removeprefix("optional ").strip("/")
                 where, _, package = words.partition("@")
+                choice = _chosen(changes, where, choice)
                 if not isinstance(choice, str) or where.startswith("hydra"):
                     continue
-                inner = _file(machine, posixpath.join(folder, where), choice, left)
-                for part in reversed((package or where).split("/")):
-                    inner = Table({part: inner}) if inner is not None and part != "_global_" else inner
-                _merge(out, inner or Table())
+                inner = _file(machine, posixpath.join(folder, where), choice, left, changes)
+                if inner is not None:
+                    place = posixpath.join(folder, where, f"{choice}.yaml")
+                    _placed(machine, out, place, package or where, inner)
     if not merged:
         _merge(out, own)
     return out

@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from xpc.compiler.importing.python.interpreter import hydra
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import attribute
 from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, Arguments, Keywords, dict_of
@@ -31,6 +32,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Object,
     Row,
     Scalar,
+    Splits,
     Table,
     Unknown,
     Unset,
@@ -149,6 +151,8 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
         parts = value.last == "load_dataset" and "split" not in value.keywords
         if wanted <= {"dict", "DatasetDict", "Dataset", "IterableDataset"}:
             return bool(wanted & ({"dict", "DatasetDict"} if parts else {"Dataset"}))
+    if isinstance(value, Splits):
+        return machine.unknown(node, "a type") if not isinstance(kinds, Name) else kinds.last in ("DatasetDict", "dict")
     names = {one.path for one in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(one, Name)}
     if isinstance(value, (*Scalar, list, tuple, dict)) and names <= {
         "str",
@@ -242,6 +246,21 @@ def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, 
     return namespace(value if isinstance(value, dict) else _loaded(machine, positional, keywords, node))
 
 
+def _splits(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = dict_of(machine, positional, keywords, node)
+    return Splits(value, getattr(value, "places", {})) if isinstance(value, dict) else NotImplemented
+
+
+def _from_cli(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    machine.command_line.append(machine.place(node))
+    return namespace(hydra.command_line(machine))
+
+
+def _merged(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    tables = [one.value for one in positional if isinstance(one.value, Table)]
+    return namespace(hydra.merged(tables)) if len(tables) == len(positional) else NotImplemented
+
+
 def _namespace(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     return namespace(dict_of(machine, positional, keywords, node), False)
 
@@ -317,9 +336,12 @@ KNOWN: dict[str, Callable[..., object]] = {
     "tomllib.load": _loaded,
     "omegaconf.OmegaConf.load": _configuration,
     "omegaconf.OmegaConf.create": _configuration,
+    "omegaconf.OmegaConf.from_cli": _from_cli,
+    "omegaconf.OmegaConf.merge": _merged,
     "omegaconf.OmegaConf.to_container": _same,
     "omegaconf.OmegaConf.to_object": _same,
     "omegaconf.OmegaConf.resolve": _nothing,
+    "datasets.DatasetDict": _splits,
     "types.SimpleNamespace": _namespace,
     "argparse.Namespace": _namespace,
     "easydict.EasyDict": _configuration,

@@ -207,11 +207,26 @@ class Machine:
 
     def command_words(self, node: ast.AST) -> list[object]:
         """The value of `sys.argv`: the script, and the arguments that `--set 1=VALUE`, `--set 2=VALUE` ... give."""
-        words: list[object] = Words([self.label.rpartition(" cell ")[0] or self.label])
-        while str(len(words)) in self.given:
-            words.append(self.given[str(len(words))])
         self.command_line.append(self.place(node))
-        return words
+        return Words([self.label.rpartition(" cell ")[0] or self.label, *self.positional_words()])
+
+    def positional_words(self) -> list[str]:
+        """The words that the command, or `--set 1=VALUE`, gives the script without a name."""
+        count = 1
+        while str(count) in self.given:
+            count += 1
+        self.use(*map(str, range(1, count)))
+        return [self.given[str(n)] for n in range(1, count)]
+
+    def option(self, name: str) -> str | None:
+        """The value that the command gives for an option; None if it gives none."""
+        self.use(name)
+        return self.given.get(name)
+
+    def use(self, *names: str) -> None:
+        """Note the names of the command's arguments that the script reads."""
+        if self.command is not None:
+            self.command.used.update(names)
 
     def taken_as_empty(self, value: object) -> None:
         """Note a value, such as an environment variable, that decides a condition because it is assumed to be empty."""

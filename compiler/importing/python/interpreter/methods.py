@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.assignment import set_item
-from xpc.compiler.importing.python.interpreter.attributes import item
+from xpc.compiler.importing.python.interpreter.attributes import attribute, item
 from xpc.compiler.importing.python.interpreter.functions import path_join
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.texts import formatted, joined
@@ -21,6 +21,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Object,
     Row,
     Scalar,
+    Splits,
     Table,
     Text,
     Unknown,
@@ -43,6 +44,9 @@ def method(
         return text_method(machine, owner, name, values, node)
     if isinstance(owner, list):
         return list_method(machine, owner, name, values, node)
+    if isinstance(owner, Splits) and name not in DICT_METHODS:
+        return Splits({key: _of_split(machine, one, name, positional, keywords, node) for key, one in owner.items()},
+                      owner.places)  # fmt: skip
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
     if isinstance(owner, Class):  # the methods `model_validate` and `parse_obj` of pydantic
@@ -61,6 +65,16 @@ def method(
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
         return Object(f"str.{name}", [], {}, machine.place(node), owner)
     return machine.unknown(node, f"`{name}` of a value that is not known")
+
+
+DICT_METHODS = ("get", "pop", "setdefault", "update", "items", "keys", "values", "copy")
+
+
+def _of_split(
+    machine: Machine, one: object, name: str, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """A method of a `DatasetDict`, called on one of its data sets."""
+    return machine.call(attribute(machine, one, name, node), positional, keywords, node)
 
 
 STRING_METHODS: dict[str, Callable[..., object]] = {

@@ -123,6 +123,10 @@ class Table(dict[Any, Any]):
         self.places: dict[Any, Place] = dict(places or {})
 
 
+class Splits(Table):
+    """A `DatasetDict`: the data sets by the names of their splits. Its methods change each of them."""
+
+
 class Words(list[Any]):
     """The words of the script's command line."""
 
