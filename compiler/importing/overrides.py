@@ -31,13 +31,15 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 @record
 class Launch:
     """A command that starts a Python script: its arguments, the names of those that the script declares (`used`), and
-    a function that reads the launcher's options and returns the keys of accelerate's file.
+    a function that reads the launcher's options and returns the keys of accelerate's file. `declared` receives the
+    defaults that the script's own classes give to arguments of TRL.
     """
 
     arguments: Entries
     used: set[str]
     options: Callable[[Draft, Machines], Entries | None] = field(repr=False)
     zero: Entries | None = field(default=None, repr=False)
+    declared: dict[str, Entry] = field(factory=dict)
 
 
 @record

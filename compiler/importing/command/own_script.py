@@ -11,7 +11,15 @@ from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Launch, Machines, Overrides
 from xpc.compiler.importing.python.interpreter.machine import PRESENT
-from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, plain
+from xpc.compiler.importing.text.entries import (
+    CLASSIFIER,
+    NO_TRAINER,
+    OTHER_HEAD,
+    Entries,
+    Entry,
+    Unreadable,
+    plain,
+)
 from xpc.compiler.importing.trl.reader import NAMES
 from xpc.grammar.record import evolve
 
@@ -27,20 +35,18 @@ CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
 """Parsers that fill classes of settings, whose arguments have TRL's names."""
 
 
-OTHER = re.compile(
-    r"it trains (?:PPO|embeddings|a vision model|a model with an encoder|Megatron)|it constructs no|it has a tr|"
-    r"its model has another head"
-)
-"""Reasons of the Python reader for a script that no name of an argument makes a training of the language."""
-NO_TRAINER = re.compile(r"it constructs no|it has a tr")
-
-
 def draft(
-    line: Line, entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
+    line: Line,
+    entries: Entries,
+    file: str,
+    overrides: Overrides,
+    launch: Entries | None,
+    zero: Entries | None,
+    declared: dict[str, Entry],
 ) -> tuple[Draft | None, bool]:
     """The draft of the script that the command launches; None if it cannot be read. The second value is whether the
     names of the arguments may be TRL's, because the script fills TRL's classes with them. `entries` are the command's
-    arguments, with those of its configuration.
+    arguments, with those of its configuration. `declared` receives the defaults of the script's own classes.
     """
     program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
@@ -61,7 +67,7 @@ def draft(
             machines.each = 1
         return launcher(made, line, machines, launch)
 
-    started = Launch(entries, used, options, zero)
+    started = Launch(entries, used, options, zero, declared)
     try:
         near = evolve(
             overrides.below(posixpath.dirname(program)),
@@ -71,16 +77,9 @@ def draft(
         )
         out = python(text, program, near)
     except Unreadable as error:
-        why = str(error)
-        other_head = "ForCausalLM" in text and "another head" in why  # a script such as TRL's has both
-        may_train = (
-            other_head
-            or (NO_TRAINER.match(why) and "Trainer(" in text)
-            or ("SequenceClass" in why and "RewardTrainer(" in text)
-        )
-        if OTHER.match(why) and not may_train:
+        if error.kind and not _may_train(error.kind, text):
             place = f"{program}:{error.line}" if error.line else program
-            raise Unreadable(f"`{place}`: {why}") from error
+            raise Unreadable(f"`{place}`: {error}", kind=error.kind) from error
         return None, classes
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
@@ -110,20 +109,53 @@ def draft(
     return out, classes
 
 
+def _may_train(kind: str, text: str) -> bool:
+    """Whether a script for which the reader found no training that a spec has may train after all, such as one that
+    loads several kinds of models, or whose trainer another module makes.
+    """
+    if kind == NO_TRAINER:
+        return "Trainer(" in text
+    if kind == CLASSIFIER and "RewardTrainer(" in text:
+        return True
+    return kind in (CLASSIFIER, OTHER_HEAD) and "ForCausalLM" in text
+
+
 def better(named: Draft, script: Draft | None) -> Draft:
-    """Of the draft by TRL's names and the draft of the script, the one that says more. The names decide if TRL has all
-    of them, and they name the model and the data.
+    """Of the draft by TRL's names and the draft of the script, the one that says more: that of the script if it is read
+    completely. If parts of it cannot be read, the names decide if TRL has all of them, and they name the model and the
+    data; the settings that the script changes are added.
     """
     if script is None:
         return named
     own = any(one.own for one in named.messages if one.severity == "error") or bool(named.decisions)
     complete = bool(named.model and named.sources) and not own
-    if _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
+    clean = script.method != named.method or _rank(script) <= min(_rank(named), (0, 0))
+    if clean or _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
         return script
+    _add(named, script)
     for one in [one for one in script.messages if one.severity == "error"][:MOST]:
         if one.entry is not None and one.entry.file.endswith(".py"):
             named.warn(one.entry, f"the script does more than its arguments state: {one.why}")
     return named
+
+
+ADDED = ("batch.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")
+"""The settings that are taken from a script that changes the values of its arguments."""
+
+
+def _add(named: Draft, script: Draft) -> None:
+    """Take over the settings that the script itself states, with a warning for each."""
+    for path, written in script.settings.items():
+        before = named.settings.get(path)
+        own = written.entry is not None and written.entry.file.endswith(".py")
+        if (
+            own
+            and path.startswith(ADDED)
+            and path != "method.rewards"
+            and (before is None or before.text != written.text)
+        ):
+            named.settings[path] = written
+            named.warn(written.entry, f"the script sets it, and the spec has its value: {path} = {written.text}")
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:

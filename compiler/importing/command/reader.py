@@ -131,9 +131,11 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         launch = _file(named_launch, overrides, "--accelerate")
     if "fsdp_config" in entries:
         entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
-    script, by_names = own_script.draft(line, entries, file, overrides, launch, zero)
+    declared: dict[str, Entry] = {}
+    script, by_names = own_script.draft(line, entries, file, overrides, launch, zero, declared)
     if script is not None and not by_names:
         return _with_environment(script, environment, file)
+    entries = {**declared, **entries}
     unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
     entries = {key: one for key, one in entries.items() if key not in unset}
     method = overrides.method or _method(line.program)

@@ -9,7 +9,7 @@ from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import TRAINERS
 from xpc.compiler.importing.python.interpreter.values import Argument, Object, Unknown
 from xpc.compiler.importing.python.program import HEADS, Model
-from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.compiler.importing.text.entries import CLASSIFIER, OTHER_HEAD, OTHER_TRAINER, Entry, Unreadable
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
@@ -67,12 +67,15 @@ def _head(loaded: Object, trainer: Object) -> None:
         raise Unreadable(
             f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that generate text",
             loaded.place.line,
+            CLASSIFIER if head == "ForSequenceClassification" else OTHER_HEAD,
         )
     labels = loaded.keywords.get("num_labels")
     if labels is not None and trainer.last != "RewardTrainer":
-        raise Unreadable("it trains a classifier, and the language trains models that generate text", loaded.place.line)
+        why = "it trains a classifier, and the language trains models that generate text"
+        raise Unreadable(why, loaded.place.line, CLASSIFIER)
     if "FastVision" in loaded.path or "Processor" in loaded.path:
-        raise Unreadable("it trains a vision model, and programs with images are not imported", loaded.place.line)
+        why = "it trains a vision model, and programs with images are not imported"
+        raise Unreadable(why, loaded.place.line, OTHER_TRAINER)
 
 
 def is_unsloth(loaded: Object) -> bool:

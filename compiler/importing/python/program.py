@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Place, Unknown
-from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.importing.text.entries import NO_TRAINER, OTHER_TRAINER, Unreadable
 from xpc.grammar.record import field, mutable
 
 POSITIONS = {
@@ -22,6 +22,11 @@ POSITIONS = {
 OTHERS = (
     ("PPOTrainer", "PPO, which the language does not have"),
     ("Seq2SeqTrainer", "a model with an encoder, and the language trains decoders"),
+    ("OnlineDPOTrainer", "online DPO, which the language does not have"),
+    ("XPOTrainer", "XPO, which the language does not have"),
+    ("NashMDTrainer", "Nash-MD, which the language does not have"),
+    ("BCOTrainer", "BCO, which the language does not have"),
+    ("PRMTrainer", "a process reward model, which the language does not have"),
     ("SentenceTransformerTrainer", "embeddings"),
     ("MegatronTrainer", "Megatron"),
 )
@@ -108,7 +113,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
     names = {one.last: one for one in machine.calls}
     for name, what in OTHERS:
         if name in names:
-            raise Unreadable(f"it trains {what} ({name})", names[name].place.line)
+            raise Unreadable(f"it trains {what} ({name})", names[name].place.line, OTHER_TRAINER)
     parsers = [one for one in machine.calls if one.last in ("parse_args_into_dataclasses", "parse_args_and_config")]
     if parsers and machine.command is None:
         raise Unreadable(FROM_COMMAND_LINE, parsers[0].place.line)
@@ -117,6 +122,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
     raise Unreadable(
         f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another one of them can be imported",
         0 if loop is None else loop.place.line,
+        NO_TRAINER,
     )
 
 

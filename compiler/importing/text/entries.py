@@ -21,11 +21,20 @@ YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Unreadable(Exception):
-    """Raised for a configuration that cannot be read. `line` counts from 1; 0 means that the line is not known."""
+    """Raised for a configuration that cannot be read. `line` counts from 1; 0 means that the line is not known. `kind`
+    says what a Python script does instead of a training that a spec has: see NO_TRAINER and the constants after it.
+    """
 
-    def __init__(self, message: str, line: int = 0) -> None:
+    def __init__(self, message: str, line: int = 0, kind: str = "") -> None:
         super().__init__(message)
         self.line = line
+        self.kind = kind
+
+
+NO_TRAINER, OTHER_TRAINER, CLASSIFIER, OTHER_HEAD = "no trainer", "another trainer", "a classifier", "another head"
+"""Kinds of scripts that are not imported: without a trainer of TRL or transformers, with one that the language lacks
+(PPO), or with a model that classifies or reads images.
+"""
 
 
 def checked(value: object, line: int) -> object:

@@ -173,3 +173,88 @@ def test_adapter_that_the_script_may_continue(tmp_path: Path) -> None:
     script = SCRIPT.replace('    unused: str = field(default="")', '    resume_adapter: str = ""')
     found = launched(tmp_path, "python train.py --output_dir out --resume_adapter out/sft\n", script)
     assert any("begins a new one" in one for one in found.messages)
+
+
+CHANGED = (
+    HEAD
+    + """
+@dataclass
+class Config(SFTConfig):
+    learning_rate: float = field(default=5e-6)
+    num_train_epochs: float = 7
+
+def main():
+    args, config = TrlParser((ModelConfig, Config)).parse_args_and_config()
+    config.per_device_train_batch_size = 3
+    rows = load_dataset("org/rows", split="train")
+    FILTER
+    SFTTrainer(model=args.model_name_or_path, args=config, train_dataset=rows).train()
+
+main()
+"""
+)
+NAMED = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
+
+
+@pytest.mark.parametrize("unread", ["", "rows = rows.filter(keep)"])
+def test_values_that_a_script_changes_count_although_the_command_has_only_names_of_trl(
+    tmp_path: Path, unread: str
+) -> None:
+    script = CHANGED.replace("FILTER", unread)
+    script = script.replace("SFTConfig, SFTTrainer", "ScriptArguments, SFTConfig, SFTTrainer")
+    script = script.replace(
+        "args, config = TrlParser((ModelConfig,", "_, args, config = TrlParser((ScriptArguments, ModelConfig,"
+    )
+    found = launched(tmp_path, NAMED, script)
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows for 7 epochs" in found.text
+    assert "lr = 5e-6" in found.text
+    assert "micro = 3" in found.text
+    assert any("does more than its arguments state" in one for one in found.messages) == bool(unread)
+    assert any("the script sets it, and the spec has its value: batch.micro = 3" in one for one in found.messages) == (
+        bool(unread)
+    )
+
+
+def test_a_reward_that_a_class_of_the_script_names_by_default(tmp_path: Path) -> None:
+    script = (
+        HEAD.replace("SFTConfig, SFTTrainer", "GRPOConfig, GRPOTrainer, ScriptArguments")
+        + """
+from rewards import FUNCTIONS
+@dataclass
+class Script(ScriptArguments):
+    reward_funcs: list[str] = field(default_factory=lambda: ["accuracy", "format"])
+
+args, config, model = TrlParser((Script, GRPOConfig, ModelConfig)).parse_args_and_config()
+GRPOTrainer(model=model.model_name_or_path, args=config, reward_funcs=[FUNCTIONS[one] for one in args.reward_funcs],
+            train_dataset=load_dataset(args.dataset_name, split="train")).train()
+"""
+    )
+    command = NAMED.replace("train.py", "grpo.py").replace("\n", " --num_generations 8\n")
+    found = launched(tmp_path, command, script, name="grpo.py")
+    assert "rewards = [accuracy, format]" in found.text
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("from trl import OnlineDPOTrainer\nOnlineDPOTrainer(model='a/b').train()\n", "online DPO"),
+        ("from trl import PPOTrainer\nPPOTrainer(model='a/b').train()\n", "PPO"),
+        ("from transformers import AutoModelForSequenceClassification as M, Trainer\n"
+         "Trainer(model=M.from_pretrained('a/b')).train()\n", "another head"),
+    ],
+)  # fmt: skip
+def test_a_training_that_no_spec_has_is_refused(tmp_path: Path, script: str, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason) as error:
+        launched(tmp_path, NAMED, script)
+    assert error.value.kind
+
+
+def test_commands_that_only_prepare_data_are_no_trainings(tmp_path: Path) -> None:
+    for name in ("pairs.py", "merge_pairs.py"):
+        (tmp_path / name).write_text("import argparse\nprint(argparse)\n")
+    command = f"python pairs.py --out a.jsonl\npython merge_pairs.py --out b.jsonl\n{NAMED}"
+    found = launched(tmp_path, command, CHANGED.replace("FILTER", ""))
+    assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
+    with pytest.raises(Unreadable, match="it has 2 training commands: 1 on line 3"):
+        launched(tmp_path, command + NAMED.replace("out", "again"), CHANGED.replace("FILTER", ""))

@@ -67,10 +67,13 @@ class Defaulted:
 
 @record
 class Command:
-    """The arguments with which a command starts a script, and the names of those that the script declares (`used`)."""
+    """The arguments with which a command starts a script, the names of those that the script declares (`used`), and the
+    defaults that the script's own classes give to arguments of TRL (`declared`).
+    """
 
     arguments: Mapping[str, Entry]
     used: set[str] = field(factory=set)
+    declared: dict[str, Entry] = field(factory=dict)
 
 
 class Machine:

@@ -111,12 +111,42 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
     words = _words(machine, kind, names)
     if isinstance(kind, Class):
         made = machine.call(kind, [], words, node)
+        _declare(machine, kind, made, words)
     else:
         made = Object(kind.path, [], words, machine.place(node))
         machine.calls.append(made)
     if isinstance(made, Object):
         made.attributes["<command>" if machine.command is not None else "<command line>"] = True
     return made
+
+
+def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Argument]) -> None:
+    """Note the defaults that the script's own classes give to TRL's arguments, for those that the command lacks."""
+    if machine.command is None:
+        return
+    for name in _fields(kind):
+        value = made.keywords.get(name) if isinstance(made, Object) else None
+        found = value.value if value is not None else getattr(made, "attributes", {}).get(name)
+        place = next((one.places[name] for one in kind.lineage() if name in one.places), machine.place(ast.Pass()))
+        plain = isinstance(found, list) and found and all(isinstance(one, str | int | float) for one in found)
+        if name in given or name not in _all_names() or not (isinstance(found, str | int | float) or plain):
+            continue
+        entry = Entry(name, found, place.file, place.line)
+        if isinstance(found, list):
+            entry = Entry(name, [Entry(f"{name}[{n}]", one, place.file, place.line) for n, one in enumerate(found)],
+                          place.file, place.line)  # fmt: skip
+        machine.command.declared.setdefault(name, entry)
+
+
+@cache
+def _all_names() -> frozenset[str]:
+    """The arguments of TRL's classes of settings in all versions, except those that name the model and the data:
+    whether a script uses its defaults for these is in the script.
+    """
+    configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
+               for config in stack.configs}  # fmt: skip
+    every = frozenset({"reward_funcs"}).union(*map(_names, (*configs, "ModelConfig", "ScriptArguments")))
+    return frozenset(one for one in every if not one.startswith(("dataset_", "model_name")))
 
 
 def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
