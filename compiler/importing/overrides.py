@@ -49,7 +49,7 @@ class Overrides:
     is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
     `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
     `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
-    `launch` is the command that starts a Python script.
+    `launch` is the command that starts a Python script, and `environment` the variables that it sees.
     """
 
     stem: str = "import"
@@ -69,6 +69,7 @@ class Overrides:
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launch: Launch | None = field(default=None, repr=False)
+    environment: Mapping[str, Entry] = field(factory=dict)
 
     def below(self, folder: str) -> Overrides:
         """The options for a script in another folder, so that files are searched for next to that script first."""

@@ -55,10 +55,31 @@ def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: 
     commands = calls(text_, overrides.sets, read=overrides.read, written=written)
     environment = [word for one in commands for word in one.environment]
     near = evolve(overrides, read=_reader(overrides, written, moved)).below(call.folder)
+    near = evolve(near, environment=_seen(call, commands, file))
     draft = _draft(parsed(call, file), environment, file, near, launch, zero)
     for name, found in moved.items():
         draft.warn(None, f"`{name}` is a path of another machine: `{found}` is read")
     return draft
+
+
+def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
+    """The environment variables that the program of a command sees: those before its name, and exported ones."""
+    assigned: dict[str, Entry | None] = {}
+    exported: set[str] = set()
+    for one in commands:
+        if one.words == call.words and one.environment == call.environment:
+            break
+        if not one.words or one.exported:
+            exported.update(word.text.partition("=")[0] for word in (*one.environment, *one.words) if one.exported)
+            assigned.update(_variable(word, file) for word in one.environment)
+    own = dict(_variable(word, file) for word in call.environment)
+    return {key: one for key, one in {**assigned, **own}.items() if one is not None and (key in exported or key in own)}
+
+
+def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
+    """The name and the value of an assignment; None for a value that is not known."""
+    name, _, value = word.text.partition("=")
+    return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
 
 
 def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:

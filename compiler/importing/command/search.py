@@ -22,6 +22,8 @@ TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "timeout", "nice", "mpirun", "pipenv", "pixi")  # fmt: skip
 """Programs that start the command after them."""
+MOST_PROGRAMS = 40
+"""Most programs of a script that are looked for in the repository."""
 MOST_WRAPPED = 40
 """Most words of such a program before the command that it starts."""
 
@@ -76,12 +78,19 @@ def training_commands(
     loops: dict[str, tuple[str, ...]] | None = None,
     written: dict[str, str] | None = None,
 ) -> list[Call]:
-    """The training commands of a script; if it has none, those in its quoted texts (`bash -c "..."`), and those that
-    start a training script without arguments. `written` receives the files that the script writes.
+    """The training commands of a script, also those that start a training script without arguments; if it has none,
+    those in its quoted texts (`bash -c "..."`). `written` receives the files that the script writes.
     """
     sets = overrides.sets
     found = calls(text_, sets, loops, overrides.read, written)
-    training = [one for one in found if one.words and is_training(one.words)]
+    making: dict[str, bool] = {}
+    for one in found:
+        if one.words and _is_python(one) and _program(one) not in making and len(making) < MOST_PROGRAMS:
+            making[_program(one)] = _makes_trainer(one, overrides)
+    training = [
+        one for one in found
+        if one.words and (is_training(one.words) or (_is_python(one) and making.get(_program(one), False)))
+    ]  # fmt: skip
     if training:
         return _without_preparation(list({(one.words, one.folder): one for one in training}.values()), overrides)
     for one in found:
@@ -92,7 +101,6 @@ def training_commands(
                 training += [evolve(each, folder=one.folder,
                                     words=tuple(evolve(part, line=word.line) for part in each.words))
                              for each in nested]  # fmt: skip
-    training = training or [one for one in found if _is_python(one) and _makes_trainer(one, overrides)]
     return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
 
 

@@ -190,7 +190,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     count, several, _ = (overrides.hardware or "").partition(" x ")
     gpus = int(count) if several else 1
     launch = overrides.launch
-    command = None if launch is None else Command(launch.arguments, launch.used, launch.declared)
+    command = None if launch is None else Command(launch.arguments, launch.used, launch.declared, overrides.environment)
     machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, command)
     trainers = program.trainers_of(machine)
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)

@@ -28,11 +28,14 @@ MOST_NESTED = 12
 
 @record
 class Call:
-    """One command: the variables set before its first word, its words, and the folder that `cd` went to before."""
+    """One command: the variables set before its first word, its words, and the folder that `cd` went to before.
+    `exported` is true for assignments that later commands see in their environment (`export X=1`).
+    """
 
     environment: tuple[Word, ...]
     words: tuple[Word, ...]
     folder: str = ""
+    exported: bool = False
 
 
 @mutable
@@ -309,6 +312,7 @@ class _Shell:
         before: list[Word] = []
         if not words:
             return None
+        exported = words[0].text == "export"
         if words[0].text in DECLARING:
             words = [one for one in words[1:] if not re.fullmatch(r"-\w+", one.text)]
         while words and ASSIGNMENT.fullmatch(words[0].text):
@@ -322,7 +326,7 @@ class _Shell:
             self.function(words[0].text, words[1:], self.functions[words[0].text][2])
             return None
         if (words or before) and self.lines is None:
-            self.out.append(Call(tuple(before), tuple(words), self.folder))
+            self.out.append(Call(tuple(before), tuple(words), self.folder, exported))
         return None
 
     def end(self, how: str) -> None:

@@ -258,3 +258,40 @@ def test_commands_that_only_prepare_data_are_no_trainings(tmp_path: Path) -> Non
     assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
     with pytest.raises(Unreadable, match="it has 2 training commands: 1 on line 3"):
         launched(tmp_path, command + NAMED.replace("out", "again"), CHANGED.replace("FILTER", ""))
+
+
+@pytest.mark.parametrize(
+    ("command", "lr"),
+    [
+        ("RATE=3e-5 python train.py\n", "3e-5"),
+        ("export RATE=3e-5\npython train.py\n", "3e-5"),
+        ("RATE=3e-5\nexport RATE\npython train.py\n", "3e-5"),
+        ("RATE=3e-5\npython train.py\n", "1e-5"),  # the program does not see it
+        ("RATE=4e-5 python other.py --x\nexport RATE=3e-5\npython train.py\nexport RATE=2e-5\n", "3e-5"),
+    ],
+)
+def test_a_script_sees_the_environment_of_its_command(tmp_path: Path, command: str, lr: str) -> None:
+    script = HEAD.replace("TrlParser", "setup_chat_format") + (
+        "import os\nconfig = SFTConfig('out', max_length=64, learning_rate=float(os.environ.get('RATE', '1e-5')))\n"
+        "rows = load_dataset('org/rows', split='train')\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-3B', args=config, train_dataset=rows).train()\n"
+    )
+    (tmp_path / "other.py").write_text("print(1)\n")
+    found = launched(tmp_path, command, script)
+    assert not found.draft.wrong, found.messages
+    assert f"lr = {lr}" in found.text
+
+
+@pytest.mark.parametrize(
+    ("model", "template"), [("Qwen/Qwen2.5-3B-Instruct", False), ("meta-llama/Llama-2-7b-hf", True)]
+)
+def test_whether_a_registered_model_ships_a_chat_template_is_known(tmp_path: Path, model: str, template: bool) -> None:
+    script = HEAD + (
+        f"tokenizer = AutoTokenizer.from_pretrained('{model}')\n"
+        "if tokenizer.chat_template is None:\n    tokenizer.chat_template = 'OWN {{ messages }}'\n"
+        f"SFTTrainer(model='{model}', args=SFTConfig('out', max_length=64), processing_class=tokenizer,\n"
+        "           train_dataset=load_dataset('org/rows', split='train')).train()\n"
+    )
+    found = launched(tmp_path, "python train.py\n", script)
+    assert not found.draft.wrong, found.messages
+    assert ("chat_template = " in found.text) is template

@@ -18,6 +18,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Table,
     Text,
 )
+from xpc.compiler.registry import find_model
 
 EXIT = Name("<exit>")
 """The value of a call after which the script does not continue."""
@@ -122,6 +123,25 @@ def is_library(path: str) -> bool:
 def is_trainer(path: str) -> bool:
     """Whether a dotted name is the class of a trainer that can be imported."""
     return path.rpartition(".")[2] in TRAINERS and is_library(path)
+
+
+def ships_template(value: object) -> bool | None:
+    """For `tokenizer.chat_template`: whether the tokenizer of a registered model ships a chat template. None for other
+    values and models.
+    """
+    if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
+        return None
+    loaded = value.receiver
+    name = loaded.argument("pretrained_model_name_or_path", 0) if isinstance(loaded, Object) else None
+    if (
+        name is None
+        or not isinstance(name.value, str)
+        or not isinstance(loaded, Object)
+        or loaded.last != "from_pretrained"
+    ):
+        return None
+    known = find_model(name.value)
+    return known.chat if known is not None else None
 
 
 def is_made(value: Object) -> bool:

@@ -68,12 +68,14 @@ class Defaulted:
 @record
 class Command:
     """The arguments with which a command starts a script, the names of those that the script declares (`used`), and the
-    defaults that the script's own classes give to arguments of TRL (`declared`).
+    defaults that the script's own classes give to arguments of TRL (`declared`). `environment` are the variables that
+    the script sees.
     """
 
     arguments: Mapping[str, Entry]
     used: set[str] = field(factory=set)
     declared: dict[str, Entry] = field(factory=dict)
+    environment: Mapping[str, Entry] = field(factory=dict)
 
 
 class Machine:
@@ -117,7 +119,10 @@ class Machine:
         self.trained: list[Object] = []
         self.functions: list[Function] = []
         self.command_line: list[Place] = []
-        self.environment: dict[str, Argument] = {}
+        self.environment: dict[str, Argument] = {
+            name: Argument(one.value, Place(one.file, one.line))
+            for name, one in (command.environment if command is not None else {}).items()
+        }
         self.filters: list[Place] = []
         self.assumed: list[Place] = []
         self.parameters: list[tuple[Place, Object]] = []

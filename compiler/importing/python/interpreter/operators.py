@@ -185,6 +185,9 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
             return None
         if right is None or left is None:
             other = left if right is None else right
+            template = functions.ships_template(other)
+            if template is not None:
+                return template is not isinstance(op, ast.Is | ast.Eq)
             if isinstance(other, Object) and not functions.is_made(other):
                 return None  # a comparison such as `tokenizer.pad_token is None`
             same = other is None
