@@ -10,6 +10,7 @@ from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Launch, Machines, Overrides
+from xpc.compiler.importing.python.interpreter.functions import TRAINERS
 from xpc.compiler.importing.python.interpreter.machine import PRESENT
 from xpc.compiler.importing.text.entries import (
     CLASSIFIER,
@@ -43,14 +44,15 @@ def draft(
     launch: Entries | None,
     zero: Entries | None,
     declared: dict[str, Entry],
-) -> tuple[Draft | None, bool]:
+) -> tuple[Draft | None, bool, Entry | None]:
     """The draft of the script that the command launches; None if it cannot be read. The second value is whether the
-    names of the arguments may be TRL's, because the script fills TRL's classes with them. `entries` are the command's
-    arguments, with those of its configuration. `declared` receives the defaults of the script's own classes.
+    names of the arguments may be TRL's, because the script fills TRL's classes with them, and the third is the script's
+    own trainer, if only the names can be imported. `entries` are the command's arguments, with those of its
+    configuration. `declared` receives the defaults of the script's own classes.
     """
     program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
-        return None, True
+        return None, True, None
     classes = bool(CLASSES.search(text)) or not re.search(r"add_argument\(|Trainer\(", text)
     from xpc.compiler.importing.python.reader import python
 
@@ -80,7 +82,7 @@ def draft(
         if error.kind and not _may_train(error.kind, text):
             place = f"{program}:{error.line}" if error.line else program
             raise Unreadable(f"`{place}`: {error}", kind=error.kind) from error
-        return None, classes
+        return None, classes, _own_trainer(text, program) if error.kind == NO_TRAINER else None
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
         out.warn(None, f"`{line.program}` is a path {whose}: `{program}` is read")
@@ -106,7 +108,15 @@ def draft(
             out.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
         else:
             out.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
-    return out, classes
+    return out, classes, None
+
+
+def _own_trainer(text: str, program: str) -> Entry | None:
+    """The first trainer that a script makes, if it makes none of TRL or transformers."""
+    found = list(re.finditer(r"\b(\w*Trainer)\(", text))
+    if not found or any(one[1] in TRAINERS for one in found):
+        return None
+    return Entry("trainer", found[0][1], program, text.count("\n", 0, found[0].start()) + 1)
 
 
 def _may_train(kind: str, text: str) -> bool:
@@ -139,12 +149,13 @@ def better(named: Draft, script: Draft | None) -> Draft:
     return named
 
 
-ADDED = ("batch.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")
+ADDED = ("batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")
 """The settings that are taken from a script that changes the values of its arguments."""
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Take over the settings that the script itself states, with a warning for each."""
+    """Take over the settings that the script itself states, with a warning for each, and the columns that it reads."""
+    _columns(named, script)
     for path, written in script.settings.items():
         before = named.settings.get(path)
         own = written.entry is not None and written.entry.file.endswith(".py")
@@ -155,7 +166,16 @@ def _add(named: Draft, script: Draft) -> None:
             and (before is None or before.text != written.text)
         ):
             named.settings[path] = written
+            named.files.update({name: data for name, data in script.files.items() if f'"{name}"' in written.text})
             named.warn(written.entry, f"the script sets it, and the spec has its value: {path} = {written.text}")
+
+
+def _columns(named: Draft, script: Draft) -> None:
+    """Take over the columns that the script reads, for sources of which the arguments name no columns."""
+    columns = {_without_dot(one.ref): one.columns for one in script.sources}
+    named.sources = [
+        evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources
+    ]
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:

@@ -153,7 +153,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     if "fsdp_config" in entries:
         entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
     declared: dict[str, Entry] = {}
-    script, by_names = own_script.draft(line, entries, file, overrides, launch, zero, declared)
+    script, by_names, trainer = own_script.draft(line, entries, file, overrides, launch, zero, declared)
     if script is not None and not by_names:
         return _with_environment(script, environment, file)
     entries = {**declared, **entries}
@@ -166,6 +166,9 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     chat = "fastchat" in line.program or any(key in entries for key in fastchat.KEYS)
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
     _unset(draft, unset)
+    if trainer is not None:
+        draft.error(trainer, f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL",
+                    "compare the two, and leave it out if they learn the same")  # fmt: skip
     for dropped in line.dropped:
         draft.warn(Entry(dropped.text, None, file, dropped.line), "the script does not set it: it is taken to be empty")
     for one in line.again:

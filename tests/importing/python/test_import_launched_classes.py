@@ -295,3 +295,40 @@ def test_whether_a_registered_model_ships_a_chat_template_is_known(tmp_path: Pat
     found = launched(tmp_path, "python train.py\n", script)
     assert not found.draft.wrong, found.messages
     assert ("chat_template = " in found.text) is template
+
+
+def test_prompts_that_a_script_makes_count_although_its_trainer_is_its_own(tmp_path: Path) -> None:
+    script = (
+        HEAD.replace("SFTConfig, SFTTrainer", "GRPOConfig, GRPOTrainer, ScriptArguments")
+        + """
+class Own(GRPOTrainer):
+    def compute_loss(self, *args, **kwargs):
+        return 0
+
+def conversation(row):
+    return {"prompt": [{"role": "system", "content": "Think."}, {"role": "user", "content": row["problem"]}]}
+
+def length(completions, **kwargs):
+    return [len(one) for one in completions]
+
+args, config, model = TrlParser((ScriptArguments, GRPOConfig, ModelConfig)).parse_args_and_config()
+rows = load_dataset(args.dataset_name, split="train").map(conversation)
+Own(model=model.model_name_or_path, args=config, reward_funcs=[length], train_dataset=rows).train()
+"""
+    )
+    command = NAMED.replace("train.py", "grpo.py").replace("\n", " --num_generations 8 --reward_funcs accuracy\n")
+    found = launched(tmp_path, command, script, name="grpo.py")
+    assert "prompt = problem" in found.text
+    assert 'system = "Think."' in found.text or found.draft.files
+    assert "rewards = [accuracy]" in found.text
+    assert any("compute_loss" in one and "does more than its arguments" in one for one in found.messages)
+
+
+def test_a_trainer_that_is_not_in_the_repository_is_an_error(tmp_path: Path) -> None:
+    script = HEAD + (
+        "from pairs import PairTrainer\nargs, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "PairTrainer(model=args.model_name_or_path, args=config).train()\n"
+    )
+    found = launched(tmp_path, NAMED, script, "--partial")
+    assert any("the script trains with a trainer of its own, and the spec with sft of TRL" in one.why
+               for one in found.draft.messages)  # fmt: skip
