@@ -139,8 +139,9 @@ def better(named: Draft, script: Draft | None) -> Draft:
         return named
     own = any(one.own for one in named.messages if one.severity == "error") or bool(named.decisions)
     complete = bool(named.model and named.sources) and not own
-    clean = script.method != named.method or _rank(script) <= min(_rank(named), (0, 0))
-    if clean or _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
+    other = script.method not in (named.method, "sft") and _rank(script)[0] <= _rank(named)[0]
+    clean = _rank(script) <= min(_rank(named), (0, 0))
+    if other or clean or _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
         return script
     _add(named, script)
     for one in [one for one in script.messages if one.severity == "error"][:MOST]:

@@ -55,9 +55,15 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def _init_kwargs(entries: Entries) -> Argument | None:
+    """`model_init_kwargs` of the configuration, as an argument or assigned afterwards."""
     config = entries.config
     entries.values.pop("model_init_kwargs", None)
-    return config.keywords.get("model_init_kwargs") if config is not None else None
+    if config is None:
+        return None
+    assigned = config.attributes.get("model_init_kwargs")
+    if isinstance(assigned, dict):
+        return Argument(assigned, config.places.get("model_init_kwargs", config.place))
+    return config.keywords.get("model_init_kwargs")
 
 
 def _head(loaded: Object, trainer: Object) -> None:
@@ -100,7 +106,7 @@ def _block(entries: Entries, block: str, call: Object) -> None:
 def _quantization(entries: Entries, loaded: Object | None) -> None:
     given = None if loaded is None else loaded.keywords.get("quantization_config")
     if given is None and entries.config is not None:
-        init = entries.config.keywords.get("model_init_kwargs")
+        init = _init_kwargs(entries)
         if init is not None and isinstance(init.value, dict) and "quantization_config" in init.value:
             given = Argument(init.value["quantization_config"], init.place)
     direct = [one for one in ("load_in_4bit", "load_in_8bit") if loaded is not None and one in loaded.keywords]

@@ -332,3 +332,17 @@ def test_a_trainer_that_is_not_in_the_repository_is_an_error(tmp_path: Path) -> 
     found = launched(tmp_path, NAMED, script, "--partial")
     assert any("the script trains with a trainer of its own, and the spec with sft of TRL" in one.why
                for one in found.draft.messages)  # fmt: skip
+
+
+def test_arguments_of_the_model_that_are_assigned_to_the_configuration(tmp_path: Path) -> None:
+    script = HEAD + (
+        "args, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "config.model_init_kwargs = dict(attn_implementation=args.attn_implementation, revision='abc')\n"
+        "SFTTrainer(model=args.model_name_or_path, args=config,\n"
+        "           train_dataset=load_dataset('org/rows', split='train')).train()\n"
+    )
+    command = NAMED.replace("--dataset_name org/rows", "--attn_implementation flash_attention_2")
+    found = launched(tmp_path, command, script)
+    assert not found.draft.wrong, found.messages
+    assert "attn = flash2" in found.text
+    assert "revision" in found.text
