@@ -239,6 +239,13 @@ INPUTS: dict[str, Callable[[int], Work]] = {
     "shell: words": read(shell_calls, lambda n: "a " * n),
     "shell: quotes": read(shell_calls, lambda n: "a '" * n),
     "shell: continued lines": read(shell_calls, lambda n: "a \\\n" * n),
+    "shell: brackets in quotes": read(shell_calls, lambda n: 'a "' + "$(" * n + '"'),
+    "shell: quotes with a bracket": read(shell_calls, lambda n: "a " + '"${" ' * n),
+    "shell: nested conditions": read(shell_calls, lambda n: "if [ $Q ]; then x=1\n" * n + "fi\n" * n),
+    "shell: tables": read(
+        shell_calls,
+        lambda n: f"declare -A T=({' '.join(f'[k{one}]=v' for one in range(n))})\n" + "if [ $Q ]; then x=1; fi\n" * n,
+    ),
     "shell: defaults": read(shell_calls, lambda n: "a " + "${a:-" * n),
     "python: statements": read(script, lambda n: "x = 1\n" * n),
     "python: branches": read(script, lambda n: "import os\n" + "if os.environ['A']:\n    x = 1\n" * n),

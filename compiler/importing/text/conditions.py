@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.importing.text.expansion import Variables
+from xpc.compiler.importing.text.expansion import WHOLE, Variables
 from xpc.compiler.importing.text.shell_words import Word
 
 COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
@@ -46,7 +46,7 @@ def _compared(texts: list[str]) -> bool | None:
     left, operator, right = texts
     if operator in ("=", "==", "!="):
         return fnmatch.fnmatchcase(left, right) == (operator != "!=")
-    if operator in COMPARISONS and re.fullmatch(r"-?\d+", left) and re.fullmatch(r"-?\d+", right):
+    if operator in COMPARISONS and WHOLE.fullmatch(left) and WHOLE.fullmatch(right):
         return COMPARISONS[operator](int(left), int(right))
     return None
 

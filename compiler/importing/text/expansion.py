@@ -22,10 +22,16 @@ COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
+WHOLE = re.compile(r"-?[0-9]{1,18}")
+"""A whole number as the shell has them, in 64 bits."""
 DEPTH = 12
 """Deepest nesting of an expansion."""
+MOST_OPEN = 60
+"""Deepest nesting of `$(...)` inside quotes."""
 MOST_WORK = 4 * MAX_SIZE
-"""Most characters that variables expand to, and most variables that are copied for the branches of conditions."""
+"""Most characters that variables expand to and that brackets in quotes contain, and most variables that are copied for
+the branches of conditions.
+"""
 
 
 @mutable
@@ -40,7 +46,7 @@ class Budget:
         """Count a cost. Raises Unreadable if the script has used up the budget."""
         self.spent += cost
         if self.spent > MOST_WORK:
-            raise Unreadable(f"its variables expand to more than {MOST_WORK} characters", line)
+            raise Unreadable(f"following its variables takes more than {MOST_WORK} steps", line)
 
 
 @mutable
@@ -59,7 +65,8 @@ class Variables:
 
     def copy(self) -> Variables:
         """A copy for a branch of a condition."""
-        self.budget.spend(len(self.known) + len(self.missing) + sum(map(len, self.arrays.values())) + len(self.tables))
+        several = [*self.arrays.values(), *self.tables.values()]
+        self.budget.spend(len(self.known) + len(self.missing) + sum(map(len, several)))
         arrays = {key: list(one) for key, one in self.arrays.items()}
         tables = {key: dict(one) for key, one in self.tables.items()}
         return Variables(dict(self.known), dict(self.missing), arrays, tables, self.positional, self.budget)
@@ -125,8 +132,12 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
     return out, missing
 
 
-def closed(text: str, at: int) -> int:
-    """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if none does."""
+def closed(text: str, at: int, open: int = 0) -> int:
+    """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if none does. `open`
+    counts the brackets around this one.
+    """
+    if open > MOST_OPEN:
+        return len(text)
     pair = "()" if text[at] == "(" else "{}"
     depth, quote = 0, ""
     while at < len(text):
@@ -136,7 +147,7 @@ def closed(text: str, at: int) -> int:
         elif quote:
             quote = "" if letter == quote else quote
             if quote and letter == "$" and text.startswith("$(", at) and quote == '"':
-                at = closed(text, at + 1) - 1
+                at = closed(text, at + 1, open + 1) - 1
         elif letter in "'\"" and pair == "()":
             quote = letter
         elif letter == pair[0]:
@@ -185,7 +196,7 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
 
 def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
     """The text of a variable or of an item of an array, and what it depends on."""
-    if name.isdigit() and name != "0" and state.positional is not None:
+    if WHOLE.fullmatch(name) and int(name) and state.positional is not None:
         return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""
     if index is None and name not in state.known and name in state.arrays:
         index = "0"  # `$ARRAY` is its first item
@@ -197,8 +208,8 @@ def _value(name: str, index: str | None, state: Variables, line: int, depth: int
     if name in state.tables:
         return state.tables[name].get(key), gone
     items = state.arrays.get(name, [])
-    key = key if re.fullmatch(r"-?\d+", key) else state.known.get(key, "")
-    if gone or not re.fullmatch(r"-?\d+", key) or not -len(items) <= int(key) < len(items):
+    key = key if WHOLE.fullmatch(key) else state.known.get(key, "")
+    if gone or not WHOLE.fullmatch(key) or not -len(items) <= int(key) < len(items):
         return None, gone or f"${name}"
     return items[int(key)], state.missing.get(f"{name}[{int(key) % len(items)}]", "")
 
@@ -207,7 +218,7 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
     """A value after an operator such as `##*/`, `%.json`, `//,/ ` or `,,`."""
     if rest in (",,", "^^"):
         return value.lower() if rest == ",," else value.upper()
-    part = re.fullmatch(r":\s*(\d+)(?:\s*:\s*(\d+))?", rest)
+    part = re.fullmatch(r":\s*([0-9]{1,18})(?:\s*:\s*([0-9]{1,18}))?", rest)
     if part is not None:
         end = None if part[2] is None else int(part[1]) + int(part[2])
         return value[int(part[1]) : end]
@@ -218,7 +229,10 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
     if operator[0] == "/":
         old, _, new = pattern.partition("/")
         old, new = (expand(one.strip("\"'").replace("\\", ""), state, line, depth + 1)[0] for one in (old, new))
-        return value.replace(old, new, -1 if operator == "//" else 1) if old else value
+        if not old:
+            return value
+        state.budget.spend((value.count(old) if operator == "//" else 1) * len(new), line)
+        return value.replace(old, new, -1 if operator == "//" else 1)
     pattern, _ = expand(pattern.strip("\"'"), state, line, depth + 1)
     state.budget.spend(len(value) ** 2 // 1000, line)  # each length of the piece is tried
     lengths = range(len(value) + 1)
@@ -304,7 +318,9 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
         value = computed(" ".join(words).replace("\\", ""))
         return (None, "$(...)") if value is None else (str(value), "")
     if name == "seq":
-        ends = [int(one) for one in words if re.fullmatch(r"-?\d+", one)]
+        ends = [int(one) for one in words if WHOLE.fullmatch(one)]
+        if len(ends) == 3 and ends[1] == 0:
+            return None, "$(...)"
         first, last = (1, ends[0]) if len(ends) == 1 else (ends[0], ends[-1]) if ends else (1, 0)
         return " ".join(map(str, range(first, min(last, first + 99) + 1, ends[1] if len(ends) == 3 else 1))), ""
     return " ".join(words), ""

@@ -24,6 +24,8 @@ MOST_COMMANDS = 20_000
 """Most commands that are read, counted each time a function runs."""
 MOST_NESTED = 12
 """Deepest nesting of functions."""
+MOST_BLOCKS = 200
+"""Deepest nesting of conditions, loops and functions."""
 
 
 @record
@@ -108,6 +110,12 @@ class _Shell:
         """Whether the present command certainly does not run."""
         return any(one.truth is False or one.ended for one in self.blocks)
 
+    def begin(self, block: Block) -> None:
+        """Open a block. Raises Unreadable if too many are open."""
+        if len(self.blocks) >= MOST_BLOCKS:
+            raise Unreadable(f"it is nested more than {MOST_BLOCKS} levels deep", block.line)
+        self.blocks.append(block)
+
     def run(self, text: str, at: int = 0, line: int = 1) -> None:
         """Follow a text from a position to its end, or to the `}` of the function that begins there."""
         words = Words(text, self.state, at, line)
@@ -155,7 +163,7 @@ class _Shell:
             return
         before, self.nested = self.state.positional, self.nested + 1
         self.state.positional = [one.text for one in arguments] if arguments else before
-        self.blocks.append(Block("function", line, self.state))
+        self.begin(Block("function", line, self.state))
         try:
             self.run(text, start, line)
         finally:
@@ -201,7 +209,7 @@ class _Shell:
         head = found[0].text if found else ""
         block = self.blocks[-1] if len(self.blocks) > base else None
         if head == "if":
-            self.blocks.append(Block("if", found[0].line, self.state.copy()))
+            self.begin(Block("if", found[0].line, self.state.copy()))
             return self.condition(found[1:], ended)
         if head == "elif" and block is not None and block.kind == "if":
             self.close_branch(block)
@@ -220,7 +228,7 @@ class _Shell:
             self.close(block, block.value is not None)
             return None
         if head == "case" and len(found) > 1:
-            self.blocks.append(Block("case", found[0].line, self.state.copy(), False, value=found[1]))
+            self.begin(Block("case", found[0].line, self.state.copy(), False, value=found[1]))
             return None
         if head == "esac" and block is not None and block.kind == "case":
             self.blocks.pop()
@@ -265,7 +273,7 @@ class _Shell:
         if runs is False or (runs is None and _is_ending(found)):
             return before
         inner = Block("if", found[0].line, self.state.copy(), runs)
-        self.blocks.append(inner)
+        self.begin(inner)
         truth = self.simple(found, body)
         self.blocks.pop()
         assigns = bool(found) and ASSIGNMENT.fullmatch(found[0].text) is not None
@@ -343,7 +351,7 @@ class _Shell:
         if self.blocks:
             self.blocks[0].ended = True
         else:
-            self.blocks.append(Block("end", 0, self.state, False))
+            self.begin(Block("end", 0, self.state, False))
 
     def source(self, name: str) -> None:
         """Set the variables of a file that the script sources."""
@@ -365,7 +373,7 @@ class _Shell:
     def loop(self, found: list[Word]) -> None:
         """Begin a loop: its body is read once, with the first value; not at all over the arguments of the script."""
         block = Block("loop", found[0].line, self.state.copy())
-        self.blocks.append(block)
+        self.begin(block)
         if len(found) > 2 and found[0].text == "for" and found[2].text == "in":
             name = found[1].text
             values = tuple(one.text for one in found[3:] if not one.open)

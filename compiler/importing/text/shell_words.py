@@ -273,6 +273,7 @@ class Words:
                 at += 2
             elif self.text.startswith(("$(", "${"), at):
                 stop = closed(self.text, at + 1)
+                self.state.budget.spend(stop - at, line)  # a bracket that is not closed is searched to the end
                 if stop >= len(self.text) and self.text[-1:] != (")" if self.text[at + 1] == "(" else "}"):
                     stop = at + 1
                 out += self.text[at:stop]

@@ -226,7 +226,7 @@ NAMES = "".join(f"v{n}=1\n" for n in range(6000))
     ids=["conditions", "links", "cuts"],
 )
 def test_a_script_that_would_take_minutes_is_refused(script: str) -> None:
-    with pytest.raises(Unreadable, match="its variables expand to more than"):
+    with pytest.raises(Unreadable, match="following its variables takes more than"):
         calls(script)
 
 
@@ -234,3 +234,37 @@ def test_lines_after_a_here_document_keep_their_numbers() -> None:
     script = "f() {\n  cat <<EOF | tee x.txt\none\ntwo\nEOF\n  python a.py --x 1\n}\nf\npython b.py --y 2\n"
     lines = [(one.words[1].text, one.words[0].line) for one in calls(script) if one.words[0].text == "python"]
     assert lines == [("a.py", 6), ("b.py", 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a $(seq 1 0 5)", ["a", "$(seq 1 0 5)"]),
+        (f"X=abc\na ${{X:{'9' * 5000}}}", ["a", "abc"]),
+        (f"A=(1)\na ${{A[{'9' * 5000}]}}", ["a", f"${{A[{'9' * 5000}]}}"]),
+        ("f() {\na ${\u00b2}\n}\nf 1", ["a", "${\u00b2}"]),
+        (f"X=1\nif [ {'9' * 5000} -eq 1 ]; then X=2; fi\na $X", ["a", "$X"]),
+        (f"a $(seq 1 {'9' * 5000})", None),
+        ("a " + 'x$(" ' * 2000, None),
+    ],
+    ids=["seq", "substring", "index", "argument", "condition", "sequence", "brackets"],
+)
+def test_numbers_and_brackets_that_no_shell_reads(text: str, expected: list[str] | None) -> None:
+    found = words(text)
+    assert expected is None or found == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a "' + "$(" * 16_000 + '"',
+        "a " + '"${" ' * 16_000,
+        "if [ $Q ]; then x=1\n" * 8_000 + "fi\n" * 8_000,
+        "X=" + "a" * 100_000 + "\nY=${X//a/$X}\n",
+    ],
+    ids=["brackets", "quotes", "conditions", "replacement"],
+)
+def test_hostile_scripts_are_refused_at_once(text: str) -> None:
+    """Each took a minute, or ten gigabytes."""
+    with pytest.raises(Unreadable, match=r"takes more than|levels deep"):
+        calls(text)

@@ -138,7 +138,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         if name == "replace" and (len(owner) + 1) * max(len(str(one)) for one in values) > LONGEST:
             return machine.unknown(node, "a text that is too long")
         return compute(owner, *values)
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return machine.unknown(node, f"`{name}` with arguments that Python refuses")
 
 
