@@ -225,7 +225,8 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
     more = ", ".join(f"{code} ({count})" if count > 1 else code for code, count in warnings.items())
     new = f"new warning{'s' if warnings.total() > 1 else ''} {more}" if warnings else ""
     stacks = _stack_summary(found) if found.across else ""
-    return "; ".join(filter(None, (first + stacks, memory, new)))
+    packages = "" if found.across else summary(found.packages)
+    return "; ".join(filter(None, (first + stacks, packages, memory, new)))
 
 
 def _others(found: Difference) -> str:

@@ -71,13 +71,20 @@ def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Spe
     names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
-    bases = {path: _bases(path, files) for path in files}
+    others: dict[str, _File] = {}  # bases next to a spec may have any name
+
+    def file(path: str) -> _File | None:
+        if path not in files and path not in others and modes.get(path, LINK) != LINK:
+            others[path] = _parsed(read(path), path)
+        return files.get(path) or others.get(path)
+
+    bases = {path: _bases(path, file) for path in files}
     extended = {one for chain in bases.values() for one in chain}
     runs = {
         path: chain
         for path, chain in bases.items()
-        if any(files[one].trains for one in (path, *chain) if one in files)
-        or any(one not in files for one in chain)
+        if any(known.trains for one in (path, *chain) if (known := file(one)) is not None)
+        or any(file(one) is None for one in chain)
         or (files[path].broken and path not in extended)
         or len(chain) >= DEEP
     }
@@ -95,14 +102,15 @@ def _in_bundle(path: str, bundles: set[str]) -> bool:
     return name == SPEC and (folder in bundles or any(one.endswith(BUNDLE) for one in folder.split("/")))
 
 
-def _bases(path: str, files: Mapping[str, _File]) -> tuple[str, ...]:
+def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
     """The bases of a file, nearest first; the list ends before a base that is missing or part of a cycle."""
     chain: list[str] = []
     here = path
-    while here in files and len(chain) < DEEP:
-        named = files[here].extends
-        if named is None:
+    while len(chain) < DEEP:
+        known = file(here)
+        if known is None or known.extends is None:
             break
+        named = known.extends
         here = os.path.normpath(os.path.join(os.path.dirname(here), named)).replace(os.sep, "/")
         chain.append(here)
     return tuple(chain)

@@ -328,6 +328,33 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
     assert text.count("<details>") == 2
 
 
+def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
+    """It was: `specs/b.xp: the same hours and memory`."""
+    lock = '[lock]\nformat = 1\nxpc = "1"\ntarget = "trl-1.16"\n\n[environment."requirements.txt"]\nasked = []\n'
+    write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
+    write(house, "specs/c.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
+    commit("locks")
+    git("branch", "-f", "main")
+    write(house, "base/house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
+    write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.4.0"]\n')
+    write(house, "specs/c.xp.lock", "# a comment\n" + lock + 'resolved = ["torch==2.13.0"]\n')
+    commit("twice the batch, and an old torch")
+    found = {one.path: one for one in entries(".", "main")}
+    assert found["specs/b.xp"].cause == ()
+    assert "torch 2.13.0 -> 2.4.0" in found["specs/b.xp"].line
+    assert found["specs/c.xp"].cause == found["specs/d.xp"].cause != ()
+
+
+def test_a_base_of_another_name_is_followed_to_its_own_base(house):
+    write(house, "specs/a.xp", 'xpc 1\n\nextends "middle.txt"\n\nsave "out/a"\n')
+    write(house, "specs/middle.txt", 'xpc 1\n\nextends "../base/trained.xp"\n')
+    commit("a base that is not named .xp")
+    git("branch", "-f", "main")
+    write(house, "base/house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
+    commit("twice the batch")
+    assert "specs/a.xp" in {one.path for one in entries(".", "main")}
+
+
 def test_a_broken_spec_that_inherits_train_is_reported(house):
     write(house, "specs/a.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsede 8\n')
     write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/gone.xp"\n')

@@ -11,6 +11,10 @@ from xpc.compiler.review.differences.change import Change
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
 LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
 """The files that list packages. The name of a lock's copy ends with its digest."""
+CODING = re.compile(r"#.*coding[:=]")
+"""A comment on one of the first two lines with which pip reads a list in another encoding, in which its other comments
+may be lines of packages.
+"""
 LOCK = "the lock"
 ABSENT = "absent"
 SHOWN = 3
@@ -44,9 +48,9 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
     if file == LOCK:
         return dict(_locked(data))
     out: dict[str, str] = {}
-    for line in data.decode("utf-8", "backslashreplace").splitlines():
+    for number, line in enumerate(data.decode("utf-8", "backslashreplace").splitlines()):
         words = line.strip()
-        if not words or words.startswith("#"):
+        if not words or (words.startswith("#") and not (number < 2 and CODING.match(words))):
             continue
         exact = EXACT.fullmatch(words.partition(" #")[0].strip())
         if exact is None:

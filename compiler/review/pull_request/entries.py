@@ -14,6 +14,7 @@ from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
 from xpc.compiler.review.consequences import IS, Forecast, verdict_change
 from xpc.compiler.review.differences.change import Change, short
+from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.previews import preview_changes
 from xpc.compiler.review.repository import Commit, Repository, find
@@ -307,11 +308,14 @@ def _hardware(spec: Spec) -> str:
 def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
     """The places of the changed settings, if all are in extended specs: `base/house.xp:16 weight_decay 0 -> 0.1`.
 
-    Empty if something changes in the spec itself, in its data, or in a sweep.
+    Empty if something changes in the spec itself, in its data, its files or its lock, or in a sweep.
     """
     if was.sweep or now.sweep:
         return ()
     one, other = was.runs[0].spec, now.runs[0].spec
+    files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)
+    if files[0] != files[1] or package_changes(*lists):
+        return ()
     out = []
     for change in changes(one, other)[0]:
         place = _place(path, change, one, other)
@@ -320,6 +324,12 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
         before, after = short(change.before, change.after)
         out.append(f"{place} {change.name} {before} -> {after}")
     return tuple(out)
+
+
+def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The files that a spec names, and its lists of packages."""
+    lists = {name: data for name, data in spec.bundled.items() if installs(name)}
+    return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
 
 
 def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
