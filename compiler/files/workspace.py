@@ -11,6 +11,7 @@ import os
 import stat
 
 from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.lfs import pointer
 from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
@@ -149,6 +150,8 @@ class Workspace:
                 return f"`{_shown(written)}` has nothing to read"
             if len(data) > limit or size > limit:  # check the data too: files in /proc report size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
+            if pointer(data) is not None:
+                return f"`{_shown(written)}` is a pointer of Git LFS; `git lfs pull` replaces it by its file"
         except FileNotFoundError:
             return f"`{_shown(written)}` is not there"
         except (OSError, ValueError) as error:

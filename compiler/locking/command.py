@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return render(located(errors or checked.problems, options.file), "full"), 1
     lock = _complete(data, name, lock, again, options)
     path = os.path.join(workspace.root, workspace.lock)
+    if os.path.islink(path):  # a repository of somebody else may contain it, and it may lead to any file of yours
+        raise UsageError(f"{path} is a link, and is not followed: remove it first")
     try:
         replace_files({path: complete(lock)})
     except OSError as error:

@@ -63,7 +63,9 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     source, problems = decode(data, name)
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
-    if workspace.lock and workspace.pins is None and workspace.kind(workspace.lock) == "file":
+    lock = workspace.lock
+    # a lock that is a folder, a pipe or a link to nothing is an error, too: without its pins it would be another run
+    if lock and workspace.pins is None and (workspace.kind(lock) or workspace.other_kind(lock)):
         from xpc.compiler.resolve import lockfile  # most specs have none
 
         workspace.pins, wrong = lockfile.read(workspace)

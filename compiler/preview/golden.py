@@ -41,6 +41,8 @@ def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, boo
     UsageError.
     """
     new = content(found)
+    if os.path.islink(path):  # a repository of somebody else may contain it, and it may lead to any file of yours
+        raise UsageError(f"{path} is a link, and is not followed")
     if update or not os.path.lexists(path):
         try:
             replace_files({path: new.encode("utf-8", "backslashreplace")})

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
 from xpc.compiler.data.shapes import ALPACA, IMAGES, INPUT, SHAPES, as_chat, columns_of, in_words, of_count
+from xpc.compiler.files.lfs import pointer
 from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
@@ -221,6 +222,8 @@ def _local(
     seen: tuple[list[str], int] | None = None
     try:
         head = workspace.head(path)
+        if pointer(head) is not None:  # reading its contents reports it
+            return source, []
         columnar = path.lower().endswith(".parquet")
         whole = not columnar or head[:4] == workspace.tail(path, 4) == b"PAR1"
         if columnar and whole:

@@ -8,7 +8,7 @@ folder named `.git`. So this module finds the repository by walking up to `.git`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import field, mutable, record
@@ -73,6 +73,10 @@ class Repository:
             raise UsageError(f"git cannot be run: {error.strerror}") from error
         return done.stdout if done.returncode == 0 else None
 
+    def size(self, blob: str) -> int:
+        """The size of a blob in bytes; 0 if it is not in this clone."""
+        return int(self.git("cat-file", "-s", blob) or 0)
+
     def commit(self, revision: str) -> str | None:
         """The hash of the commit that a revision names, or None."""
         found = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -87,6 +91,13 @@ class Repository:
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 
+    def link(self, path: str) -> str | None:
+        """The text of a symbolic link of the working tree; None for everything else."""
+        try:
+            return os.readlink(os.path.join(self.top, path))
+        except (OSError, ValueError):
+            return None
+
     def index(self) -> dict[str, str]:
         """The tracked files by path from the top, each with its mode. Raises UsageError if git fails."""
         listed = self.git("ls-files", "--stage", "-z")
@@ -97,6 +108,8 @@ class Repository:
 
 LINK = "120000"
 """The mode of a symbolic link, whose blob is the path that it points to."""
+MOST_LINKS = 40
+"""The most symbolic links that are followed for a path, as Linux does."""
 
 
 @mutable
@@ -119,6 +132,10 @@ class Commit:
             raise UsageError(f"git cannot list the files of {hash}")
         entries = ((facts.split(" "), path) for facts, path in _entries(listed))
         return cls(repository, hash, {path: (facts[0], facts[2]) for facts, path in entries if facts[1] == "blob"})
+
+    def link(self, path: str) -> str | None:
+        """The text of a symbolic link of the commit; None for everything else."""
+        return os.fsdecode(self.data(path) or b"") if self.files.get(path, ("",))[0] == LINK else None
 
     def folder(self, path: str) -> list[str]:
         """The files below a path, from the top. A forged tree may contain `..`, which is skipped."""
@@ -156,6 +173,44 @@ class Commit:
             name = f"{self.hash[:12]}:{path}"
             raise UsageError(f"the content of {name} is not in this clone; `git show {name}` fetches it")
         return found
+
+
+def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
+    """The paths from the top through which a file is read, in order: its own, each symbolic link on the way, and the
+    file itself as the last one. `link` gives the text of a link. The last path begins with `..` or `/` if it is
+    outside the repository.
+    """
+    yield path
+    for _ in range(MOST_LINKS):
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        found = next(((one, text) for one in above if (text := link(one)) is not None), None)
+        if found is None:
+            return
+        yield found[0]
+        target = os.path.join(os.path.dirname(found[0]), found[1], path[len(found[0]) + 1 :])
+        path = os.path.normpath(target).replace(os.sep, "/")
+        yield path
+
+
+def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:
+    """The file that a pointer of Git LFS refers to: the file of the working tree if it has this digest, or LFS's own
+    copy. None if neither is here.
+    """
+    from xpc.compiler.files.file_digests import file_digest
+
+    shared = os.path.join(repository.folder, "commondir")
+    folder = repository.folder
+    if os.path.isfile(shared):
+        with open(shared, encoding="utf-8") as handle:
+            folder = os.path.join(folder, handle.read(POINTER).strip())
+    for one in (
+        os.path.join(repository.top, path),
+        os.path.join(folder, "lfs", "objects", digest[:2], digest[2:4], digest),
+    ):
+        if os.path.isfile(one) and os.path.getsize(one) == size and file_digest(one) == digest:
+            return one
+    return None
 
 
 def _entries(listed: bytes) -> Iterator[tuple[str, str]]:

@@ -7,12 +7,14 @@ such as data, is read from the working tree.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.lfs import pointer
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.review.repository import Commit, find
+from xpc.compiler.review.repository import Commit, find, followed, stored_file
 from xpc.grammar.record import field, mutable
 
 
@@ -37,18 +39,29 @@ class RevisionWorkspace(Workspace):
         return name, self.paths[inside]
 
     def _put(self, inside: str, path: str) -> str:
+        """Copy a file or a folder of the commit to `path`, or find it in the working tree if git does not have it."""
+        repository = self.commit.repository
+        *_, inside = followed(inside, self.commit.link)
         if inside in self.commit.files:
-            data = self.commit.data(inside)
+            data = self.commit.data(inside) or b""
+            found = pointer(data)
+            stored = None if found is None else stored_file(repository, inside, *found)
+            if stored == os.path.join(repository.top, inside):
+                return stored
             os.makedirs(os.path.dirname(path), exist_ok=True)
+            if stored is not None:
+                shutil.copyfile(stored, path)
+                return path
             with open(path, "wb") as handle:
-                handle.write(data or b"")
+                handle.write(data)
             return path
         below = self.commit.folder(inside)
-        if not below and not self.commit.repository.git("--literal-pathspecs", "ls-files", "--", inside):
-            return os.path.join(self.commit.repository.top, inside)
+        if not below and not repository.git("--literal-pathspecs", "ls-files", "--", inside):
+            return os.path.join(repository.top, inside)
         self.commit.read(*below)
         for one in below:
-            self.paths[one] = self._put(one, os.path.join(self.mirror, one))
+            copy = os.path.join(path, os.path.relpath(one, inside))
+            self.paths[os.path.relpath(copy, self.mirror).replace(os.sep, "/")] = self._put(one, copy)
         return path
 
 

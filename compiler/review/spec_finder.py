@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from xpc.compiler.files.bundle_digests import read_regular
 from xpc.compiler.files.bundled import MANIFEST, SPEC
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
-from xpc.compiler.review.repository import LINK, Commit, Repository
+from xpc.compiler.review.repository import LINK, Commit, Repository, followed
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
@@ -49,7 +49,7 @@ def specs_of_commit(commit: Commit) -> Specs:
     """The specs of a commit."""
     found = {path: mode for path, (mode, _) in commit.files.items()}
     commit.read(*(path for path in found if path.endswith(".xp")))
-    return _specs(found, commit.data)
+    return _specs(found, commit.data, commit.link)
 
 
 def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Specs:
@@ -63,10 +63,10 @@ def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Spec
 
     index = {**dict.fromkeys(more, ""), **repository.index()}
     there = {path: mode for path, mode in index.items() if os.path.lexists(os.path.join(repository.top, path))}
-    return _specs(there, read)
+    return _specs(there, read, lambda path: repository.link(path) if there.get(path) == LINK else None)
 
 
-def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Specs:
+def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None], link: Callable[[str], str | None]) -> Specs:
     bundles = {os.path.dirname(path) for path in modes if os.path.basename(path) == MANIFEST}
     names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
     links = tuple(path for path in names if modes[path] == LINK)
@@ -74,19 +74,22 @@ def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None]) -> Spe
     others: dict[str, _File] = {}  # bases next to a spec may have any name
 
     def file(path: str) -> _File | None:
+        *_, path = followed(path, link)
         if path not in files and path not in others and modes.get(path, LINK) != LINK:
             others[path] = _parsed(read(path), path)
         return files.get(path) or others.get(path)
 
-    bases = {path: _bases(path, file) for path in files}
+    named = {path: _bases(path, file) for path in files}
+    bases = {path: tuple(dict.fromkeys(each for one in chain for each in followed(one, link)))
+             for path, chain in named.items()}  # fmt: skip
     extended = {one for chain in bases.values() for one in chain}
     runs = {
         path: chain
         for path, chain in bases.items()
-        if any(known.trains for one in (path, *chain) if (known := file(one)) is not None)
-        or any(file(one) is None for one in chain)
+        if any(known.trains for one in (path, *named[path]) if (known := file(one)) is not None)
+        or any(file(one) is None for one in named[path])
         or (files[path].broken and path not in extended)
-        or len(chain) >= DEEP
+        or len(named[path]) >= DEEP
     }
     return Specs(runs, tuple(files), links)
 

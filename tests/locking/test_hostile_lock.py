@@ -12,9 +12,12 @@ import time
 import pytest
 from compile_support import CONFIG, put
 
+from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.locking import command
 from xpc.compiler.locking import hub as hub_module
 from xpc.compiler.locking.hub import Hub, HubError
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.resolve import lockfile
 
 REVISION = 'asked = "v1"\nrevision = '
@@ -272,3 +275,30 @@ def test_pip_ends_with_the_lock_that_started_it(tmp_path):
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(alive, pids))
+
+
+SPEC = "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to nothing", "link to itself"])
+def test_a_lock_that_is_no_file_is_an_error(kind, tmp_path):
+    """Such a lock was ignored, and the run was another one, without its pins."""
+    put(tmp_path, {"t.xp": SPEC})
+    path = tmp_path / "t.xp.lock"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("nothing" if kind == "link to nothing" else path)
+    data, name, workspace = read_spec(str(tmp_path / "t.xp"))
+    assert "XP114" in [one.code for one in check_text(data, name, workspace).problems]
+
+
+def test_a_lock_that_is_a_link_is_not_written(tmp_path):
+    """A pull request can contain `t.xp.lock -> ../../.ssh/authorized_keys`."""
+    put(tmp_path, {"t.xp": SPEC, "mine": "my keys"})
+    (tmp_path / "t.xp.lock").symlink_to("mine")
+    with pytest.raises(UsageError, match="is a link, and is not followed"):
+        command.run(command.parse([str(tmp_path / "t.xp")]))
+    assert (tmp_path / "mine").read_text() == "my keys"

@@ -17,7 +17,7 @@ from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.previews import preview_changes
-from xpc.compiler.review.repository import Commit, Repository, find
+from xpc.compiler.review.repository import Commit, Repository, find, followed
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
@@ -144,7 +144,8 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
         if one.workspace is None:
             return False
         folder = os.path.dirname(path)
-        names = {os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located}
+        located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
+        names = {each for name in located for each in followed(name, repository.link)}
     return any(other in names or any(other.startswith(f"{name}/") for name in names) for other in changed)
 
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from xpc.compiler.files import bundled
+from xpc.compiler.files import bundled, lfs
 from xpc.compiler.files.bundle import MANIFESTS
 from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError, read_spec
@@ -97,7 +97,8 @@ def _commit(folder: str) -> Iterator[Line]:
     same, other = 0, []
     for name, (mode, blob) in listed.files.items():
         if mode.startswith("100") and name.startswith(start):
-            if _blob(os.path.join(place.top, name), len(blob)) == blob:
+            path = os.path.join(place.top, name)
+            if _blob(path, len(blob)) == blob or _is_stored(listed, name, path):
                 same += 1
             else:
                 other.append(name.removeprefix(start))
@@ -106,6 +107,16 @@ def _commit(folder: str) -> Iterator[Line]:
         yield f"commit {commit[:12]}: {other[0]}{more} from it", 0
     else:
         yield f"commit {commit[:12]}: {same:,} tracked files are as in it", 0
+
+
+def _is_stored(commit: repository.Commit, name: str, path: str) -> bool:
+    """Whether a file is the one to which a pointer of Git LFS in the commit refers."""
+    if commit.repository.size(commit.files[name][1]) > lfs.MOST:
+        return False
+    with suppress(UsageError):
+        found = lfs.pointer(commit.data(name) or b"")
+        return found is not None and repository.stored_file(commit.repository, name, *found) == path
+    return False
 
 
 def _blob(path: str, length: int) -> str:
