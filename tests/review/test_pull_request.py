@@ -71,7 +71,8 @@ class GitHub(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.body()
         if not self.refusal:
-            self.comments.append({"id": len(self.comments) + 1, "body": body})
+            user = {"login": "github-actions[bot]", "type": "Bot"}
+            self.comments.append({"id": len(self.comments) + 1, "body": body, "user": user})
         self.answer(self.refusal or 201, {})
 
     def do_PATCH(self):
@@ -179,6 +180,21 @@ def test_no_comment_is_written_without_changes(repository, api):
     commit("words")
     assert main(environment, "main") == 0
     assert kind.comments == []
+
+
+@pytest.mark.parametrize(
+    ("by", "rewritten"),
+    [
+        ({"user": {"login": "evil", "type": "User"}, "author_association": "CONTRIBUTOR"}, False),
+        ({"user": None}, False),
+        ({"user": {"login": "me", "type": "User"}, "author_association": "OWNER"}, True),
+    ],
+)
+def test_a_comment_of_a_stranger_is_not_rewritten(api, by, rewritten):
+    kind, environment = api
+    kind.comments.append({"id": 1, "body": f"{MARKER}\nNo run changes.", **by})
+    assert publish("the changes", environment, True) == ("changed" if rewritten else "written")
+    assert (kind.comments[0]["body"] == "the changes") is rewritten
 
 
 @pytest.mark.parametrize(("refusal", "why"), [(403, "the token may not write"), (503, "GitHub answered 503")])

@@ -11,6 +11,8 @@ MARKER = "<!-- xpc: what this pull request changes in its runs -->"
 """The first line of the comment: a marker by which later runs find it."""
 PAGE = 100
 """The number of comments to request from GitHub per page."""
+TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
+"""Associations with a repository that may include the right to write."""
 SECONDS = 30
 
 
@@ -41,12 +43,18 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 
 
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
-    """The existing comment, recognized by the marker in its first line; None if there is none."""
+    """The existing comment, recognized by the marker in its first line; None if there is none.
+
+    A stranger can write a comment with the marker, and could edit it after it was rewritten. So only comments by bots, as
+    which a workflow's own token writes, and by people with rights in the repository count.
+    """
     page = 1
     while True:
         found = _request(environment, "GET", f"{path}?per_page={PAGE}&page={page}")
         for one in found:
-            if str(one["body"]).startswith(MARKER):
+            user = one.get("user")
+            bot = isinstance(user, dict) and user.get("type") == "Bot"
+            if str(one["body"]).startswith(MARKER) and (bot or one.get("author_association") in TRUSTED):
                 return {"id": str(one["id"]), "body": str(one["body"])}
         if len(found) < PAGE:
             return None
