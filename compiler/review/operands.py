@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -29,6 +30,7 @@ MANIFEST = 64 * 2**20
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
 """The program of a run, and the line of it that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
+UNLISTED = "a folder that is not a member; it is not compared"
 
 
 class DoesNotCompile(Exception):
@@ -209,18 +211,25 @@ def _members(folder: str) -> Operand:
     for member in names:
         if os.path.basename(member) != member or member in (".", ".."):
             raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is not a member")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"{folder}: members.txt names `{twice[:80]}` twice, and its run would start twice")
     if os.path.islink(os.path.join(folder, "members")):
         raise UsageError(f"{folder}/members is a link, and is not followed: a sweep has only regular files")
     known: dict[tuple[int, int], str] = {}
     runs = []
-    for name in dict.fromkeys(names):
+    for name in names:
         path = os.path.join(folder, "members", name)
         if os.path.islink(path):
             raise UsageError(f"{path} is a link, and is not followed: a sweep has only regular files")
         runs.append(Run(name, None, bundle_tree(path, known)))
     if not runs:
         raise UsageError(f"{folder} is a sweep without members")
-    return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=files_at_top(folder))
+    others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]
+    others += [name for name in os.listdir(folder) if name != "members"]
+    # files replace the entries of the same name
+    launchers = dict.fromkeys(others, f"{UNLISTED} {folder}") | files_at_top(folder)
+    return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=launchers)
 
 
 def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -13,6 +13,7 @@ import pytest
 from case_support import MARKED, ROW, spec
 from compile_support import put, xpc
 
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.pins import Environment, Lock, Pin
 from xpc.compiler.locking.lock_text import written
 from xpc.compiler.review import diff
@@ -278,6 +279,16 @@ def test_edits_of_the_launcher_and_the_list_of_a_sweep(tmp_path):
     shutil.copy(os.path.join(bundle, "launch.sh"), copy)
     replaced(os.path.join(copy, "members.txt"), r"^.*\n", "")
     assert verdict(bundle, copy) == DIFFERS
+    names = read(os.path.join(bundle, "members.txt"))
+    write(os.path.join(copy, "members.txt"), names)
+    assert verdict(bundle, copy) == SAME
+    for name in ("members/other", "other"):
+        os.mkdir(os.path.join(copy, name))
+        assert verdict(bundle, copy) == CODE
+        os.rmdir(os.path.join(copy, name))
+    write(os.path.join(copy, "members.txt"), names + names)
+    with pytest.raises(UsageError, match="twice, and its run would start twice"):
+        verdict(bundle, copy)
 
 
 @pytest.mark.slow

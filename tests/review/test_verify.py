@@ -11,9 +11,11 @@ from case_support import MARKED, ROW, spec
 from compile_support import REPOSITORY, SEED, put, tree, xpc
 from test_bundle_reviews import accepted
 
+from xpc.compiler.files import folder_contents
 from xpc.compiler.files.bundle import sealed, write
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.review import verify
+from xpc.compiler.review.verifying.file_differences import differences, first_difference
 
 RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "qwen2.5-1.5b-ioi-grpo-7xh100", "smollm3-3b-sft-64xh100",
            "llama-7b-sharegpt-qlora-1xa100")  # fmt: skip
@@ -263,3 +265,19 @@ def test_a_spec_that_does_not_compile_is_reported(bundle):
     path.write_bytes(path.read_bytes() + b"\nnope = 1\n")
     status, out = verified(bundle, "--spec", str(path))
     assert (status, "does not compile" in out) == (1, True), out
+
+
+def test_lines_that_differ_are_never_shown_as_equal_texts():
+    head = "x" * 300
+    found = first_difference(f"a\n{head}1\n".encode(), f"a\n{head}2\n".encode())
+    assert found.startswith("2: ...")
+    assert "x1'" in found
+    assert "x2'" in found
+    assert "\\r" in first_difference(b"a\r", b"a")
+
+
+def test_line_ends_that_git_changed_are_named(tmp_path):
+    """With core.autocrlf, each line differed from a text that looked the same."""
+    put(tmp_path, {"a.json": b"{\r\n}\r\n"})
+    (found,) = differences(str(tmp_path), folder_contents.tree(str(tmp_path)), {"a.json": b"{\n}\n"})
+    assert "its lines end with CRLF" in found

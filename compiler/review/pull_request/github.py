@@ -45,8 +45,8 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
     """The existing comment, recognized by the marker in its first line; None if there is none.
 
-    A stranger can write a comment with the marker, and could edit it after it was rewritten. So only comments by bots, as
-    which a workflow's own token writes, and by people with rights in the repository count.
+    A stranger can write a comment with the marker, and could edit it after it was rewritten. So only comments by bots
+    (a workflow's own token writes as one) and by people with rights in the repository count.
     """
     page = 1
     while True:

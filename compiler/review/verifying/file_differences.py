@@ -51,7 +51,9 @@ def _compared(
             return
         if status.st_nlink > 1:  # the members of a sweep share the trainer
             cache[key] = data
-    if data != expected:
+    if data != expected and data.replace(b"\r\n", b"\n") == expected:
+        yield f"{path}: its lines end with CRLF; `*.bundle/** -text` in .gitattributes keeps git from changing them"
+    elif data != expected:
         yield f"{path}:{first_difference(data, expected)}"
     elif os.name == "posix":
         yield from _mode(path, status.st_mode, name.rpartition("/")[2] in EXECUTABLE)
@@ -73,7 +75,10 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     texts = [[*one, ""] for one in texts]  # one text may end where the other goes on
     here, recompiled = (_line(one[at]) for one in texts)
     if here == recompiled and texts[0][at] != texts[1][at]:  # the lines differ only in spaces, or after the shown part
-        here, recompiled = (repr(one[at][:SHOWN]) for one in texts)
+        lines = [one[at] for one in texts]
+        place = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
+        start = max(0, place - SHOWN // 2) if place >= SHOWN else 0
+        here, recompiled = ("..." * (start > 0) + repr(one[start : start + SHOWN]) for one in lines)
     return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
 
 
