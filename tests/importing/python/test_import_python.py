@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from import_support import Imported, imported
 
+from xpc.compiler.importing.python.interpreter.source import parts
 from xpc.compiler.importing.text.entries import Unreadable
 
 HEAD = """
@@ -405,6 +406,7 @@ LOOPS = "for i in range(250):\n    for j in range(250):\n        "
     "import train\nfrom train import *",
     "x = 'a' * 9000\ny = x.join([x] * 9000)\nz = 'b'.join(['a'] * 9000)",
     "x = round(1, -10 ** 9)\ny = range(1, 2, 3, 4)\nz = round(1, 2, 3)\nw = round(float('nan'))\nv = sum(['a'])",
+    "x = ''.splitlines(10 ** 10)",
     "x = ('a' * 90000).replace('a', 'b' * 90000, 999999)\ny = f'{1:>1987654321}'\nz = f'{1.5:.1987654321f}'",
     NESTED + "y = {}\ndel y[q]\nm = AutoModelForCausalLM.from_pretrained('x')\nm[q] = 1\nm[p] = 2",
     NESTED + "z = 'a'.replace('a', q)\ny = 'a'.startswith(q)\nx = 'a'.split(q)",
@@ -471,3 +473,23 @@ trainer.train()
     assert not found.errors
     assert found.payload["data"].get("streaming") == streaming
     assert found.payload["data"]["shuffle"] is (streaming != {"shuffle_buffer": None})
+
+
+@pytest.mark.parametrize(
+    ("head", "read"),
+    [
+        ("# -*- coding: utf-7 -*-\n# +AAo-import os\n", False),
+        ("\n# vim: set fileencoding=utf-7 :\n", False),
+        ("#!/usr/bin/python\n# -*- coding: latin-1 -*-\nx = '\u00e9'\n", False),
+        ("# -*- coding: latin-1 -*-\nx = 'e'\n", True),
+        ("# -*- coding: utf_8 -*-\nx = '\u00e9'\n", True),
+        ("x = 1\n# coding: utf-7\n", True),
+    ],
+)
+def test_a_script_is_read_in_the_encoding_that_it_names(head: str, read: bool) -> None:
+    """Python decodes a script by such a comment, and may then find lines in what is a comment here."""
+    if read:
+        assert parts(head, "x.py")[0]
+        return
+    with pytest.raises(Unreadable, match="only UTF-8 is read"):
+        parts(head, "x.py")

@@ -17,6 +17,11 @@ MAX_NODES = 60_000
 """The most nodes of a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
 """The first characters of a notebook's line that is for the shell or for IPython."""
+ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.A)
+"""A comment that names the encoding of a script (PEP 263)."""
+UTF_8 = ("utf-8", "utf8", "utf-8-sig", "utf-8-unix")
+LIKE_ASCII = ("ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "iso-8859-15", "cp1252", "gbk", "cp936")
+"""Encodings in which text of ASCII characters is the same as in UTF-8."""
 CELL = re.compile(r"\s*%%(\w+)")
 PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
 
@@ -34,6 +39,7 @@ class Part:
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     """The script, or the cells of a notebook, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
+        _check_encoding(text)
         return [_part(text, file)], []
     found: list[Part] = []
     broken: list[str] = []
@@ -47,6 +53,21 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
         except Unreadable:
             broken.append(label)
     return found, broken
+
+
+def _check_encoding(text: str) -> None:
+    """Raise Unreadable for a script that Python reads as another text, because a comment names another encoding: in
+    UTF-7, `+AAo-` in a comment is the end of its line.
+    """
+    for number, line in enumerate(text.split("\n", 2)[:2]):
+        found = ENCODING.match(line)
+        if found is not None:
+            name = found[1].lower().replace("_", "-")
+            if name not in UTF_8 and not (name in LIKE_ASCII and text.isascii()):
+                raise Unreadable(f"it is written in the encoding `{name[:40]}`, and only UTF-8 is read", number + 1)
+            return
+        if line.strip() and not line.lstrip().startswith("#"):
+            return
 
 
 def _is_notebook(text: str) -> bool:
