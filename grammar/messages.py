@@ -72,7 +72,7 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
     from xpc.grammar import units
 
     count, word, before = place.word, place.shown.strip("`"), place.before
-    if place.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdigit():
+    if place.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdecimal():
         return None
     if any(item.kind == "TRAIN" for item in place.stack) and place.last == "NUMBER":
         return None
@@ -153,7 +153,7 @@ def _character(place: Place, text: str) -> Diagnostic:
     if character == ":" and place.before and place.before.end == at:
         name = place.word.strip('"')
         return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
-    if character == "%" and place.before and place.word.replace(".", "").isdigit():
+    if character == "%" and place.before and place.word.replace(".", "").isdecimal():
         return place.error(code, "unexpected `%`", f"a unit directly follows its number: write `{place.word}%`")
     if character == ";" and place.one_line is not None:
         edits = (Edit(place.span, ","),)

@@ -70,7 +70,7 @@ def _is_typo(one: str, other: str, least: int) -> bool:
     first, second = letters(one), letters(other)
     if first == second:
         return True
-    if [c for c in first if c.isdigit()] != [c for c in second if c.isdigit()]:
+    if [c for c in first if c.isdecimal()] != [c for c in second if c.isdecimal()]:
         return False
     if sorted(first) == sorted(second):
         return len(first) > 3
@@ -93,7 +93,7 @@ def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate with the version nearest to that of `name` (for `trl-2.0` the newest), or None."""
 
     def version(text: str) -> tuple[int, ...]:
-        return tuple(int(part[:9]) for part in "".join(c if c.isdigit() else " " for c in text).split()[:2])
+        return tuple(int(part[:9]) for part in "".join(c if c.isdecimal() else " " for c in text).split()[:2])
 
     wanted = version(name)
     known = [(one, version(one)) for one in candidates]
@@ -111,5 +111,5 @@ def letters(name: str) -> str:
 
 def another_number(one: str, other: str) -> bool:
     """Whether two words have different numbers: `adamw16bit` is not a typo of `adamw8bit`."""
-    first, second = ([c for c in word if c.isdigit()] for word in (one, other))
+    first, second = ([c for c in word if c.isdecimal()] for word in (one, other))
     return bool(first and second) and sorted(first) != sorted(second)

@@ -50,7 +50,7 @@ def object_name_fault(name: str) -> str | None:
     for part in name.split("."):
         if not part:
             return "a part before or after a dot is empty"
-        if not all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in part):
+        if not all(c.isascii() and (c.isdecimal() or c.islower() or c == "-") for c in part):
             return "it may contain lower case letters, digits, dashes and dots"
         if part.startswith("-") or part.endswith("-"):
             return "it begins and ends with a letter or a digit"

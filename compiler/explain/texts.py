@@ -14,7 +14,7 @@ from xpc.grammar.package_data import read_json
 
 def explain(what: str) -> str | None:
     """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None for anything unknown."""
-    if what.upper().startswith("XP") and what[2:].isdigit():
+    if what.upper().startswith("XP") and what[2:].isdecimal():
         return _code(what.upper())
     path, _, name = what.rpartition(":")
     if os.path.isfile(what) or what == "-":

@@ -20,7 +20,7 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""
     count = 0 if match is None else int(match[1].replace("_", "")) * COUNT_UNITS.get(unit, 1)
-    if (node.split or "").isdigit() or count == 0 or (unit == "%" and count > 100):
+    if (node.split or "").isdecimal() or count == 0 or (unit == "%" and count > 100):
         return None, [_wrong(node, label)]
     return f"{count}{'%' * (unit == '%')}", []
 

@@ -82,7 +82,7 @@ def _names(place: Place) -> Iterator[Item]:
     head = BY_PATH.get(place.clause)
     if head is not None and not place.first and (not place.chosen or head.kind is k.CHOICES):
         yield from _values(head)
-    if head is not None and head.kind is k.HARDWARE and (place.follows == "x" or place.follows.isdigit()):
+    if head is not None and head.kind is k.HARDWARE and (place.follows == "x" or place.follows.isdecimal()):
         # `hardware 8 x` is written already, or `hardware 8`
         times = "" if place.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())

@@ -222,7 +222,7 @@ def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | 
 
 def _is_code(word: str) -> bool:
     """Whether a word looks like a code: XP and at least one digit."""
-    return word[:2].upper() == "XP" and any(each.isdigit() for each in word)
+    return word[:2].upper() == "XP" and any(each.isdecimal() for each in word)
 
 
 def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:

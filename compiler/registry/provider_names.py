@@ -57,7 +57,7 @@ def shape(name: str) -> Shape | None:
             socket = True
         elif word in ("pcie", "nvl"):
             card = word
-        elif MEMORY.fullmatch(word) and model and (not word.isdigit() or _is_memory(int(word), "".join(model))):
+        elif MEMORY.fullmatch(word) and model and (not word.isdecimal() or _is_memory(int(word), "".join(model))):
             memory = int(word.rstrip("gib"))
         else:
             model.append(word)
@@ -67,7 +67,7 @@ def shape(name: str) -> Shape | None:
 def _is_memory(number: int, model: str) -> bool:
     """Whether a number without a unit is the memory, as in `v100-32`, unlike the 4090 in `rtx-4090`."""
     return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
-        c.isdigit() for c in model
+        c.isdecimal() for c in model
     )
 
 

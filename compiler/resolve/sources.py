@@ -131,7 +131,7 @@ def names_of(value: object) -> tuple[str, ...]:
 
 def _remote(node: Ref, label: Label, shape: str | None, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
     source, found = _of_the_hub(node, label, shape, block)
-    if node.slice is None and not source.split.isdigit():
+    if node.slice is None and not source.split.isdecimal():
         return source, found
     from xpc.compiler.language.slices import part
 

@@ -157,7 +157,7 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
         text, key = typed.strip('"'), letters(name)
         if key in NODES:
             out.append((f"nodes{'=' if block.header else ' '}{text}", ""))
-        elif text.isdigit() and key in COUNTS:
+        elif text.isdecimal() and key in COUNTS:
             count = text
         elif key in KINDS:
             gpu = text

@@ -72,13 +72,13 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 def expected(row: Setting, name: str, text: str) -> str:
     """What the setting takes, in words: its kind, or for a count per epoch the corresponding share."""
-    if row.kind.name == "every" and _per_epoch(name) and text.isdigit() and int(text):
+    if row.kind.name == "every" and _per_epoch(name) and text.isdecimal() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
         return (
             f"it is a share of the whole run. {text} times an epoch is `every = {each:.4g}%` for one epoch, and "
             f"`every = {once:.4g}%` for three"
         )
-    if row.path == "launch.time" and text.isdigit():
+    if row.path == "launch.time" and text.isdecimal():
         return f"a duration with its unit: {text}m as Slurm counts, {text}s or {text}h"
     return legal(row)
 
@@ -127,7 +127,7 @@ def _every(name: str, text: str) -> str | None:
         return None
     if NUMBER.fullmatch(text) and 0 < float(text) < 1:
         return f"{round(float(text) * 100, 10):g}%"
-    return text if float(text.rstrip("%kMBi")) > 0 and (text.isdigit() or text[-1] in "%kMi") else None
+    return text if float(text.rstrip("%kMBi")) > 0 and (text.isdecimal() or text[-1] in "%kMi") else None
 
 
 def _duration(row: Setting, name: str, text: str) -> str | None:
@@ -140,7 +140,7 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
     spelled = SPELLED.fullmatch(text.lower())
     if spelled is not None:
         return f"{spelled[1]}{spelled[2]}"
-    if not text.isdigit() or not int(text):
+    if not text.isdecimal() or not int(text):
         return None
     lower = re.split(r"[\W_]+", name.lower())
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):

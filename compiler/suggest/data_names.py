@@ -38,7 +38,7 @@ def data_advice(unknown: UnknownName) -> str | None:
 
 def mixture_row(name: str, typed: str | None) -> str | None:
     """The source with its share for a dataset's name with a number, such as `alpaca: 30%`; otherwise None."""
-    if typed is None or not typed.lstrip("-")[:1].isdigit():
+    if typed is None or not typed.lstrip("-")[:1].isdecimal():
         return None
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)
     known = name if known is None and (REPOSITORY.fullmatch(name) or FILES.fullmatch(name.strip('"'))) else known

@@ -68,7 +68,7 @@ def _distinct(phrase: str) -> bool:
     """
     common = ("auto", "none", "full", "default", "true", "false", "half", "single")
     typed = letters(phrase)
-    return phrase not in common and not typed.isdigit() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
+    return phrase not in common and not typed.isdecimal() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
 
 
 def _target_names() -> Iterator[tuple[str, str]]:

@@ -197,7 +197,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         return same  # `llama-3.1` is `llama3.1`, not `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
-    inside = {name for name in row.choices if len(name) > 3 and any(c.isdigit() for c in name) and name in typed}
+    inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     if len(inside) == 1:
         return inside.pop()  # `ds_config_zero3.json`
     best, rank = None, 0.0

@@ -53,7 +53,7 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     if match is None:
         return found
     gpu = registry.find_gpu(match["gpu"])
-    if gpu is None and match["gpu"].isdigit():
+    if gpu is None and match["gpu"].isdecimal():
         return found
     if gpu is None:
         help = f"`{match['gpu'][:40]}` is not a registered GPU: `xpc list gpus` prints them"

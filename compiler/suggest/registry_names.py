@@ -53,7 +53,7 @@ def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
         elif word in BASE:
             kind = "base"
         elif word not in IGNORED:
-            parts.append(word.replace(".", "") if word[0].isdigit() else word)
+            parts.append(word.replace(".", "") if word[0].isdecimal() else word)
     return ParsedName(tuple(parts), kind, "".join(parts))
 
 
@@ -85,7 +85,7 @@ def model(name: str) -> Guess:
     if same:
         return Guess(tuple(same[:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
-    if not more and name[-1:].isdigit():
+    if not more and name[-1:].isdecimal():
         return model(name + "b")  # `qwen2.5-3`
     kept = [one for one in more if known[one].kind == parsed.kind] or more
     same = [

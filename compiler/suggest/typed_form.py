@@ -42,7 +42,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         if yes and row.alone:
             return row.alone
         alone = (
-            known_choice(row, text) if yes else None if text.isdigit() else choice(row, text)
+            known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
         )  # some numbers have a meaning only with their name, such as `zero_stage=2`
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits

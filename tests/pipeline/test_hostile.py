@@ -10,6 +10,7 @@ from case_support import ROW, spec
 from compile_support import (
     CONFIG,
     HEAD,
+    REPOSITORY,
     codes,
     edited,
     errors,
@@ -276,6 +277,13 @@ def test_numbers_without_measure(line, code):
         assert code in errors(found), shown(found)
 
 
+@pytest.mark.parametrize("text", ['"\u00b2"', "\u00b2", "trl-\u00b2.0", "\u2460 x h100-80gb", '"\u09ea\u00b9"'])
+@pytest.mark.parametrize("setting", ["target", "hardware", "seed", "nodes", "strategy", "precision"])
+def test_digits_that_are_no_numbers(setting, text):
+    """`str.isdigit` is true for superscript digits, which `int` refuses: `target "trl-\u00b2"` ended in a traceback."""
+    assert any(one.severity == "error" for one in checked(spec(f"{setting} {text}")).problems)
+
+
 def test_epochs_without_measure():
     assert errors(checked(spec(train="qwen2.5-3b on infinity-instruct for 1e300 epochs"))) == ["XP107"]
     compiled(spec(train="qwen2.5-3b on infinity-instruct for 9e18 epochs"))
@@ -333,3 +341,12 @@ def test_absolute_files_never_enter_a_bundle(tmp_path):
         assert "absolute" in only(found, "XP114").message
     found = checked(f'xpc 1\nextends "{tmp_path}/base.xp"\n')
     assert "absolute" in only(found, "XP114").message
+
+
+def test_no_module_tests_digits_that_int_refuses():
+    for room in ("compiler", "grammar"):
+        for where, _, names in os.walk(os.path.join(REPOSITORY, room)):
+            for name in names:
+                if name.endswith(".py"):
+                    with open(os.path.join(where, name), encoding="utf-8") as handle:
+                        assert ".isdigit()" not in handle.read(), f"{where}/{name}: write isdecimal"

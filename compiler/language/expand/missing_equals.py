@@ -98,6 +98,6 @@ NUMBERED = {
 def implied_setting(clause: str, typed: str) -> str:
     """The setting that a word or number means when it is alone in a clause, as in `eval epoch` and `lora 16`; or ""."""
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
-    if clause in NUMBERED and count.isdigit() and int(count):
+    if clause in NUMBERED and count.isdecimal() and int(count):
         return f"{NUMBERED[clause]} = {typed}"
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""

@@ -74,7 +74,7 @@ def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.partition("+")[0].split(".") if part.isdigit())
+    return tuple(int(part) for part in version.partition("+")[0].split(".") if part.isdecimal())
 
 
 def _has(spec: Spec, name: str, wanted: object) -> bool:
