@@ -13,7 +13,7 @@ from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Unknown
 from xpc.compiler.importing.python.sources import KINDS, source_of, split_of
-from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
@@ -233,8 +233,9 @@ def _holdout(draft: Draft, data: Data) -> None:
     if share is not None and data.held in ("", "train"):
         value = share.value
         found = Entry("train_test_split.test_size", value, share.place.file, share.place.line)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-            draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), found)
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+        if 0 < number < LARGEST and (number < 1 or number == int(number)):
+            draft.put("data.holdout", Amount("share", number) if number < 1 else Amount("count", int(number)), found)
         else:
             why = value.why if isinstance(value, Unknown) else "it takes a share or a number of rows"
             draft.error(Entry(found.key, None, found.file, found.line), why)

@@ -407,6 +407,8 @@ LOOPS = "for i in range(250):\n    for j in range(250):\n        "
     "x = 'a' * 9000\ny = x.join([x] * 9000)\nz = 'b'.join(['a'] * 9000)",
     "x = round(1, -10 ** 9)\ny = range(1, 2, 3, 4)\nz = round(1, 2, 3)\nw = round(float('nan'))\nv = sum(['a'])",
     "x = ''.splitlines(10 ** 10)",
+    "d = load_dataset('x', split='train').train_test_split(test_size=float('inf'))\n"
+    "SFTTrainer(model='x', train_dataset=d['train']).train()",
     "x = ('a' * 90000).replace('a', 'b' * 90000, 999999)\ny = f'{1:>1987654321}'\nz = f'{1.5:.1987654321f}'",
     NESTED + "y = {}\ndel y[q]\nm = AutoModelForCausalLM.from_pretrained('x')\nm[q] = 1\nm[p] = 2",
     NESTED + "z = 'a'.replace('a', q)\ny = 'a'.startswith(q)\nx = 'a'.split(q)",
