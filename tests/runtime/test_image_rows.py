@@ -112,6 +112,7 @@ def test_an_image_is_turned_as_its_camera_noted(root: Path):
         ("none.png", "there is no such file"),
         ("../secret.png", "outside of the data's folder"),
         ("link.png", "outside of the data's folder"),
+        ("a\0.png", "which no file is named"),
         ("https://example.com/a.png", "which a run does not fetch"),
         ("cut.png", "cannot be read"),
         ("text.png", "cannot be read"),

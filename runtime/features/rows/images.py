@@ -171,6 +171,8 @@ def _inside(root: str, path: str, where: str) -> str:
     """The real path of an image's file. Raises RunError for an address, and for a file that is not inside ``root``."""
     if "://" in path:
         raise RunError(f"{where} is the address {path[:80]!r}, which a run does not fetch")
+    if "\0" in path:
+        raise RunError(f"{where} is {path[:80]!r}, which no file is named")
     root, place = os.path.realpath(root), os.path.realpath(os.path.join(root, path))
     if os.path.commonpath((root, place)) != root:
         raise RunError(f"{where} is {path[:80]!r}, outside of the data's folder {root}")
