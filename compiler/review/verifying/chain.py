@@ -49,7 +49,10 @@ def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
     found = _walked(folder)
     lines = [*_commit(folder)]
     for spec in found.specs:
-        lines += _spec(spec)
+        try:
+            lines += [*_spec(spec)]
+        except UsageError as error:  # the other lines are printed in any case
+            lines.append((str(error) if spec in str(error) else f"{spec}: {error}", 1))
     for bundle in found.bundles:
         lines += _bundle(bundle, found.specs, verify)
     lines += _runs(found, verify_run)
@@ -209,7 +212,11 @@ def _runs(found: Found, verify_run: Verify) -> Iterator[Line]:
         if bundle is None:
             yield f"{run}: the bundle that it used is not here", 1
             continue
-        text, status = verify_run(bundle, run)
+        try:
+            text, status = verify_run(bundle, run)
+        except UsageError as error:
+            yield f"{run}: {error}", 1
+            continue
         yield f"{run}: {text.partition(chr(10))[0].removeprefix(run).lstrip(' :')}", status
 
 
