@@ -383,3 +383,24 @@ def test_specs_of_bundles_and_links_are_none_of_the_repository(planted: Path) ->
         assert list(found.runs) == ["other.xp", "specs/deep/a.xp"]
         assert found.runs["specs/deep/a.xp"] == ("specs/deep/base.xp",)
         assert found.links == ("specs/link.xp",)
+
+
+def test_replaced_commits_of_an_archive_are_not_read(tmp_path: Path) -> None:
+    """`refs/replace` shows the files of another commit under a commit's name."""
+    put(tmp_path, {"a.xp": "seed 1\n"})
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    shown = git("rev-parse", "HEAD")
+    put(tmp_path, {"a.xp": "seed 2\n"})
+    git("commit", "-qam", "two")
+    git("replace", shown, "HEAD")
+    repository = find(str(tmp_path))
+    assert repository is not None
+    assert git("show", f"{shown}:a.xp") == "seed 2"
+    assert Commit.of(repository, shown).data("a.xp") == b"seed 1\n"
