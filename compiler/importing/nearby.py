@@ -23,7 +23,7 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
     such file.
 
     A published source is untrusted and may name any path. Outside its repository (or outside its folder, if there is no
-    repository), only kinds of texts that a spec may name are read.
+    repository), only kinds of texts that a spec may name are read, and as in a spec no absolute path.
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -35,7 +35,8 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
             with suppress(OSError, ValueError):  # skip names that are missing, too large, or not file names
-                if _inside(root, path) or not (name.endswith(".py") or Workspace(one).outside_fault(name)):
+                refused = name.endswith(".py") or os.path.isabs(name) or Workspace(one).outside_fault(name)
+                if _inside(root, path) or not refused:
                     return read_file(path, 4 * MAX_SIZE)
         return None
 

@@ -78,6 +78,10 @@ def test_files_outside_the_repository_and_hidden_ones_are_not_read(tmp_path: Pat
     assert script(inner, "from ...outside import LR", "LR").draft.wrong
     before = "import yaml\nc = yaml.safe_load(open('../.secret/a.yaml'))"
     assert script(inner, before, "c['lr']").draft.wrong
+    for name, wrong in ((tmp_path / "mine.json", True), (inner / "own.json", False)):
+        name.write_text('{"lr": 2e-5}')
+        found = script(inner, f"import json\nc = json.load(open({str(name)!r}))", "c['lr']")
+        assert bool(found.draft.wrong) is wrong, name
 
 
 def test_module_with_the_name_of_a_library_is_not_read(tmp_path: Path) -> None:
