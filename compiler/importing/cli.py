@@ -156,7 +156,7 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
     return Overrides(
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
         _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options),
-        options.partial, reader(source.folder), lambda: scripts_near(source.folder),
+        options.partial, reader(source.folder, options.command_line or ""), lambda: scripts_near(source.folder),
         lambda: scripts_near(source.folder, (".sh", ".bash", ".slurm", ".sbatch")),
     )  # fmt: skip
 

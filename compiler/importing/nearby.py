@@ -18,12 +18,13 @@ MOST_SCRIPTS = 300
 """The most Python files that are searched for a key."""
 
 
-def reader(folder: str) -> Callable[[str], bytes | None]:
+def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
     """A function that takes a file's name in a source in `folder` and returns the file's bytes; None if there is no
     such file.
 
     A published source is untrusted and may name any path. Outside its repository (or outside its folder, if there is no
-    repository), only kinds of texts that a spec may name are read, and as in a spec no absolute path.
+    repository), only kinds of texts that a spec may name are read, and as in a spec no absolute path, unless the user
+    typed it (`typed` is the command of `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -35,7 +36,8 @@ def reader(folder: str) -> Callable[[str], bytes | None]:
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
             with suppress(OSError, ValueError):  # skip names that are missing, too large, or not file names
-                refused = name.endswith(".py") or os.path.isabs(name) or Workspace(one).outside_fault(name)
+                foreign = os.path.isabs(name) and name not in typed
+                refused = name.endswith(".py") or foreign or Workspace(one).outside_fault(name)
                 if _inside(root, path) or not refused:
                     return read_file(path, 4 * MAX_SIZE)
         return None

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from import_support import Imported, imported
 
+from xpc.compiler.importing.nearby import reader
+
 TRAIN = """
 from datasets import load_dataset
 from trl import SFTConfig, SFTTrainer
@@ -82,6 +84,7 @@ def test_files_outside_the_repository_and_hidden_ones_are_not_read(tmp_path: Pat
         name.write_text('{"lr": 2e-5}')
         found = script(inner, f"import json\nc = json.load(open({str(name)!r}))", "c['lr']")
         assert bool(found.draft.wrong) is wrong, name
+    assert reader(str(inner), f"trl sft --config {tmp_path}/mine.json")(f"{tmp_path}/mine.json") is not None
 
 
 def test_module_with_the_name_of_a_library_is_not_read(tmp_path: Path) -> None:
