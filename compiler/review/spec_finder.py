@@ -48,8 +48,8 @@ class _File:
 def specs_of_commit(commit: Commit) -> Specs:
     """The specs of a commit."""
     found = {path: mode for path, (mode, _) in commit.files.items()}
-    commit.read(*(path for path in found if path.endswith(".xp")))
-    return _specs(found, commit.data, commit.link)
+    commit.read(*(path for path, mode in found.items() if path.endswith(".xp") or mode == LINK))
+    return _specs(found, commit.data, commit.link, commit.read)
 
 
 def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Specs:
@@ -66,12 +66,23 @@ def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Spec
     return _specs(there, read, lambda path: repository.link(path) if there.get(path) == LINK else None)
 
 
-def _specs(modes: Mapping[str, str], read: Callable[[str], bytes | None], link: Callable[[str], str | None]) -> Specs:
+def _specs(
+    modes: Mapping[str, str], read: Callable[[str], bytes | None], link: Callable[[str], str | None],
+    load: Callable[..., None] = lambda *paths: None,
+) -> Specs:  # fmt: skip
     bundles = {os.path.dirname(path) for path in modes if os.path.basename(path) == MANIFEST}
     names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
-    others: dict[str, _File] = {}  # bases next to a spec may have any name
+    # bases may have any name, and are read together, because each reading of a commit starts git
+    others: dict[str, _File] = {}
+    new = files
+    for _ in range(DEEP):
+        found = {list(followed(_base(path, one.extends), link))[-1] for path, one in new.items() if one.extends}
+        more = [one for one in found if one not in files and one not in others and modes.get(one, LINK) != LINK]
+        load(*more)
+        new = {path: _parsed(read(path), path) for path in more}
+        others |= new
 
     def file(path: str) -> _File | None:
         *_, path = followed(path, link)
@@ -113,10 +124,14 @@ def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
         known = file(here)
         if known is None or known.extends is None:
             break
-        named = known.extends
-        here = os.path.normpath(os.path.join(os.path.dirname(here), named)).replace(os.sep, "/")
+        here = _base(here, known.extends)
         chain.append(here)
     return tuple(chain)
+
+
+def _base(path: str, named: str) -> str:
+    """The path from the top of a base that a file names."""
+    return os.path.normpath(os.path.join(os.path.dirname(path), named)).replace(os.sep, "/")
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
