@@ -8,7 +8,7 @@ folder named `.git`. So this module finds the repository by walking up to `.git`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import field, mutable, record
@@ -74,9 +74,12 @@ class Repository:
             raise UsageError(f"git cannot be run: {error.strerror}") from error
         return done.stdout if done.returncode == 0 else None
 
-    def size(self, blob: str) -> int:
-        """The size of a blob in bytes; 0 if it is not in this clone."""
-        return int(self.git("cat-file", "-s", blob) or 0)
+    def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
+        """The sizes in bytes of those blobs that are in this clone."""
+        given = "".join(f"{one}\n" for one in blobs).encode()
+        answer = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", given=given) if given else b""
+        lines = [line.split(" ") for line in (answer or b"").decode().splitlines()]
+        return {one[0]: int(one[1]) for one in lines if len(one) == 2 and one[1].isdecimal()}
 
     def commit(self, revision: str) -> str | None:
         """The hash of the commit that a revision names, or None."""

@@ -97,29 +97,34 @@ def _commit(folder: str) -> Iterator[Line]:
         yield f"{folder}: not in a commit", 0
         return
     start = place.prefix(folder)
-    same, other = 0, []
+    same, other = 0, list[str]()
     for name, (mode, blob) in listed.files.items():
         if mode.startswith("100") and name.startswith(start):
-            path = os.path.join(place.top, name)
-            if _blob(path, len(blob)) == blob or _is_stored(listed, name, path):
+            if _blob(os.path.join(place.top, name), len(blob)) == blob:
                 same += 1
             else:
-                other.append(name.removeprefix(start))
+                other.append(name)
+    stored = _stored(listed, other)
+    same, other = same + len(stored), [name for name in other if name not in stored]
     if other:
         more = f" and {len(other) - 1} more differ" if len(other) > 1 else " differs"
-        yield f"commit {commit[:12]}: {other[0]}{more} from it", 0
+        yield f"commit {commit[:12]}: {other[0].removeprefix(start)}{more} from it", 0
     else:
         yield f"commit {commit[:12]}: {same:,} tracked files are as in it", 0
 
 
-def _is_stored(commit: repository.Commit, name: str, path: str) -> bool:
-    """Whether a file is the one to which a pointer of Git LFS in the commit refers."""
-    if commit.repository.size(commit.files[name][1]) > lfs.MOST:
-        return False
-    with suppress(UsageError):
-        found = lfs.pointer(commit.data(name) or b"")
-        return found is not None and repository.stored_file(commit.repository, name, *found) == path
-    return False
+def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
+    """The files of the working tree to which pointers of Git LFS in the commit refer."""
+    place, out = commit.repository, set[str]()
+    sizes = place.sizes(commit.files[name][1] for name in names)
+    small = [name for name in names if sizes.get(commit.files[name][1], lfs.MOST + 1) <= lfs.MOST]
+    commit.read(*small)
+    for name in small:
+        found = lfs.pointer(commit.blobs.get(commit.files[name][1], b""))
+        path = os.path.join(place.top, name)
+        if found is not None and repository.stored_file(place, name, *found) == path:
+            out.add(name)
+    return out
 
 
 def _blob(path: str, length: int) -> str:
