@@ -120,13 +120,16 @@ MOST_LINKS = 40
 class Commit:
     """The files of a commit. The names are listed once; contents are read when needed.
 
-    `files` maps each path from the top to its mode and the hash of its blob.
+    `files` maps each path from the top to its mode and the hash of its blob, and `modules` each submodule to its
+    commit.
     """
 
     repository: Repository
     hash: str
     files: dict[str, tuple[str, str]] = field(factory=dict)
     blobs: dict[str, bytes] = field(factory=dict)
+    modules: dict[str, str] = field(factory=dict)
+    opened: dict[str, Commit] = field(factory=dict)
 
     @classmethod
     def of(cls, repository: Repository, hash: str) -> Commit:
@@ -134,8 +137,27 @@ class Commit:
         listed = repository.git("ls-tree", "-r", "-z", "--full-tree", hash)
         if listed is None:
             raise UsageError(f"git cannot list the files of {hash}")
-        entries = ((facts.split(" "), path) for facts, path in _entries(listed))
-        return cls(repository, hash, {path: (facts[0], facts[2]) for facts, path in entries if facts[1] == "blob"})
+        entries = [(facts.split(" "), path) for facts, path in _entries(listed)]
+        files = {path: (facts[0], facts[2]) for facts, path in entries if facts[1] == "blob"}
+        modules = {path: facts[2] for facts, path in entries if facts[1] == "commit"}
+        return cls(repository, hash, files, modules=modules)
+
+    def module(self, path: str) -> str | None:
+        """The submodule that contains a path."""
+        return next((one for one in self.modules if f"{path}/".startswith(f"{one}/")), None)
+
+    def submodule(self, module: str) -> Commit:
+        """The commit of a submodule. Raises UsageError if it is not in this clone."""
+        if module not in self.opened:
+            place, hash = os.path.join(self.repository.top, module), self.modules[module]
+            found = find(place) if os.path.isdir(place) else None
+            if found is None or found.top != os.path.realpath(place) or found.commit(hash) is None:
+                raise UsageError(
+                    f"`{module}` is a submodule, and its commit {hash[:12]} is not in this clone; "
+                    "`git submodule update --init` fetches the current one"
+                )
+            self.opened[module] = Commit.of(found, hash)
+        return self.opened[module]
 
     def link(self, path: str) -> str | None:
         """The text of a symbolic link of the commit; None for everything else."""

@@ -38,12 +38,18 @@ class RevisionWorkspace(Workspace):
             self.paths[inside] = self._put(inside, path)
         return name, self.paths[inside]
 
-    def _put(self, inside: str, path: str) -> str:
-        """Copy a file or a folder of the commit to `path`, or find it in the working tree if git does not have it."""
-        repository = self.commit.repository
-        *_, inside = followed(inside, self.commit.link)
-        if inside in self.commit.files:
-            data = self.commit.data(inside) or b""
+    def _put(self, inside: str, path: str, commit: Commit | None = None) -> str:
+        """Copy a file or a folder of a commit to `path`, or find it in the working tree if git does not have it. The
+        commit is that of the spec, or of a submodule in it.
+        """
+        commit = commit or self.commit
+        repository = commit.repository
+        *_, inside = followed(inside, commit.link)
+        module = commit.module(inside)
+        if module is not None:
+            return self._put(inside[len(module) + 1 :] or ".", path, commit.submodule(module))
+        if inside in commit.files:
+            data = commit.data(inside) or b""
             found = pointer(data)
             stored = None if found is None else stored_file(repository, inside, *found)
             if stored == os.path.join(repository.top, inside):
@@ -55,13 +61,13 @@ class RevisionWorkspace(Workspace):
             with open(path, "wb") as handle:
                 handle.write(data)
             return path
-        below = self.commit.folder(inside)
+        below = commit.folder(inside)
         if not below and not repository.git("--literal-pathspecs", "ls-files", "--", inside):
             return os.path.join(repository.top, inside)
-        self.commit.read(*below)
+        commit.read(*below)
         for one in below:
             copy = os.path.join(path, os.path.relpath(one, inside))
-            self.paths[os.path.relpath(copy, self.mirror).replace(os.sep, "/")] = self._put(one, copy)
+            self.paths[os.path.relpath(copy, self.mirror).replace(os.sep, "/")] = self._put(one, copy, commit)
         return path
 
 

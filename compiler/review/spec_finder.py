@@ -33,9 +33,20 @@ class Specs:
     links: tuple[str, ...]
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs for which a changed file is their own file, their lock, or a base."""
+        """The specs for which a changed file is their own file, their lock, or a base, or for which a changed submodule
+        contains a base.
+        """
         found = set(changed)
-        return [path for path, bases in self.runs.items() if found & {path, f"{path}.lock", *bases}]
+        return [
+            path
+            for path, bases in self.runs.items()
+            if found & {path, f"{path}.lock", *bases} or any(found.intersection(parents(one)) for one in bases)
+        ]
+
+
+def parents(path: str) -> list[str]:
+    """The folders above a path: `a` and `a/b` for `a/b/c`."""
+    return [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 
 @mutable

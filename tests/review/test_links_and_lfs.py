@@ -1,4 +1,4 @@
-"""Specs, data and templates behind symbolic links and pointers of Git LFS, in commits and in the working tree."""
+"""Specs and data behind symbolic links, submodules and pointers of Git LFS, in commits and in the working tree."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from compile_support import checked, put
 
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review import diff, verify
 from xpc.compiler.review.pull_request.entries import entries
 
@@ -65,6 +66,33 @@ def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
     commit()
     assert compared() == 1
     assert [(one.path, one.kind) for one in entries(".", "main")] == [("specs/a.xp", "changed")]
+
+
+def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: Path) -> None:
+    """It was read from the working tree for both sides: `the same run`, and `No run changes` for its change."""
+    put(tmp_path / "other", {"rows.jsonl": ROW * 8, "house.xp": HOUSE})
+    git("-C", "other", "init", "-q")
+    git("-C", "other", "add", "-A")
+    git("-C", "other", "commit", "-qm", "one")
+    git("rm", "-q", "data")
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", f"{tmp_path}/other", "data")
+    put(linked, {"specs/b.xp": SPEC.replace("house.xp", "../data/house.xp")})
+    shutil.rmtree("other")
+    commit()
+    git("branch", "-f", "main")
+    assert compared() == 0
+    assert verify.run(verify.parse(["--all"]))[0].splitlines()[0].endswith("tracked files are as in it")
+    put(linked, {"data/rows.jsonl": ROW * 4})
+    git("-C", "data", "commit", "-qam", "two")
+    assert "data differs from it" in verify.run(verify.parse(["--all"]))[0].splitlines()[0]
+    commit()
+    assert compared() == 1
+    assert [one.path for one in entries(".", "main")] == ["specs/a.xp", "specs/b.xp"]
+    shutil.rmtree(".git/modules")
+    shutil.rmtree("data")
+    os.mkdir("data")
+    with pytest.raises(UsageError, match="is a submodule, and its commit"):
+        compared()
 
 
 def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:

@@ -20,7 +20,7 @@ from xpc.compiler.review.pull_request.previews import preview_changes
 from xpc.compiler.review.repository import Commit, Repository, find, followed
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
-from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
+from xpc.compiler.review.spec_finder import Specs, parents, specs_of_commit, specs_of_work_tree
 from xpc.compiler.review.totals import added, forecasts
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import WARNING
@@ -122,8 +122,11 @@ def _commit(repository: Repository, revision: str) -> str:
 
 
 def changed_files(before: Commit, after: Commit) -> set[str]:
-    """The paths whose contents or modes differ between two commits."""
-    return {path for path in {*before.files, *after.files} if before.files.get(path) != after.files.get(path)}
+    """The paths whose contents or modes differ between two commits, and the submodules whose commits differ."""
+    tables: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
+        (before.files, after.files), (before.modules, after.modules),
+    )  # fmt: skip
+    return {path for was, now in tables for path in {*was, *now} if was.get(path) != now.get(path)}
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
@@ -145,8 +148,9 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
             return False
         folder = os.path.dirname(path)
         located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
-        names = {each for name in located for each in followed(name, repository.link)}
-    return any(other in names or any(other.startswith(f"{name}/") for name in names) for other in changed)
+        read = {each for name in located for each in followed(name, repository.link)}
+    names = read.union(*map(parents, read))  # a submodule or a link may be one of them
+    return any(other in names or any(other.startswith(f"{name}/") for name in read) for other in changed)
 
 
 def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[tuple[str, str]]:

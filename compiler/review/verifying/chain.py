@@ -104,7 +104,11 @@ def _commit(folder: str) -> Iterator[Line]:
                 same += 1
             else:
                 other.append(name)
-    stored = _stored(listed, other)
+    for name, hash in listed.modules.items():
+        module = repository.find(os.path.join(place.top, name)) if name.startswith(start) else None
+        if module is not None and module.top == os.path.join(place.top, name) and module.commit("HEAD") != hash:
+            other.append(name)
+    stored = _stored(listed, [name for name in other if name in listed.files])
     same, other = same + len(stored), [name for name in other if name not in stored]
     if other:
         more = f" and {len(other) - 1} more differ" if len(other) > 1 else " differs"
