@@ -144,7 +144,9 @@ class Commit:
 
     def module(self, path: str) -> str | None:
         """The submodule that contains a path."""
-        return next((one for one in self.modules if f"{path}/".startswith(f"{one}/")), None)
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        return next((one for one in above if one in self.modules), None)
 
     def submodule(self, module: str) -> Commit:
         """The commit of a submodule. Raises UsageError if it is not in this clone."""
