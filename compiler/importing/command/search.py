@@ -65,6 +65,8 @@ def _without_preparation(training: list[Call], overrides: Overrides) -> list[Cal
     """The commands without those that start a script of the repository that makes no trainer, such as
     `prepare_pairs.py`, if others make one.
     """
+    if len(training) > MOST_PROGRAMS:
+        return training
     making = [_makes_trainer(one, overrides) for one in training]
     if not any(making) or all(making):
         return training

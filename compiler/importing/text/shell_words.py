@@ -206,6 +206,7 @@ class Words:
         unquoted = not {'"', "'"} & set(re.sub(r"\$\([^()]*\)|\$\{[^{}]*\}", "", source))
         braces = BRACES.search(word.text) if unquoted and BRACES.search(source) and not ASSIGNMENT.match(raw) else None
         if braces is not None:
+            self.state.budget.spend(len(_each(braces)) * (len(word.text) + 10), line)
             return [Word(word.text[: braces.start()] + one + word.text[braces.end() :], line, word.open)
                     for one in _each(braces)]  # fmt: skip
         if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$("):

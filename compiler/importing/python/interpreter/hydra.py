@@ -16,6 +16,8 @@ PACKAGE = re.compile(rb"\s*#\s*@package\s+([\w.]+)")
 """The first line of a file that states where its keys belong, such as `# @package _global_`."""
 OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
 """A word of the command such as `lr=1e-5`, `+model=qwen` or `~eval`."""
+PER_WORD, PER_LETTER = 20, 0.25
+"""The steps that count for a word of the command, and for a letter of a file."""
 MOST = 20
 """The most files of a configuration."""
 
@@ -33,7 +35,7 @@ def configuration(machine: Machine, function: Function) -> object:
                 return None
             folder = posixpath.normpath(posixpath.join(posixpath.dirname(function.label), folder))
             machine.command_line.append(machine.place(one))
-            changes = machine.positional_words()
+            changes = list(dict.fromkeys(machine.positional_words()))
             found = _file(machine, folder, name.removesuffix(".yaml"), [MOST], changes)
             if found is None:
                 return None
@@ -65,6 +67,7 @@ def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST
     if found is None or found[2].startswith("hydra"):
         return
     sign, path, text = found.groups()
+    machine.count(node, PER_WORD)
     *above, last = re.split(r"[./]", path.partition("@")[2] or path)
     table: object = root
     for part in above:
@@ -113,7 +116,9 @@ def _file(machine: Machine, folder: str, name: str, left: list[int], changes: li
     `changes` are the words of the command; those that choose a file of a group are removed.
     """
     left[0] -= 1
-    own = contents(machine.read, posixpath.join(folder, f"{name}.yaml")) if left[0] >= 0 else None
+    path = posixpath.join(folder, f"{name}.yaml")
+    machine.count(ast.Pass(lineno=0), int(len(machine.read(path) or b"") * PER_LETTER))
+    own = contents(machine.read, path) if left[0] >= 0 else None
     if own is None:
         return None
     listed = own.pop("defaults", None)
