@@ -14,6 +14,8 @@ OWN_FOLDER = re.compile(
     r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
 )
 """`cd "$(dirname "$0")/.." && pwd`: the script's own folder, or one above it."""
+FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
+"""`cd "$DIR/.." && pwd`: a folder."""
 SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
 COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
                      r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
@@ -127,6 +129,8 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
         raw = text[start:at]
         if value is None and raw.startswith("${") and " " in raw and gone[:2] != "$(":
             raw = gone  # `${X:?a sentence}`
+        if value is None and raw.startswith("$((") and gone != "$((...))":
+            raw = gone  # `$((RANDOM % 100))`, which the shell passes as one word
         out += raw if value is None else value
         missing = missing or gone
     return out, missing
@@ -297,6 +301,10 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
         return posixpath.normpath("." + (own[1] if own is not None else "")), ""
     if inside == "pwd":
         return ".", ""
+    folder = FOLDER.fullmatch(inside) if len(inside) < 500 and depth <= DEPTH else None
+    if folder is not None:
+        text, gone = expand(folder[1], state, line, depth + 1)
+        return (None, gone) if gone else (posixpath.normpath(text), "")
     counted = COUNTED.fullmatch(inside)
     if depth > DEPTH:
         return None, "$(...)"

@@ -36,6 +36,8 @@ def words(text: str, **sets: str) -> list[str]:
         ("a $((16 / 0))", ["a", "$((16 / 0))"]),
         ("A=(\n  --x 1  # note\n  --y '2 3'\n)\nA+=(--z)\nb \"${A[@]}\"", ["b", "--x", "1", "--y", "2 3", "--z"]),
         ("a $(date +%s; ls) b", ["a", "$(date +%s; ls)", "b"]),
+        ('D=a/b\na $(cd "$D/.." && pwd)/c', ["a", "a/c"]),
+        ("P=$((RANDOM % (9 - 1) + 1))\na $P b", ["a", "$RANDOM", "b"]),
         ("X=${X:?set it}\na $X", ["a", "$X"]),
         ("for i in 1 2 3; do\n  a $i\ndone >log", ["a", "1"]),
         ("for i in {2..4}; do\n  a $i\ndone", ["a", "2"]),
