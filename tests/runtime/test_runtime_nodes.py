@@ -156,6 +156,38 @@ def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, por
     assert said[0].startswith(f"what listens on 127.0.0.1:{port} is not node 0 of this run")
 
 
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (True, "node 0 closed the connection in the preflight ("),
+        (False, "node 0 connected, but sent nothing for "),
+    ],
+)
+def test_a_node_0_that_ends_or_hangs_after_its_greeting_is_one_sentence(
+    bundle: Bundle, port: int, monkeypatch: pytest.MonkeyPatch, ends: bool, words: str
+) -> None:
+    monkeypatch.setattr(node_protocol, "ANSWER", 0.2)
+    done = threading.Event()
+    with socket.create_server(("", port)) as other:
+
+        def greet() -> None:
+            connection, _ = other.accept()
+            connection.recv(10**6)
+            connection.sendall(b'{"xpc": 1}\n')
+            if ends:
+                time.sleep(0.1)
+            else:
+                done.wait(60)
+            connection.close()
+
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+        said = hold([seat(1, port, wait=0)], [bundle], [[]])
+        done.set()
+        thread.join(10)
+    assert said[0].startswith(words)
+
+
 NOBODY = b'{"xpc": 1, "rank": 1, "facts": {"host": "nobody"}, "found": []}\n'
 
 

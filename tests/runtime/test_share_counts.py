@@ -64,3 +64,10 @@ def test_a_source_that_is_too_small_is_named() -> None:
         of([70, 5000], [0.7, 0.3], rows=100)
     with pytest.raises(RunError, match=r"b.jsonl would have none of the mixture's 10 rows"):
         of([10, 50], [0.999, 0.001])
+
+
+def test_a_holdout_of_no_row_is_refused() -> None:
+    """A small share of few rows is rounded up to one row, so only `rows = 0` has none."""
+    assert of([10, 50], [0.7, 0.3], fraction=0.001)[1] == [1, 0]
+    with pytest.raises(RunError, match="the holdout has no rows"):
+        of([10, 50], [0.7, 0.3], rows=0)
