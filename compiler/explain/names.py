@@ -160,7 +160,8 @@ def _rules_about(name: str) -> list[str]:
 
     from xpc.compiler.rules import every
 
-    summaries = {rule.code: " ".join(rule.text.partition("\n\n")[0].split()) for rule in every()}
+    naming = [rule for rule in every() if f"`{name}`" in rule.explanation]
+    summaries = {rule.code: " ".join(rule.text.partition("\n\n")[0].split()) for rule in naming}
     first = {code: text.partition(". ")[0].removesuffix(".") for code, text in sorted(summaries.items())}
     return [
         fill(f"{code}: {text}", 100, initial_indent="  ", subsequent_indent=" " * 9) + "\n"
