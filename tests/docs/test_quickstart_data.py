@@ -60,7 +60,8 @@ def test_numbers_in_words(number: int, words: str) -> None:
 
 
 def test_every_number_has_a_name_of_its_own_and_the_rows_pair_them() -> None:
-    named = {script("make_data").in_words(number): number for number in range(1000)}
+    in_words = script("make_data").in_words
+    named = {in_words(number): number for number in range(1000)}
     assert len(named) == 1000
     for question, answer in rows("data.jsonl") + rows("heldout.jsonl"):
         if question["content"].startswith("Write "):
