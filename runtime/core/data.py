@@ -35,7 +35,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
     data_sources.check_columns(row_format, source, list(stored.column_names))
     make = row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template))
     dropped = row_format.dropped(source, stored.column_names, bundle.method)
-    types = [feature.row_types(stored, dropped, make) for feature in bundle.features]
+    types = [feature.row_types(bundle, source, stored, dropped, make) for feature in bundle.features]
     try:
         part = stored.map(
             make,

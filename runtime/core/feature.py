@@ -149,7 +149,10 @@ class Feature:
         """Wrap ``convert``, the ``to_row`` of the row format, or return it unchanged."""
         return convert
 
-    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+    def row_types(
+        self, bundle: "Bundle", source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        make: Callable[[Any, int], dict[str, Any]],
+    ) -> Any:  # fmt: skip
         """Called before the stored rows of a source lose the columns ``dropped`` and are converted by ``make``: return
         the types of their columns, or None to infer the types from the values.
         """

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from xpc.compiler.data.row_shapes import checker
+from xpc.runtime.core import data, data_sources
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.rows import images
 from xpc.runtime.features.rows.images import checked, parts, to_row
@@ -138,3 +141,44 @@ def test_sizes_are_bounded(root: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(images, "MOST_PIXELS", 100)
     with pytest.raises(RunError, match="20 x 10 pixels; at most 100 are read"):
         checked("red.png", str(root), "row 0: image 0")
+
+
+@pytest.mark.slow
+def test_a_changed_image_is_opened_again_although_the_datasets_library_keeps_converted_rows(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    datasets = pytest.importorskip("datasets")
+    turns = [{"role": "user", "content": "What?"}, ANSWER]
+    lines = [json.dumps({"messages": turns, "images": names}) for names in ([], ["red.png"], ["red.png", "red.png"])]
+    (root / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    opened: list[str] = []
+    monkeypatch.setattr(
+        data_sources, "load", lambda *_: datasets.load_dataset(
+            "json", data_files=str(root / "rows.jsonl"), split="train", cache_dir=str(tmp_path / "cache")
+        ),
+    )  # fmt: skip
+    bundle = SimpleNamespace(
+        folder=str(root / "run.bundle"), features=(images.Images(),), row_format=lambda: images.FORMAT, data={},
+        arguments={}, method="sft",
+    )  # fmt: skip
+
+    def sizes(place: str = "rows.jsonl") -> list[list[int]]:
+        source = {**SOURCE, "path": place}
+        rows = data.mapped(bundle, None, source)  # type: ignore[arg-type]
+        opened.append(str(rows.cache_files))
+        return [[one["width"] for one in row["images"]] for row in rows]
+
+    assert sizes() == sizes() == [[], [20], [20, 20]]
+    assert opened[0] == opened[1]  # the second start reads the converted rows
+    Image.new("RGB", (30, 10)).save(root / "red.png")
+    assert sizes() == [[], [30], [30, 30]]
+    (root / "red.png").write_bytes(b"not an image")
+    with pytest.raises(RunError, match=r"row 1: image 0 cannot be read"):
+        sizes()
+    (root / "red.png").unlink()
+    with pytest.raises(RunError, match=r"row 1: image 0 is 'red.png', and there is no such file"):
+        sizes()
+    monkeypatch.setenv("XPC_DATA_ROOT", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    Image.new("RGB", (40, 10)).save(tmp_path / "elsewhere" / "red.png")
+    assert sizes() == [[], [40], [40, 40]]

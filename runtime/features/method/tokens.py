@@ -120,7 +120,10 @@ class TokenRows(Feature):
         """Convert rows of tokens here, and others as before."""
         return partial(_convert, convert)
 
-    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+    def row_types(
+        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        make: Callable[[Any, int], dict[str, Any]],
+    ) -> Any:  # fmt: skip
         """The types of the columns, equal to those of rows that the trainer tokenizes, so that both can be joined."""
         from datasets import Features, List, Value
 

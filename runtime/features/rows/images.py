@@ -6,8 +6,9 @@ images in that order, each with its path or bytes and its size in pixels.
 
 import base64
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from io import BytesIO
 from typing import Any
 
@@ -167,6 +168,24 @@ def checked(stored: Any, root: str, where: str) -> dict[str, Any]:
     return found
 
 
+def files_state(root: str, stored: Iterable[Any]) -> str:
+    """A digest that changes if a file of these rows' images is written, replaced, deleted, or found in another folder.
+    Files are not read: it has their paths, sizes, times of change and inodes.
+    """
+    state = sha256(root.encode("utf-8", "surrogatepass"))
+    for images in stored:
+        for one in images if isinstance(images, list) else [images]:
+            path = one.get("path") if isinstance(one, dict) else one
+            if isinstance(path, str) and not path.startswith(EMBEDDED) and "\0" not in path:
+                try:
+                    found = os.stat(os.path.join(root, path))
+                    known: object = (path, found.st_size, found.st_mtime_ns, found.st_ino)
+                except OSError:  # reported when the image is opened
+                    known = path
+                state.update(repr(known).encode("utf-8", "surrogatepass"))
+    return state.hexdigest()
+
+
 def _inside(root: str, path: str, where: str) -> str:
     """The real path of an image's file. Raises RunError for an address, and for a file that is not inside ``root``."""
     if "://" in path:
@@ -221,11 +240,21 @@ class Images(Feature):
         """``convert`` with checked images."""
         return partial(_read, bundle.folder, convert)
 
-    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
-        """The types of the columns, because the first row may have no image."""
+    def row_types(
+        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        make: Callable[[Any, int], dict[str, Any]],
+    ) -> Any:  # fmt: skip
+        """The types of the columns, because the first row may have no image.
+
+        The datasets library keeps converted rows for later starts, by a digest that includes these types. So a type has
+        the state of the images' files as its id: after a change of a file, all images are opened and checked again.
+        """
         from datasets import Features, List, Value
 
         text = Value("string")
-        image = {"path": text, "bytes": Value("binary"), "width": Value("int32"), "height": Value("int32")}
+        used = columns(source, stored.column_names)
+        state = files_state(_root(bundle.folder, source), stored[used[SHAPE]]) if SHAPE in used else None
+        path, size = Value("string", id=state), Value("int32")
+        image = {"path": path, "bytes": Value("binary"), "width": size, "height": size}
         kept = {column: kind for column, kind in stored.features.items() if column not in dropped}
         return Features({**kept, "messages": List({"role": text, "content": text}), SHAPE: List(image)})

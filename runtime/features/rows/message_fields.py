@@ -35,7 +35,10 @@ class MessageFields(Feature):
             learned += ("prompt",)
         return partial(_read, convert, learned)
 
-    def row_types(self, stored: Any, dropped: Sequence[str], make: Callable[[Any, int], dict[str, Any]]) -> Any:
+    def row_types(
+        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        make: Callable[[Any, int], dict[str, Any]],
+    ) -> Any:  # fmt: skip
         """The types of the columns: three texts for every message, whatever the stored messages are."""
         from datasets import Features, List, Value
 
