@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and in .venv-*, one
 # environment a stack: .venv has the default's, .venv-0.18 that of the stack trl-0.18; .venv-trackers has
-# one more for each.
+# one more for each, and .venv-vision has torchvision.
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,7 +30,7 @@ help: ## show this list
 demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OTHERS:=/ready) ## every test but those of make slow, every stack, real training on the CPU (half an hour)
+test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready ## every test but those of make slow, every stack, real training on the CPU (half an hour)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
@@ -200,6 +200,12 @@ $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VE
 	$(BIN)/xpc compile $(@D)/stack.xp -o $(@D)/stack.bundle --format concise
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/stack.bundle/requirements.txt
 	@touch $@
+
+# A folder, not an environment: tests of images put it on PYTHONPATH (tests/support/tiny_vision.py).
+$(VENV)-vision/ready: compiler/stacks/$(DEFAULT)/policy.toml
+	rm -rf $(@D)
+	$(PYTHON) -m pip install --quiet --no-deps --target $(@D) "$$(sed -n 's/^\(torchvision\) = "\(.*\)"/\1==\2/p' $<)"
+	touch $@
 
 # MLflow, SwanLab and ClearML need other versions of protobuf and pyarrow than a stack's environment has. So each stack
 # has another environment for them, which contains only what they need and takes the rest from the stack's.

@@ -1,4 +1,4 @@
-"""Builds a tiny Qwen2.5-VL with its processor on the spot, and tells whether torchvision can be loaded here.
+"""Builds a tiny Qwen2.5-VL with its processor on the spot, in an interpreter that can import torchvision.
 
 ``build(folder)`` writes random weights (two layers of width 32 in each part), a byte-level tokenizer and a processor
 with the family's chat template. It needs transformers 5, trl 1.16 and torchvision.
@@ -6,11 +6,16 @@ with the family's chat template. It needs transformers 5, trl 1.16 and torchvisi
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+TORCHVISION = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv-vision")
+"""Where `make .venv-vision/ready` installs torchvision. It is not in .venv, because transformers imports an installed
+torchvision in every test, and fails if it does not load.
+"""
 SPECIAL = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
     "<|video_pad|>",
@@ -18,16 +23,19 @@ SPECIAL = (
 TEXTS = ("system\nYou are a helpful assistant.", "user\nWhich colour is this?", "assistant\nIt is red, green, blue.")
 
 
+def environment() -> dict[str, str]:
+    """This process's environment for interpreters that can import torchvision (vision_site/sitecustomize.py)."""
+    path = [os.path.join(HERE, "vision_site"), HERE, *filter(None, [os.environ.get("PYTHONPATH")])]
+    if os.path.exists(os.path.join(TORCHVISION, "ready")):
+        path.insert(0, TORCHVISION)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1"}
+
+
 @cache
 def missing() -> str:
-    """Why the processor of a model that reads images cannot be loaded here; empty if it can.
-
-    PyPI's torchvision is compiled for PyPI's torch with CUDA, and does not load beside a torch for CPUs only.
-    """
-    if find_spec("torchvision") is None:
-        return "it is not installed"
+    """Why the processor of a model that reads images cannot be loaded here; empty if it can."""
     code = "import torchvision, trl, transformers; from trl.chat_template_utils import qwen2_5_vl_chat_template"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
     return done.stderr.strip().rpartition("\n")[2]
 
 

@@ -13,7 +13,6 @@ import pytest
 import tiny_vision
 
 from xpc.compiler.cli import main
-from xpc.runtime.library_internals.liger_kernels import put_into
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +44,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("images")
-    subprocess.run([sys.executable, tiny_vision.__file__, str(folder / "model")], check=True)
+    model = [sys.executable, tiny_vision.__file__, str(folder / "model")]
+    subprocess.run(model, env=tiny_vision.environment(), check=True)
     (folder / "pictures").mkdir()
     for name, colour in COLOURS.items():
         Image.new("RGB", SIZES[name], colour).save(folder / "pictures" / f"{name}.png")
@@ -62,7 +62,7 @@ def trained(place: Path, name: str, *lines: str, hardware: str = "cpu", micro: i
     spec, bundle = place / f"{name}.xp", place / f"{name}.bundle"
     spec.write_text(text, encoding="utf-8")
     assert main(["compile", str(spec), "-o", str(bundle)]) == 0
-    environment = {**os.environ, "PYTHON": sys.executable, "HF_HUB_OFFLINE": "1"}
+    environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
     done = subprocess.run(
         [bundle / "launch.sh"], cwd=place, env=environment, capture_output=True, text=True, check=False
     )
@@ -74,6 +74,16 @@ def weights(folder: Path, name: str = "model.safetensors") -> dict[str, Any]:
     from safetensors.torch import load_file
 
     return load_file(str(folder / name))
+
+
+def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run an interpreter that can import torchvision, in ``folder``."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=tiny_vision.environment(), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 BATCH = """
@@ -103,10 +113,7 @@ def batch(place: Path, bundle: str) -> dict[str, Any]:
     import xpc.compiler.preview as preview
 
     arguments = [os.path.dirname(preview.__file__), str(place / bundle), str(place / "scratch")]
-    done = subprocess.run(
-        [sys.executable, "-c", BATCH, *arguments], cwd=place, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", BATCH, *arguments, folder=place)
     found: dict[str, Any] = json.loads(done.stdout.rpartition("BATCH ")[2])
     return found
 
@@ -130,12 +137,17 @@ def test_the_language_model_is_trained_on_images(place: Path) -> None:
 
 
 def test_a_trained_model_is_loaded_with_its_processor_and_answers(place: Path) -> None:
+    if not (place / "out" / "full").exists():
+        trained(place, "full")
+    python(__file__, "answers", folder=place)
+
+
+def answers(place: Path) -> None:
+    """Ask the saved model about two images; this runs in its own interpreter."""
     import torch
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    if not (place / "out" / "full").exists():
-        trained(place, "full")
     folder = str(place / "out" / "full")
     processor = AutoProcessor.from_pretrained(folder)
     model = AutoModelForImageTextToText.from_pretrained(folder).eval()
@@ -174,19 +186,26 @@ def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
         found["learned"], found["tokens"], found["images"], strict=True))  # fmt: skip
 
 
-def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path, tmp_path: Path) -> None:
+def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path) -> None:
     """XP215 (joined rows), XP218 (a cut image), XP217 (Liger), and the tokens of images that TRL would learn."""
+    python(__file__, "refused_rows", folder=place)
+
+
+def refused_rows(place: Path) -> None:
+    """Train with TRL alone on rows that xpc refuses; this runs in its own interpreter."""
     from datasets import Dataset
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
     from trl import SFTConfig, SFTTrainer
+
+    from xpc.runtime.library_internals.liger_kernels import put_into
 
     rows = [{**row("Which?", "red"), "images": [Image.new("RGB", SIZES["red"])]}] * 2
 
     def built(**options: Any) -> Any:
         processor = AutoProcessor.from_pretrained(place / "model")
         model = AutoModelForImageTextToText.from_pretrained(place / "model")
-        args = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[], **{"max_length": None, **options})
+        args = SFTConfig(str(place / "trl"), use_cpu=True, bf16=False, report_to=[], **{"max_length": None, **options})
         return SFTTrainer(model, args, train_dataset=Dataset.from_list(rows), processing_class=processor)
 
     with pytest.raises(ValueError, match="Packing is not supported for vision"):
@@ -203,3 +222,7 @@ def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path, tmp_path: Pa
     assert int(images.sum()) == 2 * TOKENS["red"]
     assert (read["labels"][images] != -100).all()
     assert any(".visual." in name and one.requires_grad for name, one in trainer.model.named_parameters())
+
+
+if __name__ == "__main__":
+    {"answers": answers, "refused_rows": refused_rows}[sys.argv[1]](Path.cwd())
