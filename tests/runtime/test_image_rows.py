@@ -117,6 +117,7 @@ def test_an_image_is_turned_as_its_camera_noted(root: Path):
         ("link.png", "outside of the data's folder"),
         ("a\0.png", "which no file is named"),
         ("https://example.com/a.png", "which a run does not fetch"),
+        ("pipe.png", "there is no such file"),
         ("cut.png", "cannot be read"),
         ("text.png", "cannot be read"),
         ("data:image/png;base64,!", "is not base64"),
@@ -127,10 +128,23 @@ def test_an_image_is_turned_as_its_camera_noted(root: Path):
 def test_an_image_that_cannot_be_trained_on_is_named(root: Path, stored: object, why: str):
     os.symlink(root.parent / "secret.png", root / "link.png")
     (root / "cut.png").write_bytes(png(200, 200)[:-60])
+    os.mkfifo(root / "pipe.png")
     (root / "text.png").write_text("not an image", encoding="utf-8")
     with pytest.raises(RunError, match=r"^row 5: image 0 ") as refused:
         checked(stored, str(root), "row 5: image 0")
     assert why in str(refused.value)
+
+
+def test_an_image_that_disappears_during_the_run_is_named(root: Path):
+    found = checked("red.png", str(root), "row 0: image 0")
+    assert images.reopened(found).size == (20, 10)
+    (root / "red.png").write_bytes(b"")
+    with pytest.raises(RunError, match=r"the image .*/red.png could be read when the run began, and now cannot"):
+        images.reopened(found)
+    (root / "red.png").unlink()
+    os.mkfifo(root / "red.png")
+    with pytest.raises(RunError, match="it is no longer a file"):
+        images.reopened(found)
 
 
 def test_sizes_are_bounded(root: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.errors import RunError, first_line, rank, say
 from ...core.feature import Bundle, Feature
 from ...core.rows import name
-from ..rows.images import SHAPE, opened, parts
+from ..rows.images import SHAPE, parts, reopened
 
 FOLDER = "merged"
 """The folder of the model with merged adapters (`merged_adapters.py`)."""
@@ -175,9 +175,11 @@ class ImageCollator:
         self.collator, self.token = collator, token
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """TRL's batch of these rows, with labels of -100 for the tokens of images."""
+        """TRL's batch of these rows, with labels of -100 for the tokens of images. Raises RunError for an image that
+        can no longer be read.
+        """
         batch = self.collator(
-            [{"messages": with_parts(row["messages"]), SHAPE: [*map(opened, row[SHAPE])]} for row in rows]
+            [{"messages": with_parts(row["messages"]), SHAPE: [*map(reopened, row[SHAPE])]} for row in rows]
         )
         batch["labels"][batch["input_ids"] == self.token] = -100
         return batch

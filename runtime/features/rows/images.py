@@ -226,6 +226,19 @@ def opened(found: Mapping[str, Any]) -> Any:
         return ImageOps.exif_transpose(image).convert("RGB")
 
 
+def reopened(found: Mapping[str, Any]) -> Any:
+    """The decoded image for a batch. Raises RunError if its file was deleted or damaged after the rows were read."""
+    try:
+        if found["bytes"] is None and not os.path.isfile(found["path"]):  # a pipe may have no end
+            raise RunError("it is no longer a file")
+        return opened(found)
+    except Exception as error:  # readers of broken files raise many classes
+        place = found["path"] if found["bytes"] is None else "in the rows"
+        raise RunError(
+            f"the image {place} could be read when the run began, and now cannot: {first_line(error)}"
+        ) from error
+
+
 FORMAT = RowFormat(columns, rows.dropped, rows.conversations, to_row)
 
 
