@@ -129,7 +129,7 @@ def images_of_shards(spec: Spec) -> Iterator[Finding]:
     Without it: the run hangs at the first step in which one process has no image.
 
     Source: deepspeed 0.19.8 `partitioned_param_coordinator.py`, torch 2.13 `fully_shard`; transformers 5.23
-    `modeling_qwen2_5_vl.py` calls the part that reads images only with `pixel_values`.
+    `modeling_qwen2_5_vl.py` calls the part that reads images only with `pixel_values`; read there, not run.
     """
     if spec.reads_images and spec.weights_sharded:
         name = spec.text("strategy")
