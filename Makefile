@@ -175,7 +175,7 @@ mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
+	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(VENV)-vision $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
 
 # What the demo needs, without the packages of the tests.
 $(VENV)/demo: pyproject.toml
