@@ -72,13 +72,15 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     """Write the spec of a source, or print the reasons why no spec can be written. Returns the exit status. Raises
     UsageError.
     """
-    from xpc.compiler.importing import partial
+    from xpc.compiler.importing import families, partial
 
     try:
         draft = convert(source, options, overrides)
     except Unreadable as error:
         place = f"{source.name}:{error.line}" if error.line else source.name
         raise UsageError(f"{place}: {error}") from error
+    if not draft.text:
+        families.refuse_images(draft)
     if options.partial and not draft.text:
         partial.apply(draft, overrides)
     try:

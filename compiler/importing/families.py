@@ -6,11 +6,12 @@ The spec gets the nearest choice that runs, and a comment describes the differen
 from __future__ import annotations
 
 from xpc.compiler import registry
-from xpc.compiler.importing.draft import RESERVED, Draft
+from xpc.compiler.importing.draft import RESERVED, Draft, Message
 from xpc.compiler.importing.local_model import model_called
 from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.stacks import Family
 from xpc.compiler.stacks.fused_experts import adapted
 
@@ -43,6 +44,17 @@ def nearest(draft: Draft, tool: str) -> None:
     _kto_micro_batch(draft, tool)
     _packing(draft, family, tool)
     trained_dtype(draft, tool)
+
+
+def refuse_images(draft: Draft) -> None:
+    """Report an error for a model that reads images, whose training differs between the source's tool and a spec."""
+    if draft.model and kind_of(draft) in IMAGE_FAMILIES:
+        why = (
+            "a spec trains neither the part that reads images nor the tokens of images, and other tools may train both"
+        )
+        help = "write the spec by hand; docs/data.md has an example"
+        text = f"`{draft.model[:80]}` reads images, and configurations with images are not imported: {why}"
+        draft.messages.append(Message("error", "", text, help))
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:

@@ -235,6 +235,19 @@ def test_only_the_command_line_and_xpc_diff_know_the_importers():
                     assert "xpc.compiler.importing" not in handle.read(), name
 
 
+def test_a_model_that_reads_images_is_refused_because_other_tools_train_more_of_it(here, capsys):
+    turns = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A cat."}]
+    (here / "rows.jsonl").write_text(json.dumps({"messages": turns, "images": ["cat.png"]}))
+    (here / "v.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-VL-3B-Instruct\ndataset_name: rows.jsonl\noutput_dir: out\n"
+        "max_length: 2048\nmax_steps: 2\n"
+    )
+    found, out, err = run("v.yaml", capsys=capsys)
+    assert found == 1
+    assert out == ""
+    assert "`Qwen/Qwen2.5-VL-3B-Instruct` reads images, and configurations with images are not imported" in err
+
+
 @pytest.mark.parametrize(("option", "status"), [((), 1), (("--partial",), 3)])
 def test_a_spec_that_check_refuses_is_written_and_reported(here, capsys, option, status):
     (here / "n.yaml").write_text(RECIPE + "dataset_name: none.jsonl\n")

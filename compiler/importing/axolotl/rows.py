@@ -54,8 +54,8 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
     if entry.off:
         draft.note(entry, "it is off")
     elif draft.method in ("sft", "reward"):
-        draft.error(entry, "axolotl passes the rows to the trainer unchanged, as images or tokens, and the language "
-                    "trains on text")  # fmt: skip
+        draft.error(entry, "axolotl passes the rows to the trainer unchanged, as images or tokens, and such rows are "
+                    "not imported")  # fmt: skip
     elif METHODS[draft.method].generates:
         draft.note(entry, "no prompt is ever dropped for its length")
     else:
