@@ -17,7 +17,7 @@ import silent_effect_loss
 import silent_effect_meaning
 import silent_effect_packing
 
-ADAPTED = ("lora_", "oft_", "modules_to_save", "trainable_tokens")
+ADAPTED = ("lora_", "oft_", "vera_lambda_", "hada_", "miss_block", "modules_to_save", "trainable_tokens")
 """Parts of the names of weights that adapters bring."""
 PACKED = ("Params4bit", "Int8Params")
 HALF = ("bfloat16", "float16")
