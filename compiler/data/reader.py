@@ -44,6 +44,7 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
         wrong = None
     except UnicodeDecodeError as error:
         text, wrong = data[: error.start].decode("utf-8"), error
+    text = text.removeprefix("\ufeff")
     ending = path.lower().rpartition(".")[2]
     if ending == "txt" and documents != "line" and wrong is None:
         yield from _documents(text.replace("\r\n", "\n").replace("\r", "\n"), documents)
@@ -73,7 +74,6 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
         # not a list of lines, because an empty line would take fifty times its size
         lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
-    text = text.removeprefix("\ufeff")
     if ending == "csv":
         return _csv_rows(text)
     start = _skip_space(text, 0)

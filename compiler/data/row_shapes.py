@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from xpc.compiler.data.shapes import IMAGES, TOKEN_MASKS, token_columns
+from xpc.compiler.data.structure import QUESTIONS
 
 Row = Mapping[str, object]
 UNLEARNED = -100
@@ -65,11 +66,26 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
     parts = names[: {"unpaired": len(names) - 1, "prompt": 1}.get(shape, len(names))]
 
     def wrong(row: Row) -> str | None:
-        if shape == "unpaired" and not isinstance(row.get(names[-1]), int):
+        label = row.get(names[-1])
+        if shape == "unpaired" and (not isinstance(label, int) or label not in (0, 1)):
             return f"`{names[-1]}` is not true or false"
-        return next((why for name in parts if (why := _wrong_part(row.get(name), name))), None)
+        # a pair without a prompt begins with it
+        there = parts[1:] if shape == "preference" and parts[0] == "prompt" and row.get("prompt") is None else parts
+        why = next((why for name in there if (why := _wrong_part(row.get(name), name))), None)
+        if why is None and shape == "preference" and len(there) == 2 and not any(map(row.get, QUESTIONS)):
+            return _without_prompt(row.get(there[0]), row.get(there[1]))
+        return why
 
     return wrong
+
+
+def _without_prompt(chosen: object, rejected: object) -> str | None:
+    """Why two answers have no prompt, as the runtime's `prompts.py` splits them, or None. Texts may have none."""
+    if isinstance(chosen, str) and isinstance(rejected, str):
+        return None
+    turns = [one for one in (chosen, rejected) if isinstance(one, list) and len(one) > 1]
+    shared = len(turns) == 2 and turns[0][0] == turns[1][0]
+    return None if shared else "its answers do not begin with the same turn, and it has no `prompt`"
 
 
 def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
@@ -203,6 +219,8 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn does not name its speaker"
         if speaker == "role" and (not isinstance(who, str) or "content" not in turn):
             return "a message needs a role and a content"
+        if not isinstance(turn.get("tool_calls"), list | None):
+            return "the `tool_calls` of a message are not a list"
         content = turn.get("content" if speaker == "role" else "value")
         if not isinstance(content, str | list | None):
             return f"the content of a message is not a text: {json.dumps(content)[:40]}"

@@ -18,7 +18,7 @@ def survey(source: DataSource) -> Survey | None:
     if source.survey is not None or not readable(source):
         return source.survey
     assert source.content is not None
-    how = (source.shape, columns(source), source.context or "", source.roles, source.documents or "line")
+    how = (source.shape, _with_prompt(source), source.context or "", source.roles, source.documents or "line")
     return _survey(source.content, source.path or "", *how)
 
 
@@ -64,6 +64,13 @@ def columns(source: DataSource) -> tuple[str, ...]:
     """The dataset's own columns in the order of the format."""
     given = source.columns or SHAPES.get(source.shape, ())
     return tuple(name for name in given if name not in KEPT)
+
+
+def _with_prompt(source: DataSource) -> tuple[str, ...]:
+    """The columns, and for preference pairs the column `prompt` that the runtime reads if no columns are named."""
+    names = columns(source)
+    prompted = source.shape == "preference" and source.columns is None and "prompt" in (source.found or ())
+    return ("prompt", *names) if prompted else names
 
 
 def conversational(source: DataSource) -> bool | None:

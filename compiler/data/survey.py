@@ -57,7 +57,8 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     kinds, roles, keys, words = _Counts(), _Counts(), dict[str, None](), dict[int, int]()
     seen: set[int] = set()
     labels, largest = [0, 0], (-1, -1)
-    broken, wrong, talks, texts = None, None, None, set(names) if cells else set()
+    broken, wrong, talks, texts = None, None, None, {*names, *filter(None, [context])} if cells else set()
+    filled = False
     number, judged = -1, names[-1] if cells and shape == "unpaired" else ""
     inspect, check, many = INSPECTORS[shape], row_shapes.checker(shape, names, context), False
     for number, row in enumerate(rows):
@@ -73,9 +74,10 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         if context and isinstance(values[0], str) and (shape != "preference" or len(names) > 2):
             values[0] += f"\n{row.get(context) or ''}"
         if number == 0:
-            talks = any(isinstance(value, list) for value in values)
+            talks = any(isinstance(value, list | dict) for value in values)  # a dict is one turn
         if texts:
             texts -= {name for name in texts if _is_text(row.get(name))}
+            filled = filled or row.get(context) is not None
         if wrong is None:
             why = check(row)
             wrong = None if why is None else (number, why)
@@ -83,10 +85,12 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             values, highest = ([], largest[0]) if wrong is not None else _tokens(values, names)
             largest = (highest, number) if highest > largest[0] else largest
         found, same = inspect(values, number, roles)
-        for kind in (*found, *unread(row, shape)):
+        for kind in (*found, *unread(row, shape, names)):
             kinds.add(kind, number)
         if row.get("tools") or row.get("functions"):
             kinds.add("tools", number)
+        if row.get("tools") or row.get("system"):  # both are part of the text that is learned from
+            same = (same, str((row.get("tools"), row.get("system"))))
         key = hash(same)
         if key in seen:
             kinds.add("repeated", number)
@@ -98,6 +102,8 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             long = len(values[0].split())
             words[long] = words.get(long, 0) + 1
     read = number + (broken is None)
+    if not filled:  # an empty context is none
+        texts.discard(context)
     if wrong is None and broken is None and texts and read and shape != "unpaired":
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
     return Survey(
@@ -259,6 +265,8 @@ def _inspect_prompt(values: list[object], number: int, roles: _Counts) -> tuple[
 
 def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found: set[str] = set()
+    if len(values) > 2 and values[0] is None:  # the answers begin with the prompt
+        values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]
     same = tuple(_part(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))
     if same[-1] == same[-2]:

@@ -9,9 +9,11 @@ import re
 import subprocess
 import sys
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
-from compile_support import NOWHERE, checked, errors
+from case_support import spec
+from compile_support import NOWHERE, checked, errors, put
 from interpreters import interpreter
 from patience import HUNG
 
@@ -19,6 +21,8 @@ from xpc.compiler import stacks
 from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data import rows, structure, survey
+from xpc.compiler.registry import chat_templates
+from xpc.compiler.review.differences.template_environment import Generation
 from xpc.compiler.rules.core import modules
 from xpc.compiler.rules.core import replaced_templates as templates
 from xpc.compiler.spec.resources import DataSource
@@ -249,9 +253,10 @@ def test_which_rows_are_conversations():
         ),
         ("unpaired", {"prompt": "?", "completion": "!", "label": True}, None),
         ("unpaired", {"prompt": "?", "completion": "!", "label": "good"}, "true or false"),
+        ("unpaired", {"prompt": "?", "completion": "!", "label": 2}, "true or false"),
         ("unpaired", {"prompt": None, "completion": "!", "label": True}, "`prompt` is empty"),
         ("preference", {"chosen": "!", "rejected": "?"}, None),
-        ("preference", {"chosen": {"role": "assistant", "content": "!"}, "rejected": "?"}, None),
+        ("preference", {"chosen": {"role": "assistant", "content": "!"}, "rejected": "?"}, "the same turn"),
         ("preference", {"chosen": [{"from": "gpt", "value": "!"}], "rejected": []}, "`rejected` is empty"),
         ("prompt", {"prompt": "?"}, None),
         ("prompt", {"prompt": [{"role": "user"}]}, "a role and a content"),
@@ -353,3 +358,107 @@ def test_output_heads_are_those_of_the_stack(name):
     assert done.returncode == 0, done.stderr[-2000:]
     for family, (_, _, _, outside) in json.loads(done.stdout.splitlines()[-1]).items():
         assert set(outside) - {*modules.outer_modules(family)} == {known.get(family, "lm_head")}, family
+
+
+@pytest.mark.parametrize("mark", [0, False, "0", "false", "False", ""])
+def test_a_turn_may_say_in_text_that_it_is_not_learned(mark: object) -> None:
+    turn = {"role": "assistant", "content": "5", "weight": mark}
+    assert structure.structure([("assistant", turn, "5")]) == {"untrained"}
+    assert message_fields.untrained(turn)
+
+
+@pytest.mark.parametrize("mark", [1, True, "1", "true", None])
+def test_a_turn_may_say_in_text_that_it_is_learned(mark: object) -> None:
+    turn = {"role": "assistant", "content": "4", "weight": mark}
+    assert structure.structure([("assistant", turn, "4")]) == set()
+    assert not message_fields.untrained(turn)
+
+
+def test_the_prompt_of_a_pair_may_be_null() -> None:
+    rows_ = [{"prompt": None, "chosen": "q a", "rejected": "q b"}, {"prompt": "", "chosen": "a", "rejected": "b"}]
+    pairs = source("\n".join(map(json.dumps, rows_)), "preference", found=("prompt", "chosen", "rejected"))
+    found = rows.survey(pairs)
+    assert found is not None
+    assert found.wrong is None
+    assert (found.tallies["empty_prompt"].count, found.tallies["empty_prompt"].first) == (1, 1)
+
+
+def test_one_turn_as_an_answer_is_a_conversation() -> None:
+    row = {"prompt": [{"role": "user", "content": "q"}]} | {
+        name: {"role": "assistant", "content": name} for name in ("chosen", "rejected")
+    }
+    assert rows.conversational(source(json.dumps(row), "preference", found=tuple(row))) is True
+
+
+@pytest.mark.parametrize("template", ["llama3", "llama3.1", "vicuna"])
+def test_a_template_needs_no_begin_token(template: str) -> None:
+    import jinja2
+
+    text = chat_templates.text(template).decode()
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    made = jinja2.Environment(extensions=[Generation]).from_string(text)
+    begun = made.render(messages=messages, bos_token="<s>", eos_token="</s>")
+    assert begun == "<s>" + made.render(messages=messages, eos_token="</s>")
+
+
+def test_the_end_of_a_role_is_not_the_end_of_a_turn(tmp_path: Path) -> None:
+    files = {
+        "tiny/config.json": json.dumps({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300,
+            "max_position_embeddings": 512, "tie_word_embeddings": True, "torch_dtype": "float32"}),
+        "tiny/tokenizer_config.json": '{"eos_token": "<eos>"}',
+    }  # fmt: skip
+    found = checked(
+        spec("chat_template = llama3", train='"tiny" on infinity-instruct for 3 epochs'), put(tmp_path, files)
+    )
+    (one,) = [one for one in found.problems if one.code == "XP513"]
+    assert "<|eot_id|>" in str(one.help)
+
+
+@pytest.mark.parametrize(("row", "shape", "format"), [
+    ({"conversations": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}, "conversations",
+     "format=messages, columns=[conversations, tools]"),
+    ({"messages": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}, "messages",
+     "format=conversations, columns=[messages, tools]"),
+])  # fmt: skip
+def test_turns_of_another_format_are_named_with_their_columns(
+    row: dict[str, object], shape: str, format: str, tmp_path: Path
+) -> None:
+    place = put(tmp_path, {"rows.jsonl": json.dumps({**row, "tools": []})})
+    train = 'qwen2.5-3b-instruct on "rows.jsonl" for 1 epochs'
+    (one,) = [one for one in checked(spec("", train=train), place).problems if one.code == "XP554"]
+    assert f"data({format})" in str(one.help)
+    assert errors(checked(spec(f"data({format})", train=train), place)) == []
+
+
+def test_calls_are_a_list() -> None:
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "tool_calls": "[]"}]
+    assert wrong({"messages": turns}, "messages") == "the `tool_calls` of a message are not a list"
+
+
+@pytest.mark.parametrize(("chosen", "rejected", "right"), [
+    ("a", "b", True),
+    ([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+     [{"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}], True),
+    ([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+     [{"role": "user", "content": "p"}, {"role": "assistant", "content": "b"}], False),
+    ([{"role": "assistant", "content": "a"}], [{"role": "assistant", "content": "b"}], False),
+])  # fmt: skip
+def test_answers_without_a_prompt_begin_with_it(chosen: object, rejected: object, right: bool) -> None:
+    assert (wrong({"chosen": chosen, "rejected": rejected}, "preference") is None) == right
+
+
+def test_rows_with_other_tools_or_another_system_prompt_are_not_repeated() -> None:
+    turns = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
+    some = [turns, {**turns, "system": "s"}, {**turns, "tools": [{"name": "f"}]}, {**turns, "system": "s"}]
+    found = rows.survey(source("\n".join(map(json.dumps, some))))
+    assert found is not None
+    assert (found.tallies["repeated"].count, found.tallies["repeated"].first) == (1, 3)
+
+
+@pytest.mark.parametrize(("cells", "right"), [(("", "2"), False), (("", ""), True), (("", "two"), True)])
+def test_numbers_of_a_csv_are_no_context(cells: tuple[str, str], right: bool) -> None:
+    content = "prompt,input,completion\n" + "".join(f"q,{one},a\n" for one in cells)
+    found = rows.survey(source(content, "prompt_completion", "rows.csv", context="input"))
+    assert found is not None
+    assert (found.wrong is None) == right

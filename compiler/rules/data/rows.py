@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.data import rows
-from xpc.compiler.data.shapes import IMAGES
+from xpc.compiler.data.shapes import IMAGES, KEPT
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import multimodal
@@ -14,6 +14,12 @@ from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec.resources import DataSource
+    from xpc.compiler.spec.survey import Survey
+
+TURNS = ("messages", "conversations")
 WHEN = any_of(counted_rows, written("data.holdout"))
 
 
@@ -88,10 +94,21 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
-            'name another column, or write the rows as JSON lines, in which `"42"` is a text'
-            if found.wrong[1].endswith("is not read as text")
-            else "fix the row (rows are counted from 0), or name another `format`",
+            _other_shape(source, found),
         )
+
+
+def _other_shape(source: DataSource, found: Survey) -> str:
+    """What to write for a row of another shape."""
+    assert found.wrong is not None
+    why = found.wrong[1]
+    if why.endswith("is not read as text"):
+        return 'name another column, or write the rows as JSON lines, in which `"42"` is a text'
+    other = next((one for one in TURNS if why.endswith(f"`format = {one}` do")), None)
+    if other is not None and source.shape in TURNS:
+        names = [*rows.columns(source), *(name for name in KEPT if name in found.columns)]
+        return f"write `data(format={other}, columns=[{', '.join(names)}])`"
+    return "fix the row (rows are counted from 0), or name another `format`"
 
 
 @rule("XP555", "more-rows-than-there-are")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
+from xpc.compiler.data.structure import QUESTIONS
 from xpc.compiler.registry import chat_templates
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -38,6 +39,11 @@ UNREAD = {
     "history": ("earlier turns in a column `history`", "write such rows as `messages`, with the earlier turns in them"),
     "row_weight": ("a `weight` other than 1", "leave rows that are not to be learned out of the data"),
     "bad_answer": ("a `label` of false", "write `method kto`, which reads it, or leave such rows out of the data"),
+    "turn_weight": (
+        "an answer with a weight other than 0 and 1",
+        "write 0 for turns that are not to be learned, and 1 for the others",
+    ),
+    "question": ("the question in a column other than `prompt`", "name that column: `data(prompt=COLUMN)`"),
 }
 """Columns that no trainer reads (`data/structure.py`), in words, and what to write instead."""
 LEARNED_TURNS = ("messages", "conversations")
@@ -194,7 +200,9 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 @rule("XP549", "column-not-read", "warning")
 def column_not_read(spec: Spec) -> Iterator[Finding]:
     """Some columns say how a row is to be learned, and no trainer here reads them: `history` next to a prompt and its
-    completion (LLaMA-Factory's alpaca rows), a `weight` of a row, and a `label` of false for sft.
+    completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, and a `label` of
+    false for sft. If all pairs without `prompt` have their question in another column, such as `instruction`, this is
+    an error.
 
     Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
     without the turns that it refers to.
@@ -206,13 +214,16 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     if spec.method.shapes[0] == "prompt":  # rewards may read any column
         return
     for source in spec.files:
-        found = None if source.only else rows.survey(source)
+        found = rows.survey(source)
         for kind, (words, help) in UNREAD.items():
-            one = None if found is None else found.tallies.get(kind)
+            one = None if found is None or (source.only and kind != "turn_weight") else found.tallies.get(kind)
             if found is not None and one is not None:
+                if kind == "question":
+                    help = help.replace("COLUMN", next(name for name in QUESTIONS if name in found.columns))
                 yield Finding(
                     source.label,
                     f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} {words}, "
                     f"which {spec.method.name} does not read",
                     help,
+                    severity="error" if kind == "question" and one.count == found.rows else None,
                 )

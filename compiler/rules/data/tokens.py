@@ -53,7 +53,10 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     import re
 
     ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
-    token = next((one for one in reversed(ends) if "end" in one or "eo" in one or one == "</s>"), None)
+    # `<|end_header_id|>` ends the name of a role, and not a turn
+    token = next(
+        (one for one in reversed(ends) if ("end" in one or "eo" in one or one == "</s>") and "header" not in one), None
+    )
     place = spec.place("model.chat_template")
     more = f'eos = "{token}"'
     yield Finding(

@@ -40,7 +40,7 @@ def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool
 
     builder, found = files(bundle, source, split)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"encoding": "utf-8-sig"} if builder == "text" else {}  # no byte order mark
     documents = source.get("documents")
     if documents is not None:
         options["features"] = Features({"text": Value("string")})

@@ -107,7 +107,8 @@ def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) 
 
 def untrained(turn: Mapping[str, Any]) -> bool:
     """Whether a row says that a turn is not to be learned."""
-    return any(turn.get(key) is not None and not turn[key] for key in TRAINED)
+    marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
+    return any(one.strip().lower() in ("", "0", "false", "no") if isinstance(one, str) else not one for one in marks)
 
 
 def _packed(value: Any, where: str) -> Any:
