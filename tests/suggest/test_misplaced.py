@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -129,15 +131,30 @@ CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_
 """Names that mean another setting next to a choice of their clause."""
 
 
+@cache
+def probed(value: str) -> Any:
+    """A value as the parser reads it."""
+    (probe,) = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))[0].statements
+    return probe.value
+
+
 def typed_after(clause: str, choice: str, name: str, value: str) -> str:
     """The help for a name in `CLAUSE CHOICE(NAME = 1)`."""
     text = f"train qwen2.5-3b on alpaca\n{clause} {choice}({name} = 1)\n"
-    (probe,) = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))[0].statements
     start = text.index(f"({name}") + 1
     label = Label(Source("t.xp", text), Span(start, start + len(name)))
-    return str(unknown_name(UnknownName(name, clause, probe.value, value, label)).help)
+    return str(unknown_name(UnknownName(name, clause, probed(value), value, label)).help)
 
 
+@pytest.mark.parametrize(
+    ("clause", "choice", "name"),
+    [("track", "mlflow", "experiment_name"), ("track", "mlflow", "run_id"), ("launch", "slurm", "timeout")],
+)
+def test_name_of_another_tool_means_what_the_choice_decides(clause: str, choice: str, name: str) -> None:
+    assert CHOICE_DECIDES[f"{choice} {name}"] in typed_after(clause, choice, name, "1")
+
+
+@pytest.mark.slow  # five seconds
 def test_name_of_another_tool_means_the_same_next_to_every_choice_of_its_clause():
     other = {}
     for path, names in other_names().items():
