@@ -15,6 +15,7 @@ from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.method import reward_calls, rewards
 from xpc.runtime.features.method.reward_progress import RewardProgress
 
+pytestmark = pytest.mark.slow  # transformers and torch are loaded
 ROW = {"prompt": [{"role": "user", "content": "6+1?"}], "solution": "7"}
 TOKENIZER: Any = lambda text, **_: {"input_ids": [ord(one) for one in text]}  # noqa: E731
 TOKENIZER.eos_token_id = 2
