@@ -6,6 +6,7 @@ import ast
 import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,13 @@ SFTTrainer(model=text, args=args, train_dataset=load_dataset(text, split=text)).
 EVIL = ("##[stop-commands]x", "::stop-commands::x", "  ::error::x", "a ##[add-mask]b", "%0A::error::x")
 
 
-def calls() -> Iterator[tuple[str, str, ast.Call]]:
+@cache
+def calls() -> tuple[tuple[str, str, ast.Call], ...]:
     """Every call in the compiler that may print: the file, the name, and the call."""
+    return tuple(parsed_calls())
+
+
+def parsed_calls() -> Iterator[tuple[str, str, ast.Call]]:
     for folder, _, names in sorted(os.walk(os.path.join(REPOSITORY, "compiler"))):
         for name in sorted(names):
             path = os.path.join(folder, name)
