@@ -40,12 +40,17 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 def _extra(spec: Spec) -> dict[str, Json]:
     """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and JSON texts are
-    parsed.
+    parsed. A whole number for a float becomes one: the model's configuration gets some, and transformers 5 checks the
+    types there.
     """
     out: dict[str, Json] = {}
+    known = spec.fields() if spec.extra.get("trl") else {}
     for name, value in spec.extra.get("trl", {}).items():
         if name != "optim_args":
-            out[name] = _plain(value.value)
+            plain = _plain(value.value)
+            kinds = {*known[name].type.split(" | ")} if name in known else set()
+            whole = isinstance(plain, int) and not isinstance(plain, bool)
+            out[name] = float(str(plain)) if whole and "float" in kinds and "int" not in kinds else plain
     config = out.get("accelerator_config")
     if isinstance(config, str):
         import json  # rarely needed

@@ -234,6 +234,8 @@ class Facts:
     """Whether a model that is stored in fp8 is unpacked on hardware without fp8, and adapters over it are trained."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
+    zero_keeps_buffers: bool
+    """Whether DeepSpeed casts only parameters to the precision, and leaves buffers in their type."""
     zero3_adapters_as_base: bool
     """Whether adapters under ZeRO-3 have the dtype of their base."""
     zero3_frozen_reentrant: bool

@@ -34,7 +34,6 @@ KEPT = (
     "extra deepspeed {\n  zero_optimization {\n    sub_group_size = 1M\n  }\n}",
     'model(revision="v 1 @ #2")',
     "oft(rank=4, bits=8)",
-    "vera(rank=8, bits=8)",
     "loha(rank=4, alpha=16)",
     "miss(rank=16, dropout=0.1)",
     "lora(dora, rslora, lr_ratio=4)",
@@ -49,6 +48,7 @@ KEPT = (
 
 @pytest.mark.parametrize("text", [
     *map(spec, KEPT),
+    spec("vera(rank=8, bits=8)", strategy="ddp"),
     spec("extra deepspeed { zero_optimization { offload_optimizer { ratio = 1.0 } } }", strategy="zero3(offload=cpu)"),
 ])  # fmt: skip
 def test_the_spec_of_a_bundle_keeps(text):

@@ -112,7 +112,7 @@ class Meaning:
             return []
         given = self.arguments.get("lr_scheduler_kwargs") or {}
         warm = self.trainer.args.get_warmup_steps(most)
-        for step in sorted({round(i * most / SAMPLES) for i in range(SAMPLES + 1)}):
+        for step in sorted({min(round(i * most / SAMPLES), most - 1) for i in range(SAMPLES + 1)}):
             if str(self.arguments["lr_scheduler_type"]) == "constant":
                 wanted = 1.0
             elif step < warm:
@@ -127,8 +127,11 @@ class Meaning:
         """What `save_model` writes: each trained weight, with its value."""
         if self.arguments.get("deepspeed") or self.run.sharded or self.trainer.args.world_size > 1:
             return []
-        if (self.run.plan.get("lora") or {}).get("bits"):
-            return []  # a packed base is not written
+        adapters = self.run.plan.get("lora") or {}
+        if adapters.get("bits") or adapters.get("init") in ("pissa", "olora"):
+            return []  # a packed base is not written, and these adapters are saved for the published base
+        if self.arguments.get("save_safetensors") is False:
+            return []
         import torch
         from safetensors.torch import load_file
 

@@ -81,19 +81,32 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
-    """`vera` over a quantized base needs fp16 or bf16 precision if the stack trains adapters in bfloat16. The matrices
-    that VeRA's layers share are float32, and only autocast multiplies them with bfloat16 numbers.
+    """`vera` needs its vectors and the matrices that its layers share in one type. The matrices are float32 buffers,
+    and only autocast multiplies them with numbers of 16 bits: a quantized base needs bf16 or fp16 precision if the
+    stack trains adapters in bfloat16. DeepSpeed 0.19 has no autocast and casts no buffers, so `vera` cannot train in 16
+    bits under ZeRO, except under ZeRO-3 over a base that is not quantized.
 
     Why it is bad: the run cannot train.
 
     Without it: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 
-    Source: peft 0.21 `tuners/vera/layer.py`, trl 1.16 `sft_trainer.py`; confirmed by running it.
+    Source: peft 0.21 `tuners/vera/layer.py`, trl 1.16 `sft_trainer.py`, deepspeed 0.19.8 `engine.py`
+    (`_configure_distributed_model`); confirmed by running it with ddp, zero1, zero2, zero3 and fsdp on every stack.
     """
-    if spec.flag("vera") and spec.bits and spec.text("precision") == "fp32" and adapter_dtype(spec) == "bf16":
+    if not spec.flag("vera"):
+        return
+    if spec.bits and spec.text("precision") == "fp32" and adapter_dtype(spec) == "bf16":
         yield Finding(
             spec.place("model.dtype", "the adapters' dtype, too"),
             f"vera cannot train over a {spec.text('model.dtype')} base of {spec.bits} bits in fp32",
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
+        )
+    whole = spec.zero_stage == 3 and not spec.bits
+    if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not whole:
+        yield Finding(
+            spec.place("strategy", "casts no buffers"),
+            f"vera cannot train in {spec.text('precision')} under {spec.text('strategy')} on {spec.stack.name}",
+            "write `strategy ddp`" + ("" if spec.bits else ", or `strategy zero3`"),
+            (spec.label("vera", "shares matrices in float32"), spec.label("precision", "no autocast")),
         )

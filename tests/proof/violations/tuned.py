@@ -21,6 +21,8 @@ PROOFS: tuple[Proof, ...] = (
           legal=spec("miss(rank=8)")),
     Proof("Q71", "XP233", at="load", measure="adapters.packed_step", raises="RuntimeError", match="same dtype",
           legal=spec("vera(bits=8)", strategy="ddp")),
+    Proof("Q71", "XP233", case="XP233-buffers", variant="buffers",
+          needs="ZeRO in 16 bits, which bundles have on GPUs only; the differential runs it over gloo"),
     Proof("Q37", "XP466", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q38", "XP467", measure="adapters.tied", expect={"kept": False},
           legal=spec("lora", "target trl-0.18")),
