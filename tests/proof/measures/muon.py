@@ -104,6 +104,15 @@ def separate(run: Any) -> dict[str, Any]:
         return {"separate": bool(torch.equal(before, module(some))), "rows": len(weight), "of": name}
 
 
+def all_trained(run: Any) -> dict[str, Any]:
+    """Raises what torch's Muon raises for all weights that the trainer trains."""
+    import torch
+
+    trained = [one for one in run.trainer.model.parameters() if one.requires_grad]
+    torch.optim.Muon(trained)
+    return {"matrices": len(trained)}
+
+
 def all_hidden(run: Any) -> dict[str, Any]:
     """Raises what torch's Muon raises for all weights of the layers."""
     import torch

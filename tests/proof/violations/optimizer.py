@@ -86,6 +86,8 @@ MUONS: tuple[Proof, ...] = (
     Proof("O41", "XP137", at="init", eager=True, measure="muon.moved", expect=lambda seen: seen["share"] < 0.2),
     Proof("O42", "XP139", at="init", text=one(MUON, "oft(block_size=8)"), legal=one(MUON, "lora"),
           measure="muon.separate", expect=lambda seen: seen["separate"]),
+    Proof("O42", "XP139", case="XP139-vera", at="init", text=one(MUON, "vera"), legal=one(MUON, "miss"),
+          measure="muon.all_trained", raises="ValueError", match="only supports 2D", variant="vera"),
     Proof("O42", "XP139", case="XP139-experts", at="init", family="qwen3_moe", legal_family="qwen3", measure="muon.all_hidden",
           raises="ValueError", match="only supports 2D", variant="experts"),
     Proof("O43", "XP141", needs="torch before 2.9"),
