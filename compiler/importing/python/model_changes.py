@@ -76,7 +76,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     a spec cannot express.
     """
     adapter = entries.values.get("use_peft")
-    if adapter is not None:
+    if adapter is not None and "adapter.kind" not in entries.values:  # the other kinds have defaults of their own
         unsloth = model.unsloth_adapter is not None
         for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
             draft.put(path, value, None, f"not set: the default of {'Unsloth' if unsloth else 'PEFT'}")

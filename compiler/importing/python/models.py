@@ -15,6 +15,8 @@ from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
+OTHER_ADAPTERS = {"VeraConfig": "vera", "LoHaConfig": "loha", "MissConfig": "miss"}
+"""peft's classes of adapters other than LoRA, with the clauses for them."""
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
 """Endings of repository names that mean quantized weights."""
 UNSLOTH_LENGTH = 2048
@@ -176,6 +178,13 @@ def _adapter(entries: Entries, model: Model, trainer: Object) -> None:
     if isinstance(value, Object) and value.last in ("LoraConfig", "LoRAConfig"):
         entries.add("use_peft", Argument(True, value.place))
         _block(entries, "lora", value)
+    elif isinstance(value, Object) and value.last in OTHER_ADAPTERS:
+        kind = OTHER_ADAPTERS[value.last]
+        entries.add("use_peft", Argument(True, value.place))
+        entries.add("adapter.kind", Argument(kind, value.place))
+        _block(entries, kind, value)
+    elif isinstance(value, Object) and value.last == "BoneConfig":
+        entries.problem("peft_config", None, "peft replaced Bone by MiSS: `MissConfig` is read", given.place)
     elif not isinstance(given.value, Unknown):
         entries.problem("peft_config", None, "these adapters are not read", given.place)
 

@@ -25,6 +25,10 @@ ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("q
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
 """PEFT's default modules for families whose query and value projections have other names."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
+OTHER_SHAPES: Mapping[str, tuple[int, float | None, float | None]] = {
+    "vera": (256, None, 0.0), "loha": (8, 8.0, None), "miss": (64, None, 0.0),
+}  # fmt: skip
+"""Default rank, alpha and dropout of peft's classes; None if the class has no such argument."""
 ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
     "use_dora": "lora.dora",
@@ -101,6 +105,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
     begins = named.get("lora.init_lora_weights")  # only Python scripts have this key
+    kind = named.get("adapter.kind")  # and this one
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -110,20 +115,30 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
                 draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
         return
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
-    draft.put("qlora" if bits == 4 else "lora", True, use)
-    if bits == 4 and four is not None:
+    other = None if kind is None else str(kind.value)
+    draft.put(other or ("qlora" if bits == 4 else "lora"), True, kind or use)
+    if kind is not None:
+        draft.note(use, f"the adapters are {other}")
+    if bits == 4 and other and four is not None:
+        draft.put("lora.bits", 4, four)
+    elif bits == 4 and four is not None:
         draft.put("qlora", True, four)
     elif bits == 8 and eight is not None:
         draft.put("lora.bits", 8, eight)
     for one in (four, eight):
         if one is not None and one.off:
             draft.note(one, "it is off")
-    for (name, path), usual in zip(LORA.items(), native):
+    for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
-        if not draft.has("lora.from"):  # a continued adapter has its own shape
-            draft.default(path, usual, "not set: TRL's ModelConfig")
+        if usual is not None and not draft.has("lora.from"):  # a continued adapter has its own shape
+            draft.default(path, usual, "not set: peft's own" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
-        targets(draft, named.get("lora_target_modules"))
+        modules = named.get("lora_target_modules")
+        if other and (modules is None or modules.empty):
+            draft.error(kind, f"peft's default modules for {other} depend on the model's family",
+                        "write `target_modules`, such as \"all-linear\"")  # fmt: skip
+        else:
+            targets(draft, modules)
     adapter_options(draft, named, ADAPTER_OPTIONS)
     initial(draft, begins)
     task = named.get("lora_task_type")

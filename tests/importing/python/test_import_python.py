@@ -460,6 +460,37 @@ def test_initial_weights_of_adapters(value: str, init: str | None, iterations: i
     assert (lora.get("init"), lora.get("init_iterations")) == (init, iterations)
 
 
+@pytest.mark.parametrize(("made", "kind", "shape"), [
+    ("peft.VeraConfig(vera_dropout=0.1, target_modules='all-linear')", "vera", (256, None, 0.1)),
+    ("peft.VeraConfig(r=64, projection_prng_key=0, target_modules='all-linear')", "vera", (64, None, 0.0)),
+    ("peft.LoHaConfig(alpha=16, rank_dropout=0.0, target_modules='all-linear')", "loha", (8, 16.0, 0.0)),
+    ("peft.MissConfig(r=32, target_modules='all-linear', task_type='CAUSAL_LM')", "miss", (32, None, 0.0)),
+])  # fmt: skip
+def test_other_adapters(made: str, kind: str, shape: tuple[object, ...]) -> None:
+    body = "import peft\n" + SFT.format("2e-5").replace("train_dataset", f"peft_config={made}, train_dataset")
+    found = script(body)
+    assert not found.errors, found.messages
+    lora = found.payload["lora"]
+    assert lora["kind"] == kind
+    assert (lora["rank"], lora.get("alpha"), lora["dropout"]) == shape
+
+
+@pytest.mark.parametrize(("made", "why"), [
+    ("VeraConfig(projection_prng_key=3, target_modules='all-linear')", "seed, 0"),
+    ("VeraConfig(d_initial=0.5, target_modules='all-linear')", "start at 0.1 and 0"),
+    ("VeraConfig()", "peft's default modules"),
+    ("LoHaConfig(module_dropout=0.1, target_modules='all-linear')", "no dropout"),
+    ("MissConfig(init_weights='bat', target_modules='all-linear')", "as PEFT does by default"),
+    ("MissConfig(mini_r=2, target_modules='all-linear')", "mini_r"),
+    ("BoneConfig(target_modules='all-linear')", "MissConfig"),
+])  # fmt: skip
+def test_other_adapters_that_are_refused(made: str, why: str) -> None:
+    body = "import peft\n" + SFT.format("2e-5").replace("train_dataset", f"peft_config=peft.{made}, train_dataset")
+    found = script(body)
+    assert found.draft.wrong
+    assert any(why in one for one in found.messages), found.messages
+
+
 @pytest.mark.parametrize(("after", "steps", "streaming"), [
     ("", "max_steps=100", {"shuffle_buffer": None}),
     (".shuffle(seed=3, buffer_size=500)", "max_steps=100", {"shuffle_buffer": 500}),
