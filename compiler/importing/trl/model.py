@@ -189,6 +189,14 @@ def initial(draft: Draft, entry: Entry | None) -> None:
             "PEFT computes EVA's weights only in a program that asks for them",
             "write `lora(init = eva)`, or leave it out: without such a program the adapters start as usual",
         )
+    elif word in ("loftq", "corda"):
+        draft.error(
+            entry,
+            "LoftQ replaces the base by a rounded copy, which the language does not do"
+            if word == "loftq"
+            else "CorDA needs a pass over data of its own before the run, which the language does not have",
+            "write `lora(init = eva)`, or leave it out: then the adapters start as usual",
+        )
     else:
         draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, eva or gaussian")
 

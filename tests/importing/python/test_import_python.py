@@ -460,6 +460,13 @@ def test_initial_weights_of_adapters(value: str, init: str | None, iterations: i
     assert (lora.get("init"), lora.get("init_iterations")) == (init, iterations)
 
 
+@pytest.mark.parametrize(("value", "why"), [("loftq", "a rounded copy"), ("corda", "data of its own")])
+def test_initial_weights_that_are_refused(value: str, why: str) -> None:
+    model = f"peft_config=LoraConfig(r=4, target_modules='all-linear', init_lora_weights={value!r}),"
+    found = script(SFT.format("2e-5").replace("train_dataset", f"{model} train_dataset"))
+    assert any(why in one for one in found.messages), found.messages
+
+
 @pytest.mark.parametrize(("made", "kind", "shape"), [
     ("peft.VeraConfig(vera_dropout=0.1, target_modules='all-linear')", "vera", (256, None, 0.1)),
     ("peft.VeraConfig(r=64, projection_prng_key=0, target_modules='all-linear')", "vera", (64, None, 0.0)),
