@@ -380,6 +380,11 @@ TABLE: tuple[Setting, ...] = (
 
 CHOICE_PENDING = {("precision", "fp8"): LATER}
 """Choices that the language reserves and this version does not compile."""
+CHOICE_REFUSED = {
+    ("lora.init", "loftq"): "write eva: LoftQ replaces the base by a rounded copy, which the adapter needs when loaded",
+    ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
+}
+"""Choices of the libraries that the language does not have, with the help that says why."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")

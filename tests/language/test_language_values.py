@@ -94,6 +94,14 @@ def test_a_wrong_unit_or_number_is_an_error(clause, code):
     assert next(one for one in found.problems if one.code == code).help
 
 
+@pytest.mark.parametrize(("init", "why"), [("loftq", "a rounded copy"), ("corda", "passes over the data")])
+def test_a_refused_start_of_adapters_says_why_and_names_another(init, why):
+    found = checked(f"train qwen2.5-0.5b on infinity-instruct for 1 epochs\nlora(init={init})\n")
+    problem = only(found, "XP106")
+    assert why in problem.help
+    assert problem.help.startswith("write eva")
+
+
 def test_2k_is_refused_with_its_three_readings():
     one = only(checked(spec(batch="gbs=128 micro=16 seq=2k")), "XP105")
     assert one.help == "write 2048, 2Ki or 2000"
