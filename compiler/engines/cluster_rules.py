@@ -27,7 +27,7 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the spec states something that does not happen.
 
-    Without it: only the compiler reads these settings, and this launcher would silently ignore the setting.
+    Without this rule: only the compiler reads these settings, and this launcher would silently ignore the setting.
 
     Source: the compiler's own engines (`xpc.compiler.engines`).
     """
@@ -55,7 +55,7 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run starts from the beginning each time.
 
-    Without it: each start trains from the first step again; with `resume = never` the second start is refused.
+    Without this rule: each start trains from the first step again; with `resume = never` the second start is refused.
 
     Source: the runtime's `core/checkpoints.py`; transformers 5.23 `save_only_model`.
     """
@@ -83,7 +83,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the files of the run are deleted with the machine, and no node sees another node's files.
 
-    Without it: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
+    Without this rule: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
 
     Source: confirmed by running two nodes (`tests/launch/test_two_nodes.py`); showing that a pod keeps nothing would
     need a cluster.
@@ -123,7 +123,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
     Why it is bad: an option that the command or the job file already has, or that changes the number of nodes or GPUs,
     would make a different job.
 
-    Without it: the option is given twice, or the job gets other resources than the spec states.
+    Without this rule: the option is given twice, or the job gets other resources than the spec states.
 
     Source: skypilot 0.14.1 `sky jobs launch --help`, ray 2.60 `ray job submit --help`; read, not run.
     """

@@ -203,7 +203,9 @@ def removed(stack: Stack, escape: str, name: str) -> str | None:
 
 @cache
 def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
-    """The names that `extra` accepts: those of the stack (for `trl`, of the method's class) that no setting decides."""
+    """The names that `extra` accepts: the stack's options (for `trl`, the fields of the method's class) without those that
+    a setting of the language states.
+    """
     if escape == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))
     elif escape == "accelerate":

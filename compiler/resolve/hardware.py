@@ -25,7 +25,7 @@ def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, probl
         if "hardware" not in loaded.items:
             problems.report(
                 "XP190",
-                f"no hardware is written: {DEFAULT_GPUS} x {DEFAULT_GPU}",
+                f"no hardware is written, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed",
                 model.label,
                 help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
             )

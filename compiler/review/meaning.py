@@ -50,5 +50,5 @@ def _found(problems: Iterable[Diagnostic]) -> list[tuple[str, str]]:
 
 
 def meaning_of(data: bytes, name: str, root: str) -> tuple[object, ...]:
-    """The meaning of a spec's bytes; the spec is in the folder `root`."""
+    """What a spec in the folder `root` states, as a value that is equal for two specs that state the same."""
     return meaning(check_text(data, name, Workspace(root)))

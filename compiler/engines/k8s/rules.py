@@ -21,7 +21,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the job cannot be created.
 
-    Without it: the API server refuses a container without an image.
+    Without this rule: the API server refuses a container without an image.
 
     Source: Kubernetes `core/v1` Container; read, not run.
     """
@@ -39,7 +39,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the job never starts.
 
-    Without it: the pod stays in InvalidImageName, and the job waits.
+    Without this rule: the pod stays in InvalidImageName, and the job waits.
 
     Source: the grammar of distribution/reference; read, not run.
     """
@@ -53,7 +53,7 @@ def object_names(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the job never starts.
 
-    Without it: the API server refuses the job, or the pod waits forever for an object that cannot exist.
+    Without this rule: the API server refuses the job, or the pod waits forever for an object that cannot exist.
 
     Source: Kubernetes, "Object Names and IDs"; read, not run.
     """

@@ -20,8 +20,8 @@ def folder(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Ray deletes each node's copy of the bundle some time after the job, with all checkpoints in it.
 
-    Without it: each node writes to its own copy, the nodes find no common checkpoint, and everything is deleted with
-    the job.
+    Without this rule: each node writes to its own copy, the nodes find no common checkpoint, and everything is deleted
+    with the job.
 
     Source: ray 2.60 `_private/runtime_env/working_dir.py` (`delete_uri`); read, not run.
     """
@@ -45,7 +45,7 @@ def server(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the job keeps its nodes.
 
-    Without it: the job waits for the server after the training has ended.
+    Without this rule: the job waits for the server after the training has ended.
 
     Source: ray 2.60 `train/v2/_internal/execution/controller/controller.py` (a run is finished when every worker is);
     read, not run.

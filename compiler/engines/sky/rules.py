@@ -21,7 +21,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: no cloud has the resource, which is reported after the complete catalog is searched.
+    Without this rule: no cloud has the resource, which is reported after the complete catalog is searched.
 
     Source: skypilot 0.14.1 `gpu_names.py`, its catalog v8 `common/accelerators.csv`; read, not run.
     """
@@ -43,7 +43,7 @@ def server(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the task keeps its nodes after the training.
 
-    Without it: the server never ends, so the task never ends.
+    Without this rule: the server never ends, so the task never ends.
 
     Source: not tested, because it needs a cloud account.
     """
@@ -57,8 +57,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     Why it is bad: on a mounted bucket, a node sees its own files at once but the files of other nodes only some time
     later.
 
-    Without it: the run gives a checkpoint its final name when all nodes have written their files. On a bucket, some of
-    these files are not visible then.
+    Without this rule: the run gives a checkpoint its final name when all nodes have written their files. On a bucket,
+    some of these files are not visible then.
 
     Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read, not run.
     """
@@ -79,7 +79,7 @@ def image_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run never starts, but the cluster has to be paid for.
 
-    Without it: the cluster is rented, and then cannot pull the image.
+    Without this rule: the cluster is rented, and then cannot pull the image.
 
     Source: skypilot 0.14.1 `resources.py`; read, not run.
     """
@@ -92,7 +92,7 @@ def volume_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run has no folder for its checkpoints.
 
-    Without it: the task is refused, or looks for a volume that cannot exist.
+    Without this rule: the task is refused, or looks for a volume that cannot exist.
 
     Source: skypilot 0.14.1 `utils/volume.py`, `data/storage.py`; read, not run.
     """

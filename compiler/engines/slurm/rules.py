@@ -34,7 +34,7 @@ def names(spec: Spec) -> Iterator[Finding]:
     Why it is bad: in an `#SBATCH` line a space ends the option, `#` ends the line, and a quote includes the text after
     it.
 
-    Without it: sbatch refuses the job, or reads an option that the spec does not state.
+    Without this rule: sbatch refuses the job, or reads an option that the spec does not state.
 
     Source: Slurm 22.05 `sbatch` (`_get_next_opt_line`); confirmed by running it.
     """
@@ -62,7 +62,7 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a requeued job may start again and again without progress.
 
-    Without it: if `time` is hardly longer, half of it is reserved for the last checkpoint.
+    Without this rule: if `time` is hardly longer, half of it is reserved for the last checkpoint.
 
     Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read, not run.
     """
@@ -86,7 +86,7 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the job cannot run.
 
-    Without it: the server fails because it finds no GPU, and the job ends.
+    Without this rule: the server fails because it finds no GPU, and the job ends.
 
     Source: vllm's published wheels; read, not run.
     """
@@ -116,7 +116,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the job would not have the nodes and processes that the batch arithmetic assumes.
 
-    Without it: if an option is given twice, the last one wins.
+    Without this rule: if an option is given twice, the last one wins.
 
     Source: `man sbatch` of Slurm 22.05; read, not run.
     """
@@ -142,7 +142,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run starts outside of the container, or not at all.
 
-    Without it: srun refuses an option that it does not know, or the run starts outside of any container.
+    Without this rule: srun refuses an option that it does not know, or the run starts outside of any container.
 
     Source: pyxis in `srun --help` (`--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH`,
     `--container-mounts=SRC:DST[:FLAGS]`); tested on a Slurm without pyxis: "unrecognized option".
@@ -180,7 +180,7 @@ def part_of_a_node(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `cpus` and `host_memory` would have no effect.
 
-    Without it: with `--exclusive --cpus-per-task=2`, Slurm gives the task only two cores and still reserves the
+    Without this rule: with `--exclusive --cpus-per-task=2`, Slurm gives the task only two cores and still reserves the
     complete node.
 
     Source: `man sbatch` of Slurm 22.05 (`--exclusive`, `--mem`); confirmed by running it in

@@ -24,9 +24,9 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run trains a different adapter from the one that it continues.
 
-    Without it: with another rank, torch raises an error after the model is loaded. Another alpha silently changes the
-    adapter's effect before the first step. New targets, which the saved adapter lacks, start from zero next to trained
-    ones. Saved weights without a matching target are dropped with a warning.
+    Without this rule: with another rank, torch raises an error after the model is loaded. Another alpha silently
+    changes the adapter's effect before the first step. New targets, which the saved adapter lacks, start from zero next
+    to trained ones. Saved weights without a matching target are dropped with a warning.
 
     Source: peft 0.21 `save_and_load.py` (`strict=False`); confirmed by running it.
     """
@@ -81,7 +81,7 @@ def another_base(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
 
-    Without it: if the shapes differ, the run fails after the model is loaded. If the shapes are equal, training
+    Without this rule: if the shapes differ, the run fails after the model is loaded. If the shapes are equal, training
     continues from a model that generates nonsense.
 
     Source: peft 0.21 `peft_model.py` (the base is never compared); confirmed by running it.
@@ -123,7 +123,7 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     Why it is bad: an adapter on a quantized base has learned to compensate for the base's rounding errors. An
     unquantized base does not have these errors.
 
-    Without it: nothing is reported, and the loss starts higher than it ended in the earlier run.
+    Without this rule: nothing is reported, and the loss starts higher than it ended in the earlier run.
 
     Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; confirmed by running it.
     """
@@ -148,7 +148,7 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the reference is the model without the adapter. So the trained model already differs from the
     reference at the first step, and is pulled back to it.
 
-    Without it: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
+    Without this rule: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
 
     Source: trl 0.24 and 0.18 `dpo_trainer.py`, `grpo_trainer.py` (`disable_adapter`), trl 1.16 (`add_adapter("ref")`);
     confirmed by running them.

@@ -28,7 +28,7 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, PEFT adapts the
     experts under this name but not the shared expert.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it on every family
     (`tests/stacks/test_expert_targets.py`).
@@ -107,7 +107,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: layers that the spec leaves out are also trained.
 
-    Without it: PEFT converts the target to its last name and silently adapts every layer.
+    Without this rule: PEFT converts the target to its last name and silently adapts every layer.
 
     Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
     """

@@ -22,7 +22,7 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the two settings contradict each other about which weights are trained.
 
-    Without it: peft makes only the adapters trainable and ignores what `freeze` leaves trainable.
+    Without this rule: peft makes only the adapters trainable and ignores what `freeze` leaves trainable.
 
     Source: peft 0.21 and 0.17 `tuners/tuners_utils.py` (`_mark_only_adapters_as_trainable`); read, not run.
     """
@@ -42,8 +42,8 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a run without a trained weight learns nothing.
 
-    Without it: with recomputed activations trl 1.16 runs silently to the end and saves the initial model. Without
-    recomputation, the first step raises RuntimeError.
+    Without this rule: with recomputed activations trl 1.16 runs silently to the end and saves the initial model.
+    Without recomputation, the first step raises RuntimeError.
 
     Source: trl 1.16; confirmed by running it.
     """
@@ -72,7 +72,7 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the number probably belongs to another model.
 
-    Without it: nothing fails: training every layer is legal.
+    Without this rule: nothing fails: training every layer is legal.
 
     Source: the number of layers in the model's configuration; no library refuses it.
     """
@@ -98,7 +98,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no weight with that name would be trained.
 
-    Without it: the run ends once the model is loaded.
+    Without this rule: the run ends once the model is loaded.
 
     Source: the runtime's `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
@@ -145,7 +145,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the pattern does not select the weights that it names.
 
-    Without it: `re.error`, once the model is loaded.
+    Without this rule: `re.error`, once the model is loaded.
 
     Source: Python's `re`.
     """

@@ -24,8 +24,8 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting does nothing.
 
-    Without it: other initializations silently ignore the number. With `from`, the saved weights replace the initial
-    ones, and PiSSA would change the base that they were trained on.
+    Without this rule: other initializations silently ignore the number. With `from`, the saved weights replace the
+    initial ones, and PiSSA would change the base that they were trained on.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -56,8 +56,8 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the reference would be a damaged model.
 
-    Without it: the run silently compares with the damaged model: the loss of dpo's first step is not ln 2, as it should
-    be for two equal models.
+    Without this rule: the run silently compares with the damaged model: the loss of dpo's first step is not ln 2, as it
+    should be for two equal models.
 
     Source: trl 1.16, 0.24 and 0.18 `dpo_trainer.py` (`disable_adapter`), peft 0.21 `tuners/lora/layer.py`
     (`pissa_init`, `olora_init`); confirmed by running it.
@@ -81,9 +81,9 @@ def divided(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no process has the complete weights to decompose, or the weights are 4-bit or 8-bit codes.
 
-    Without it: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base. OLoRA
-    quantizes the rest again, so that the saved adapter does not fit the published base. Under FSDP, the processes after
-    the first decompose weights that are not loaded yet.
+    Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
+    OLoRA quantizes the rest again, so that the saved adapter does not fit the published base. Under FSDP, the processes
+    after the first decompose weights that are not loaded yet.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
@@ -121,8 +121,8 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these adapters would start from other values, or the embeddings would change together with the head.
 
-    Without it: peft silently gives adapters on embeddings their usual initial values, and subtracts a part from the
-    embeddings if the head is tied to them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
+    Without this rule: peft silently gives adapters on embeddings their usual initial values, and subtracts a part from
+    the embeddings if the head is tied to them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
     RuntimeError in the first step.
 
     Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
@@ -165,8 +165,8 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the initialization takes one direction of the layer for each rank, and the layer does not have that
     many.
 
-    Without it: peft silently makes a smaller adapter than adapter_config.json states, which does not load again; EVA
-    never ends, because the components beyond the inputs do not converge.
+    Without this rule: peft silently makes a smaller adapter than adapter_config.json states, which does not load again;
+    EVA never ends, because the components beyond the inputs do not converge.
 
     Source: peft 0.21 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
@@ -194,7 +194,8 @@ def from_other_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing defines which tokens of a pair EVA should compute from.
 
-    Without it: KeyError before the first step, because the batches of other methods have no `input_ids` or no `labels`.
+    Without this rule: KeyError before the first step, because the batches of other methods have no `input_ids` or no
+    `labels`.
 
     Source: peft 0.21 and 0.17 `tuners/lora/eva.py` (`prepare_model_inputs_fn_language_modeling`), trl 1.16
     `dpo_trainer.py`; confirmed by running it.

@@ -43,7 +43,7 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start with this dropout.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; confirmed by running it on each family of the registry.
     """
@@ -69,7 +69,7 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start with `dora`.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: peft 0.21 `tuners/lora/layer.py` `ParamWrapper`; confirmed by running it.
     """
@@ -91,7 +91,7 @@ def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: IndexError "tuple index out of range" in the trainer's constructor, after the data is tokenized.
+    Without this rule: IndexError "tuple index out of range" in the trainer's constructor, after the data is tokenized.
 
     Source: peft 0.17 and 0.18 `tuners/lora/layer.py` `ParamWrapper`, huggingface/peft#2916; confirmed by running it.
     """
@@ -113,8 +113,8 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: PEFT wraps a weight or its module, not both, and an adapter needs rows and columns.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized; for one dimension on peft 0.17
-    and 0.18, IndexError "tuple index out of range".
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized; for one dimension on peft
+    0.17 and 0.18, IndexError "tuple index out of range".
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/model.py`, `tuners/lora/layer.py` (`ParamWrapper`); confirmed by
     running it.
@@ -152,9 +152,9 @@ def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends in its first steps.
 
-    Without it: under ZeRO-3, AttributeError "'Params4bit' object has no attribute 'ds_status'" in the first backward
-    pass. On a CPU, peft moves a weight back after reading it, an 8-bit weight then loses its scales, and the next
-    forward pass raises AttributeError.
+    Without this rule: under ZeRO-3, AttributeError "'Params4bit' object has no attribute 'ds_status'" in the first
+    backward pass. On a CPU, peft moves a weight back after reading it, an 8-bit weight then loses its scales, and the
+    next forward pass raises AttributeError.
 
     Source: peft 0.21 `tuners/lora/dora.py`, `utils/integrations.py` (`dequantize_module_weight`), deepspeed 0.19.8
     `runtime/zero/partitioned_param_coordinator.py`; confirmed by running it.
@@ -183,7 +183,7 @@ def unpacked_experts(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the experts are most of the model. In Qwen3 30B A3B, 28.9 of 30.5 billion weights stay in half
     precision and take 54 GiB instead of 15.
 
-    Without it: nothing is reported, and the run does not fit or needs one more GPU.
+    Without this rule: nothing is reported, and the run does not fit or needs one more GPU.
 
     Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`); confirmed by running it.
     """
@@ -209,7 +209,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start if only one of the two projections is adapted.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
     """
@@ -236,7 +236,7 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an adapter there would have no effect.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: peft 0.21 and 0.17.1 `tuners/tuners_utils.py`; confirmed by running it on each family.
     """
@@ -263,7 +263,7 @@ def never_packed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the base takes four times the memory that the spec promises.
 
-    Without it: the base silently stays in 16 or 32 bits.
+    Without this rule: the base silently stays in 16 or 32 bits.
 
     Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`),
     `models/falcon/modeling_falcon.py` (`FalconLinear`); confirmed by running it. transformers 4 quantizes them.

@@ -27,8 +27,8 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the cast destroys the packed weights.
 
-    Without it: between bf16 and fp16 the base silently becomes noise; from fp32 half of its bytes are lost, and the
-    first step raises RuntimeError.
+    Without this rule: between bf16 and fp16 the base silently becomes noise; from fp32 half of its bytes are lost, and
+    the first step raises RuntimeError.
 
     Source: deepspeed 0.19.8 and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13
     `_fsdp_param.py` (`param_dtype`); confirmed by running it with ZeRO-3.
@@ -50,8 +50,8 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: FSDP fails, and ZeRO-3 saves no memory.
 
-    Without it: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, but every process
-    keeps a full copy of the base in addition to its shard; this is only a warning.
+    Without this rule: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, but every
+    process keeps a full copy of the base in addition to its shard; this is only a warning.
 
     Source: bitsandbytes 0.50 `Int8Params`; confirmed by running it in two processes.
     """
@@ -76,8 +76,8 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the adapter would never be trained.
 
-    Without it: ValueError in the trainer's constructor of trl 1.16, after the data is tokenized; older versions report
-    nothing.
+    Without this rule: ValueError in the trainer's constructor of trl 1.16, after the data is tokenized; older versions
+    report nothing.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py`, `rloo_trainer.py`,
     confirmed by running it; trl 0.24 and 0.18 `grpo_trainer.py` `compute_liger_loss`.
@@ -101,8 +101,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a module that does not exist gets no adapter.
 
-    Without it: if none of the modules exists, peft raises an exception after the model is loaded; if only some are
-    missing, peft leaves them out, and the runtime stops the run before its first step.
+    Without this rule: if none of the modules exists, peft raises an exception after the model is loaded; if only some
+    are missing, peft leaves them out, and the runtime stops the run before its first step.
 
     Source: peft 0.21 `tuners_utils.py`, `utils/transformers_weight_conversion.py`; confirmed by running it on every
     family (`tests/stacks/write_modules.py`).
@@ -187,7 +187,7 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run trains nothing.
 
-    Without it: nothing is reported: the gradients are 0, and the saved adapter is the initial one.
+    Without this rule: nothing is reported: the gradients are 0, and the saved adapter is the initial one.
 
     Source: peft 0.21 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -208,8 +208,8 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the reference would never change.
 
-    Without it: trl 1.16 raises NotImplementedError and dpo of trl 0.18 ValueError, both in the trainer's constructor
-    after the data is tokenized. grpo of trl 0.18 silently updates nothing.
+    Without this rule: trl 1.16 raises NotImplementedError and dpo of trl 0.18 ValueError, both in the trainer's
+    constructor after the data is tokenized. grpo of trl 0.18 silently updates nothing.
 
     Source: `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py` of both; confirmed by running it.
     """
@@ -229,7 +229,7 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the product of an adapter's two matrices cannot have a higher rank than the layer's own matrix.
 
-    Without it: an adapter of any rank trains.
+    Without this rule: an adapter of any rank trains.
 
     Source: arXiv 2106.09685.
     """
@@ -248,7 +248,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run does not do what the spec states.
 
-    Without it: a warning in the log.
+    Without this rule: a warning in the log.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; confirmed by running it.
     """

@@ -20,7 +20,7 @@ def sharded(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: IndexError "tuple index out of range" in the trainer's constructor, after the data is tokenized.
+    Without this rule: IndexError "tuple index out of range" in the trainer's constructor, after the data is tokenized.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/loha/layer.py` (`update_layer`); confirmed by running it.
     """
@@ -40,7 +40,7 @@ def packed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot train.
 
-    Without it: RuntimeError in the first step ("mat1 and mat2 shapes cannot be multiplied").
+    Without this rule: RuntimeError in the first step ("mat1 and mat2 shapes cannot be multiplied").
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/loha/layer.py`; bitsandbytes 0.50 `nn/modules.py` (`Linear4bit`); confirmed
     by running it.
@@ -60,8 +60,8 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the layer has less than one block.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized. peft 0.17 and 0.18 pad the inputs
-    and train; their adapter cannot be merged (RuntimeError).
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized. peft 0.17 and 0.18 pad the
+    inputs and train; their adapter cannot be merged (RuntimeError).
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/miss/layer.py`; confirmed by running it.
     """
@@ -88,7 +88,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot train.
 
-    Without it: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
+    Without this rule: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 
     Source: peft 0.21 `tuners/vera/layer.py`, trl 1.16 `sft_trainer.py`, deepspeed 0.19.8 `engine.py`
     (`_configure_distributed_model`); confirmed by running it with ddp, zero1, zero2, zero3 and fsdp on every stack.

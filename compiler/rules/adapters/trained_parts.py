@@ -69,7 +69,7 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
-    Without it: the pattern contains no name, and ValueError is raised once the model is loaded.
+    Without this rule: the pattern contains no name, and ValueError is raised once the model is loaded.
 
     Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read, not run.
     """
@@ -90,8 +90,8 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the adapter has no such setting.
 
-    Without it: PEFT raises TypeError for an argument of the other kind of adapter, and ValueError if both the number
-    and the size are given.
+    Without this rule: PEFT raises TypeError for an argument of the other kind of adapter, and ValueError if both the
+    number and the size are given.
 
     Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`, `tuners/vera/config.py`,
     `tuners/loha/config.py`, `tuners/miss/config.py`; confirmed by running it.
@@ -133,7 +133,7 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: TypeError (ValueError on trl-0.24 and trl-0.18) in the trainer's constructor, after the data is
+    Without this rule: TypeError (ValueError on trl-0.24 and trl-0.18) in the trainer's constructor, after the data is
     tokenized.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/oft/model.py`, `tuners/vera/model.py`, `tuners/lycoris_utils.py`,
@@ -166,8 +166,8 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: PEFT rotates blocks of another size than the spec, the README and adapter_config.json state.
 
-    Without it: a warning of PEFT ("Invalid `oft_block_size` (24)! Adjusted to (16)"), and the runtime stops the run
-    before its first step.
+    Without this rule: a warning of PEFT ("Invalid `oft_block_size` (24)! Adjusted to (16)"), and the runtime stops the
+    run before its first step.
 
     Source: peft 0.21 and 0.17 `tuners/oft/layer.py` (`adjust_oft_parameters`); confirmed by running it.
     """
@@ -203,8 +203,8 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the module is not trained.
 
-    Without it: PEFT silently skips a module that does not exist and trains only the adapters. For `within`, a missing
-    part raises ValueError after the model is loaded.
+    Without this rule: PEFT silently skips a module that does not exist and trains only the adapters. For `within`, a
+    missing part raises ValueError after the model is loaded.
 
     Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); confirmed by running it.
     """
@@ -247,8 +247,8 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     computes something else. On trl-0.24 and trl-0.18, one of two weights that `modules_to_save` trained is lost when
     the merged model is saved. `save { merge }` separates the two first. The adapter's own folder loads correctly.
 
-    Without it: a warning of PEFT. transformers 4.57 trusts the configuration, which says that the two weights are tied;
-    5.23 compares the weights.
+    Without this rule: a warning of PEFT. transformers 4.57 trusts the configuration, which says that the two weights
+    are tied; 5.23 compares the weights.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -286,7 +286,7 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the experts get no adapter.
 
-    Without it: a RuntimeWarning of PEFT, and no adapter there.
+    Without this rule: a RuntimeWarning of PEFT, and no adapter there.
 
     Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -341,7 +341,7 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the second rate is ignored.
 
-    Without it: layerwise optimizers and Adagrad silently train with a single rate.
+    Without this rule: layerwise optimizers and Adagrad silently train with a single rate.
 
     Source: transformers 5.23 `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; confirmed by running
     it.
@@ -364,7 +364,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an untrained token means nothing to the model.
 
-    Without it: the new tokens silently stay noise.
+    Without this rule: the new tokens silently stay noise.
 
     Source: the trainable weights are measured when the trainer is built (`tests/proof/measures/adapters.py`); confirmed
     by running it.

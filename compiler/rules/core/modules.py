@@ -62,7 +62,7 @@ def heads(spec: Spec, family: str) -> tuple[str, ...]:
 
 
 def outer_modules(family: str) -> tuple[str, ...]:
-    """The modules outside of a family's layers, with their containers and without the head."""
+    """The names of a family's modules outside of its layers, with the modules that contain them, without the head."""
     own = [one for one in MODULES[family] if one in EMBEDDINGS]
     return (*own, *NORMS[family], *PROJECTIONS.get(family, ()), *CONTAINERS[family][:-1])
 

@@ -23,7 +23,7 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
     Why it is bad: with rows of another shape the evaluation loss is a mean over all tokens, including the questions,
     and does not measure what is learned.
 
-    Without it: the rows have no completion mask, and the collator silently masks nothing.
+    Without this rule: the rows have no completion mask, and the collator silently masks nothing.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`DataCollatorForLanguageModeling`); confirmed by running it.
     """
@@ -49,7 +49,7 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails hours after its start.
 
-    Without it: KeyError at the first evaluation.
+    Without this rule: KeyError at the first evaluation.
 
     Source: transformers 5.23 and 4.52.3 `Trainer.evaluate`, `Trainer._determine_best_metric`; confirmed by running it.
     """
@@ -92,7 +92,8 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without it: TypeError at the first evaluation, because the trainer builds a data loader from the name of the set.
+    Without this rule: TypeError at the first evaluation, because the trainer builds a data loader from the name of the
+    set.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); confirmed by running it.
     """

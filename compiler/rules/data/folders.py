@@ -31,8 +31,8 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run could read the rows of another split.
 
-    Without it: if a file is called `test` but none is called `train`, the run trains on the test rows, or ends with
-    `Unknown split`.
+    Without this rule: if a file is called `test` but none is called `train`, the run trains on the test rows, or ends
+    with `Unknown split`.
 
     Source: datasets 5.2 and 5.0 `data_files.py` (`_get_data_files_patterns`); confirmed by running it.
     """
@@ -58,7 +58,7 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: part of the data would be missing from the run.
 
-    Without it: the datasets library silently reads only the most frequent kind in the folder (for equal numbers,
+    Without this rule: the datasets library silently reads only the most frequent kind in the folder (for equal numbers,
     Parquet before JSON before CSV before text).
 
     Source: datasets 5.2 and 5.0 `load.py` (`infer_module_for_data_files_list`, and the filter after it); confirmed by

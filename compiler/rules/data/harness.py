@@ -29,7 +29,7 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: there is no sandbox, so the code runs with your permissions, your files and your network.
 
-    Without it: the harness raises ValueError once the model and the data of all tasks are loaded.
+    Without this rule: the harness raises ValueError once the model and the data of all tasks are loaded.
 
     Source: lm-eval 0.4.13 `evaluator.py` (`UNSAFE_CODE`); read, not run.
     """
@@ -50,7 +50,7 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the permission would silently apply to a task that somebody adds later.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: the compiler alone reads the setting; lm-eval accepts the flag without such a task.
     """
@@ -70,8 +70,8 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the result is not the complete leaderboard.
 
-    Without it: the pinned harness reads a copy by another author; if the copy disappears, the harness ends before the
-    first task of the other five groups.
+    Without this rule: the pinned harness reads a copy by another author; if the copy disappears, the harness ends
+    before the first task of the other five groups.
 
     Source: lm-eval 0.4.13 `tasks/leaderboard/leaderboard.yaml` and `math/_template_yaml`; read, not run.
     """
@@ -90,7 +90,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a copy of withdrawn data may differ from the original, or disappear.
 
-    Without it: the harness ends with the loader's exception when the copy is gone.
+    Without this rule: the harness ends with the loader's exception when the copy is gone.
 
     Source: lm-eval 0.4.13 `tasks/leaderboard/math/_template_yaml`; read, not run.
     """
@@ -109,7 +109,7 @@ def scores(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the results would be chance.
 
-    Without it: the harness loads the reward model as a language model with a new head of random weights. Only
+    Without this rule: the harness loads the reward model as a language model with a new head of random weights. Only
     transformers' list of missing weights shows this.
 
     Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read, not run.

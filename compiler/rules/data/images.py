@@ -23,7 +23,7 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the older trainers prepare images in other ways, and no test here trains with them.
 
-    Without it: what trl 0.24 and 0.18 do with images was not measured.
+    Without this rule: what trl 0.24 and 0.18 do with images was not measured.
 
     Source: trl 1.16 `sft_trainer.py` (`DataCollatorForVisionLanguageModeling`); confirmed by running it.
     """
@@ -43,8 +43,8 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the other methods are not tested with images here.
 
-    Without it: TRL 1.16 has a collator of images for dpo, too; grpo generates with images, and the other trainers
-    refuse a column of images.
+    Without this rule: TRL 1.16 has a collator of images for dpo, too; grpo generates with images, and the other
+    trainers refuse a column of images.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`.
     """
@@ -66,7 +66,8 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without a column of images TRL prepares the rows in another way, in which nothing here is tested. A
     text model cannot read images.
 
-    Without it: a text model ends with ValueError ("The dataset appears to be vision-related") after it is loaded.
+    Without this rule: a text model ends with ValueError ("The dataset appears to be vision-related") after it is
+    loaded.
 
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
@@ -105,7 +106,7 @@ def images_in_joined_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: TRL joins rows after it has tokenized them, and tokenizes rows with images only in the batch.
 
-    Without it: ValueError ("Packing is not supported for vision datasets") after the model is loaded.
+    Without this rule: ValueError ("Packing is not supported for vision datasets") after the model is loaded.
 
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
@@ -126,7 +127,7 @@ def images_of_shards(spec: Spec) -> Iterator[Finding]:
     Why it is bad: with zero3 and fsdp, all processes gather the weights of a layer together. A batch without an image
     does not call the layers that read images, so that the other processes wait for it for ever.
 
-    Without it: the run hangs at the first step in which one process has no image.
+    Without this rule: the run hangs at the first step in which one process has no image.
 
     Source: deepspeed 0.19.8 `partitioned_param_coordinator.py`, torch 2.13 `fully_shard`; transformers 5.23
     `modeling_qwen2_5_vl.py` calls the part that reads images only with `pixel_values`; read there, not run.
@@ -180,8 +181,8 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the part that reads images, or the processor, does not support them, or nobody has tested it.
 
-    Without it: `liger` ends with ImportError (`LigerQwen2_5_VLCausalLMOutputWithPast`); `unique` drops rows that differ
-    only in their images.
+    Without this rule: `liger` ends with ImportError (`LigerQwen2_5_VLCausalLMOutputWithPast`); `unique` drops rows that
+    differ only in their images.
 
     Source: liger-kernel 0.8.5 `monkey_patch.py`, `model/qwen2_5_vl.py`; confirmed by running it.
     """
@@ -208,7 +209,7 @@ def shortest_image(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an image of 1,000 x 1,000 pixels has 1,296 tokens in Qwen2.5-VL (28 x 28 pixels each).
 
-    Without it: the run counts the tokens of every row before the model is loaded, and stops.
+    Without this rule: the run counts the tokens of every row before the model is loaded, and stops.
 
     Source: transformers 5.23 `image_processing_qwen2_vl.py`; trl 1.16 would end a cut row with ValueError ("Mismatch in
     `image` token count between text and `input_ids`"); confirmed by running it.
@@ -244,7 +245,7 @@ def pixels_of_text(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a text model reads no image that could be scaled down.
 
-    Without it: nothing reads the setting.
+    Without this rule: nothing reads the setting.
 
     Source: the runtime's `vision.py`, which only runs on rows with images have.
     """

@@ -18,7 +18,7 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no row has a length between the two, so all rows are dropped.
 
-    Without it: RunError after every row was tokenized.
+    Without this rule: RunError after every row was tokenized.
 
     Source: the runtime's `lengths.py`; confirmed by running it.
     """
@@ -39,7 +39,7 @@ def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `max_tokens` drops long rows so that none is cut, but rows between `seq` and `max_tokens` are still
     cut; with `min_tokens` above `seq` every row that is left is cut.
 
-    Without it: the run prints how many rows are cut after it has tokenized them.
+    Without this rule: the run prints how many rows are cut after it has tokenized them.
 
     Source: the runtime's `lengths.py`, trl 1.16 `sft_trainer.py` (`max_length`); confirmed by running it.
     """

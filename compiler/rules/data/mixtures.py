@@ -28,7 +28,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if a source has no share, or the shares do not sum to 100%, the mixture is ambiguous.
 
-    Without it: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that do not sum to 1.
+    Without this rule: LLaMA-Factory and `interleave_datasets` raise ValueError for probabilities that do not sum to 1.
 
     Source: datasets 5.2 and 5.0 `interleave_datasets`; the runtime's `shares.py`; confirmed by running it.
     """
@@ -99,7 +99,7 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the rows that are trained on have other shares. With 70% of books and 30% of chats, nearly every row
     may be a chunk of a book.
 
-    Without it: nothing is reported, because the chunks are made after the mixture is drawn.
+    Without this rule: nothing is reported, because the chunks are made after the mixture is drawn.
 
     Source: the runtime's `shares.py` and `chunks.py`; confirmed by running it.
     """
@@ -119,7 +119,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
     times on each row of the smaller ones.
 
-    Without it: only the run prints these numbers, once it has read the data.
+    Without this rule: only the run prints these numbers, once it has read the data.
 
     Source: the runtime's `shares.py`, which computes these numbers for the compiler as well.
     """
@@ -162,8 +162,8 @@ def named_twice(spec: Spec) -> Iterator[Finding]:
     Why it is bad: rows that are held out are also trained on. Without a holdout, each row is trained on twice in an
     epoch, unless `unique` drops the second copy.
 
-    Without it: nothing is reported. Of 16 rows that were named twice with `holdout=8`, 6 of the 8 held-out rows were
-    trained on.
+    Without this rule: nothing is reported. Of 16 rows that were named twice with `holdout=8`, 6 of the 8 held-out rows
+    were trained on.
 
     Source: the runtime's `mixture.py`; confirmed by running it.
     """

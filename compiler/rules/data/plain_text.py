@@ -22,8 +22,8 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a chat model answers within its chat template, but would learn the answers outside of it.
 
-    Without it: silently, no row has a token of the template. The loss falls, but in a chat the trained model gets
-    prompts in a form that it was not trained on.
+    Without this rule: silently, no row has a token of the template. The loss falls, but in a chat the trained model
+    gets prompts in a form that it was not trained on.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`,
     `reward_trainer.py` (`is_conversational`); confirmed by running it.

@@ -60,7 +60,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the template could not build a prompt for these rows.
 
-    Without it: no library reads such a template; training scripts build such prompts by hand.
+    Without this rule: no library reads such a template; training scripts build such prompts by hand.
 
     Source: the runtime's `prompt_template.py`.
     """
@@ -83,7 +83,8 @@ def template_of_no_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a template that uses no column of the row gives every row the same prompt.
 
-    Without it: the run silently trains on the literal text of a template with `{question}` instead of `{{ question }}`.
+    Without this rule: the run silently trains on the literal text of a template with `{question}` instead of `{{
+    question }}`.
 
     Source: jinja2.
     """
@@ -103,7 +104,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the prompts would lack the text of that column.
 
-    Without it: Jinja silently writes nothing for an unknown name.
+    Without this rule: Jinja silently writes nothing for an unknown name.
 
     Source: jinja2 (`Undefined`); the runtime's `prompt_template.py`.
     """
@@ -126,7 +127,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no conversation would have a system prompt.
 
-    Without it: the system prompt is silently None for every row.
+    Without this rule: the system prompt is silently None for every row.
 
     Source: the runtime's `prompt_template.py`.
     """
@@ -145,7 +146,7 @@ def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the system prompts would not be trained on.
 
-    Without it: the runtime does not change plain text, so no row would contain the system prompt.
+    Without this rule: the runtime does not change plain text, so no row would contain the system prompt.
 
     Source: the runtime's `rows.py`.
     """

@@ -19,7 +19,7 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting would have no effect.
 
-    Without it: nothing is reported; rows of conversations are cut at `seq`.
+    Without this rule: nothing is reported; rows of conversations are cut at `seq`.
 
     Source: the runtime's `local_sources.py` and `chunks.py`.
     """
@@ -53,7 +53,7 @@ def lines_as_documents(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a line of a book or an article is not a document. The model would learn to stop after each line, and
     would never see text that is cut.
 
-    Without it: only the run counts the rows and the tokens that are cut.
+    Without this rule: only the run counts the rows and the tokens that are cut.
 
     Source: datasets 5.2 and 5.0 `packaged_modules/text` (`sample_by`); confirmed by running it.
     """

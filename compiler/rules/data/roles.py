@@ -26,7 +26,7 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a turn would be trained with the wrong role.
 
-    Without it: in axolotl's `roles`, the last role that lists a name silently gets it.
+    Without this rule: in axolotl's `roles`, the last role that lists a name silently gets it.
 
     Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read, not run.
     """
@@ -53,7 +53,7 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting would have no effect.
 
-    Without it: the runtime does not change plain text, so the names would be unused.
+    Without this rule: the runtime does not change plain text, so the names would be unused.
 
     Source: the runtime's `named_roles.py`.
     """

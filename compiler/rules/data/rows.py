@@ -29,7 +29,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation would read the training rows again.
 
-    Without it: the evaluation silently measures the training loss.
+    Without this rule: the evaluation silently measures the training loss.
 
     Source: the runtime's `sources.py`; datasets `load_dataset(data_files=...)` has one split.
     """
@@ -53,7 +53,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the rows cannot be read in this shape.
 
-    Without it: KeyError (`'text'`, `'chosen'`) in a tokenizing worker.
+    Without this rule: KeyError (`'text'`, `'chosen'`) in a tokenizing worker.
 
     Source: datasets; confirmed by running it.
     """
@@ -81,7 +81,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one wrong row ends the run.
 
-    Without it: the run ends at that row, while the data is mapped.
+    Without this rule: the run ends at that row, while the data is mapped.
 
     Source: the runtime's `sources.py`.
     """
@@ -118,7 +118,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 
-    Without it: the run ends after every row was mapped.
+    Without this rule: the run ends after every row was mapped.
 
     Source: the runtime's `data.py`; datasets `train_test_split`.
     """
@@ -171,7 +171,7 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model would be trained without what the rows show.
 
-    Without it: the plain trainer raises ValueError in its constructor, after the model is loaded.
+    Without this rule: the plain trainer raises ValueError in its constructor, after the model is loaded.
 
     Source: trl 1.16 `sft_trainer.py`.
     """

@@ -29,7 +29,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: ValueError after the training data is tokenized.
+    Without this rule: ValueError after the training data is tokenized.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -48,7 +48,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rows that are held out but not evaluated are only lost for training.
 
-    Without it: nothing is reported: the trainer gets the rows and never uses them.
+    Without this rule: nothing is reported: the trainer gets the rows and never uses them.
 
     Source: no library refuses it: a trainer that has evaluation rows and never evaluates is legal.
     """
@@ -71,7 +71,7 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the trainer needs columns that the rows do not have.
 
-    Without it: KeyError for the missing column, after the model is loaded.
+    Without this rule: KeyError for the missing column, after the model is loaded.
 
     Source: the trainers of trl 0.18 and 1.16; read, not run.
     """
@@ -96,7 +96,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the rows cannot be rendered.
 
-    Without it: ValueError while the data is tokenized.
+    Without this rule: ValueError while the data is tokenized.
 
     Source: transformers 5.23 and 4.52 `tokenization_utils_base.py` (`get_chat_template`); confirmed by running it.
     """
@@ -120,7 +120,7 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: others evaluate on the test split, so training on it spoils the comparison.
 
-    Without it: nothing checks the names of splits.
+    Without this rule: nothing checks the names of splits.
 
     Source: a convention: no library knows which split a benchmark reports on.
     """
@@ -137,8 +137,8 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the rows of all sources are concatenated, and rows of another shape lack columns.
 
-    Without it: the joined rows have None in the columns of the other shape, and the trainer raises AttributeError
-    ("'NoneType' object has no attribute 'endswith'").
+    Without this rule: the joined rows have None in the columns of the other shape, and the trainer raises
+    AttributeError ("'NoneType' object has no attribute 'endswith'").
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """
@@ -168,7 +168,7 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model would learn the question from the answer, or to prefer the worse answer.
 
-    Without it: silently, the loss falls as in any run.
+    Without this rule: silently, the loss falls as in any run.
 
     Source: the runtime's `prompts.py` maps names by their order; confirmed by running it.
     """
@@ -197,7 +197,7 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the rows would not be read in the order that the spec states.
 
-    Without it: the Trainer draws rows at random in every epoch.
+    Without this rule: the Trainer draws rows at random in every epoch.
 
     Source: transformers 4.52 `trainer.py` (`_get_train_sampler`); transformers 5.23 has `train_sampling_strategy`;
     read, not run.
@@ -219,7 +219,8 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: only one of the places is read.
 
-    Without it: the holdout is evaluated, and the split is silently never read. Other trainers refuse the combination.
+    Without this rule: the holdout is evaluated, and the split is silently never read. Other trainers refuse the
+    combination.
 
     Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; confirmed by running it for the rows that are read.
     """
@@ -245,7 +246,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
-    Without it: the evaluation loss silently follows the training loss and tells nothing about new rows.
+    Without this rule: the evaluation loss silently follows the training loss and tells nothing about new rows.
 
     Source: no library compares the rows of the two datasets.
     """

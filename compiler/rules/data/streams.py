@@ -34,7 +34,7 @@ def without_steps(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the rows of a stream are not counted before the run, so the length of an epoch, and with it the
     schedule of the learning rate, is unknown.
 
-    Without it: ValueError from the trainer after the model is loaded.
+    Without this rule: ValueError from the trainer after the model is loaded.
 
     Source: transformers 5.23, 4.57 and 4.52 `trainer.py` (`__init__`); confirmed by running it.
     """
@@ -56,8 +56,8 @@ def complete_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these settings count, select or compare all rows, and a stream is never complete.
 
-    Without it: AttributeError or TypeError from the datasets library, whose streams have neither a length nor row
-    numbers; `workers` has no effect.
+    Without this rule: AttributeError or TypeError from the datasets library, whose streams have neither a length nor
+    row numbers; `workers` has no effect.
 
     Source: datasets 5.2 and 5.0 `iterable_dataset.py`, trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
@@ -92,7 +92,7 @@ def epochs(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the end of a pass over a stream is not known before, and the run does not divide its steps by it.
 
-    Without it: the run saves or evaluates once, at its end.
+    Without this rule: the run saves or evaluates once, at its end.
 
     Source: transformers 5.23 `trainer.py` (`set_initial_training_values`: all steps are one epoch); confirmed by
     running it.
@@ -116,7 +116,7 @@ def loader(spec: Spec) -> Iterator[Finding]:
     Why it is bad: each worker process would read the whole stream, so that every row is trained on once for each
     worker. A sampler has no effect. Without the skip a resumed run starts with the first row again.
 
-    Without it: nothing is reported. With two workers, each of the first rows was in the batches twice.
+    Without this rule: nothing is reported. With two workers, each of the first rows was in the batches twice.
 
     Source: torch 2.13 `dataloader.py` (`IterableDataset`), transformers 5.23 `trainer.py` (`_get_dataloader`,
     `ignore_data_skip`); confirmed by running it.
@@ -148,7 +148,7 @@ def buffer_without_stream(spec: Spec) -> Iterator[Finding]:
     Why it is bad: complete rows are shuffled as a whole, and `shuffle = false` keeps the stored order, so that the
     setting has no effect.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: the runtime's `streaming/reading.py`; confirmed by running it.
     """

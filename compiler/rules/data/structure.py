@@ -75,7 +75,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model does not learn what the row says; a turn with a dropped call is learned as an empty answer.
 
-    Without it: launch.sh compares rows with their rendered text before the first step, and stops.
+    Without this rule: launch.sh compares rows with their rendered text before the first step, and stops.
 
     Source: `compiler/registry/template_forms.json`, rendered with transformers; confirmed by running it.
     """
@@ -127,7 +127,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: what the template leaves out is found only when the run starts.
 
-    Without it: nobody would know that this was not checked.
+    Without this rule: nobody would know that this was not checked.
 
     Source: `compiler/registry/template_forms.json` contains only the built-in templates.
     """
@@ -151,7 +151,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a wrong answer that its row excludes would be learned.
 
-    Without it: launch.sh stops at the first such row.
+    Without this rule: launch.sh stops at the first such row.
 
     Source: trl 1.16, 0.24 and 0.18 read no such key of a message; confirmed by running it.
     """
@@ -176,7 +176,7 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model would not learn what the row says.
 
-    Without it: silently, the column is dropped.
+    Without this rule: silently, the column is dropped.
 
     Source: the runtime's `data.py`.
     """
@@ -207,7 +207,7 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
     without the turns that it refers to.
 
-    Without it: silently, the column is dropped.
+    Without this rule: silently, the column is dropped.
 
     Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """

@@ -53,7 +53,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one unreadable row ends the run.
 
-    Without it: DatasetGenerationError at the launch, in fifty lines that do not name the row.
+    Without this rule: DatasetGenerationError at the launch, in fifty lines that do not name the row.
 
     Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; confirmed by running it.
     """
@@ -76,7 +76,7 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one letter of another encoding stops the reading.
 
-    Without it: UnicodeDecodeError at the launch, without the place in the file.
+    Without this rule: UnicodeDecodeError at the launch, without the place in the file.
 
     Source: datasets 5.2 and 5.0 `packaged_modules/json`, `csv` and `text`; confirmed by running it.
     """
@@ -99,9 +99,9 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model is not trained on these turns, or not under their role.
 
-    Without it: a template that tests for known roles silently drops every other turn. A template that writes the role
-    into the text shows the model a name that it has never seen. With `assistant_only`, such an answer is not trained
-    on.
+    Without this rule: a template that tests for known roles silently drops every other turn. A template that writes the
+    role into the text shows the model a name that it has never seen. With `assistant_only`, such an answer is not
+    trained on.
 
     Source: chat templates of the registered models; confirmed by running it.
     """
@@ -131,8 +131,8 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a row without an answer teaches the model to write nothing, or does not count in the loss.
 
-    Without it: the run silently trains on only the end token of an empty answer, and trains on the user's words in a
-    conversation without the assistant.
+    Without this rule: the run silently trains on only the end token of an empty answer, and trains on the user's words
+    in a conversation without the assistant.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; confirmed by running it.
     """
@@ -164,7 +164,7 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the answer to an empty prompt is learned for any question.
 
-    Without it: the run silently trains on the row.
+    Without this rule: the run silently trains on the row.
 
     Source: the runtime's `rows.py`.
     """
@@ -185,7 +185,7 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a repeated row is trained on once more in each epoch.
 
-    Without it: a holdout may contain rows that are also in the training data.
+    Without this rule: a holdout may contain rows that are also in the training data.
 
     Source: the rows of the file are compared; confirmed by running it (`tests/proof/violations/data.py`).
     """
@@ -209,7 +209,7 @@ def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: two equal answers leave nothing to prefer.
 
-    Without it: a pair of equal answers silently has a margin of 0, whatever the model writes, and no gradient.
+    Without this rule: a pair of equal answers silently has a margin of 0, whatever the model writes, and no gradient.
 
     Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; confirmed by running it.
     """

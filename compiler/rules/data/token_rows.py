@@ -33,8 +33,8 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the rows were probably tokenized for another model, so that their ids are other words here.
 
-    Without it: IndexError ("index out of range in self") in the first step on a CPU, and a CUDA assertion without the
-    row on a GPU.
+    Without this rule: IndexError ("index out of range in self") in the first step on a CPU, and a CUDA assertion
+    without the row on a GPU.
 
     Source: torch 2.13 `nn.functional.embedding`; confirmed by running it.
     """
@@ -61,8 +61,8 @@ def other_labels(spec: Spec) -> Iterator[Finding]:
     Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to write the token
     after the next.
 
-    Without it: trl 1.16 silently trains on the labels as they are; trl 0.18 silently ignores them, as does trl 0.24
-    with packing or Liger.
+    Without this rule: trl 1.16 silently trains on the labels as they are; trl 0.18 silently ignores them, as does trl
+    0.24 with packing or Liger.
 
     Source: transformers 5.23 `loss/loss_utils.py` (`ForCausalLMLoss` shifts); trl 1.16, 0.24 and 0.18
     `sft_trainer.py`; confirmed by running it.
@@ -88,7 +88,7 @@ def mask_dropped(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the loss would include the tokens whose label is -100.
 
-    Without it: silently, trl 0.18 drops labels and masks there and learns every token.
+    Without this rule: silently, trl 0.18 drops labels and masks there and learns every token.
 
     Source: trl 0.18 `sft_trainer.py` (`_prepare_dataset`, `DataCollatorWithFlattening`); confirmed by running it.
     """
@@ -115,7 +115,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect on these rows.
 
-    Without it: trl 1.16 and 0.24 silently read the labels; with `completion_only = false`, trl 1.16 ignores a
+    Without this rule: trl 1.16 and 0.24 silently read the labels; with `completion_only = false`, trl 1.16 ignores a
     `completion_mask`.
 
     Source: trl 1.16 and 0.24 `sft_trainer.py`; confirmed by running it.
@@ -139,7 +139,7 @@ def ids_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would not train on the ids and labels that the rows have.
 
-    Without it: silently, the columns `input_ids` and `labels` are dropped.
+    Without this rule: silently, the columns `input_ids` and `labels` are dropped.
 
     Source: trl 1.16 reads `input_ids` if the rows have it (`sft_trainer.py`, `is_processed`); the runtime drops it.
     """

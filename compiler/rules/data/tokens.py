@@ -30,8 +30,8 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model never learns to write the token that a server waits for.
 
-    Without it: the loss looks healthy, but the trained model does not stop writing. The preflight warns if the first
-    rows have no end token.
+    Without this rule: the loss looks healthy, but the trained model does not stop writing. The preflight warns if the
+    first rows have no end token.
 
     Source: transformers 5.23 `generation/utils.py` (`eos_token_id` ends a sequence); confirmed by running it.
     """
@@ -81,7 +81,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: the runtime does not change plain text, so no row would contain the prompt.
+    Without this rule: the runtime does not change plain text, so no row would contain the prompt.
 
     Source: the runtime's `sources.py`.
     """
@@ -100,7 +100,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the saved template is not the format that the model learned.
 
-    Without it: the template is silently saved with the tokenizer, although no row was rendered with it.
+    Without this rule: the template is silently saved with the tokenizer, although no row was rendered with it.
 
     Source: the runtime; it reads chat templates only for conversations.
     """
@@ -123,8 +123,8 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rows would be padded, or ended, with the wrong token.
 
-    Without it: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token and pads or ends
-    with it.
+    Without this rule: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token and pads
+    or ends with it.
 
     Source: `sft_trainer.py` of both; confirmed by running it.
     """
@@ -152,7 +152,7 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
 
-    Without it: the model silently learns several tokens instead of one.
+    Without this rule: the model silently learns several tokens instead of one.
 
     Source: trl 1.16 `sft_config.py` (`chat_template_path`); confirmed by running it.
     """
@@ -181,7 +181,7 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the rows would look the same as without the argument.
 
-    Without it: silently, a name that the template does not read has no effect.
+    Without this rule: silently, a name that the template does not read has no effect.
 
     Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
     """
@@ -217,7 +217,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the data cannot be rendered.
 
-    Without it: jinja2's TemplateError ("System role not supported") while the data is tokenized.
+    Without this rule: jinja2's TemplateError ("System role not supported") while the data is tokenized.
 
     Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); confirmed by running it.
     """

@@ -27,7 +27,7 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: accelerate 1.15 and 1.4 `commands/launch.py` (the file becomes environment variables in `accelerate launch`,
     FSDP's only under `use_fsdp`); confirmed by running it.
@@ -58,7 +58,7 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key alone ends the run.
 
-    Without it: ValueError when accelerate reads the key, in every process.
+    Without this rule: ValueError when accelerate reads the key, in every process.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
@@ -78,8 +78,8 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run does not do what the setting states.
 
-    Without it: accelerate.yaml's keys are read for version 1 only. Given to the plugin directly, `forward_prefetch` is
-    a ValueError and the others cause warnings.
+    Without this rule: accelerate.yaml's keys are read for version 1 only. Given to the plugin directly,
+    `forward_prefetch` is a ValueError and the others cause warnings.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
@@ -112,7 +112,7 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the other ranks would keep empty weights.
 
-    Without it: ValueError from `accelerate launch`.
+    Without this rule: ValueError from `accelerate launch`.
 
     Source: accelerate 1.15 `utils/launch.py`, and 1.4 the same; confirmed by running it.
     """
@@ -138,7 +138,7 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model cannot be wrapped.
 
-    Without it: ValueError when the model is wrapped, after it is loaded.
+    Without this rule: ValueError when the model is wrapped, after it is loaded.
 
     Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same; confirmed by running it.
     """
@@ -167,8 +167,8 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model is not wrapped as the keys state.
 
-    Without it: with a size of 0 accelerate drops the policy, and the complete model is gathered at once. Under FSDP2
-    any other size is a ValueError inside `train()`.
+    Without this rule: with a size of 0 accelerate drops the policy, and the complete model is gathered at once. Under
+    FSDP2 any other size is a ValueError inside `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
     confirmed by running it.
@@ -214,7 +214,7 @@ def tpu_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect on GPUs and CPUs.
 
-    Without it: accelerate reads these keys for TPUs only.
+    Without this rule: accelerate reads these keys for TPUs only.
 
     Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`; read, not run.
     """

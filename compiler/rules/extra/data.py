@@ -25,8 +25,8 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: `dataloader_prefetch_factor` is a ValueError in the configuration. The other two are a ValueError in
-    train(), after the model is loaded and the data tokenized.
+    Without this rule: `dataloader_prefetch_factor` is a ValueError in the configuration. The other two are a ValueError
+    in train(), after the model is loaded and the data tokenized.
 
     Source: transformers 5.23 and 4.52 `training_args.py`; torch `dataloader.py`; confirmed by running it.
     """
@@ -55,7 +55,7 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without it: AssertionError or ValueError from the loader in train(), after the model is loaded and the data
+    Without this rule: AssertionError or ValueError from the loader in train(), after the model is loaded and the data
     tokenized.
 
     Source: torch 2.13 `dataloader.py`; confirmed by running it.
@@ -74,7 +74,7 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the two settings ask for different orders of the rows.
 
-    Without it: the strategy named in `extra` silently takes precedence, and an unknown name means random order.
+    Without this rule: the strategy named in `extra` silently takes precedence, and an unknown name means random order.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); confirmed by running it.
     """
@@ -95,7 +95,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: `length_column_name` is read only where the rows have that column, and the runtime keeps only the
+    Without this rule: `length_column_name` is read only where the rows have that column, and the runtime keeps only the
     columns of the shape.
 
     Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`); read, not run.
@@ -115,8 +115,8 @@ def text_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: another name changes what the row means to trl.
 
-    Without it: a name that trl reads differently (`prompt`, `messages`) makes another kind of row: KeyError while
-    tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
+    Without this rule: a name that trl reads differently (`prompt`, `messages`) makes another kind of row: KeyError
+    while tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); confirmed by running it.
     """
@@ -144,7 +144,7 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a dense model has no router to balance.
 
-    Without it: ValueError at the end of the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError at the end of the trainer's constructor, after the data is tokenized.
 
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
@@ -165,7 +165,8 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the system prompt and the question are lost instead of the end of the answer.
 
-    Without it: the beginnings of long rows are cut. trl 1.16 warns that trl 2.0 removes the option (FutureWarning).
+    Without this rule: the beginnings of long rows are cut. trl 1.16 warns that trl 2.0 removes the option
+    (FutureWarning).
 
     Source: trl 1.16 `sft_config.py`; confirmed by running it.
     """
@@ -186,8 +187,8 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: label smoothing or the other loss term is lost.
 
-    Without it: with `dft`, the labels are silently not smoothed; with a router's loss, that loss is silently not added.
-    Label smoothing itself costs a second forward pass in every step (FutureWarning).
+    Without this rule: with `dft`, the labels are silently not smoothed; with a router's loss, that loss is silently not
+    added. Label smoothing itself costs a second forward pass in every step (FutureWarning).
 
     Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); confirmed by running it.
     """
@@ -228,7 +229,7 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing is pushed.
 
-    Without it: the argument is silently ignored, because it is read only if `push_to_hub` is on.
+    Without this rule: the argument is silently ignored, because it is read only if `push_to_hub` is on.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; read, not run.
     """
@@ -249,7 +250,7 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: with the filter for NaN, the logged curve looks healthy although the weights are lost.
 
-    Without it: the mean of the losses so far replaces each NaN in the log.
+    Without this rule: the mean of the losses so far replaces each NaN in the log.
 
     Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); confirmed by running it.
     """

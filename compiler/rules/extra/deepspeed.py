@@ -48,7 +48,8 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect.
 
-    Without it: the key is ignored, because transformers 5.23 reads a DeepSpeed file only if `deepspeed` names one.
+    Without this rule: the key is ignored, because transformers 5.23 reads a DeepSpeed file only if `deepspeed` names
+    one.
 
     Source: the compiler's own lowering; transformers 5.23.
     """
@@ -67,7 +68,7 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect. For example, offloaded parameters stay on the GPU under ZeRO-2.
 
-    Without it: DeepSpeed silently accepts and ignores the key.
+    Without this rule: DeepSpeed silently accepts and ignores the key.
 
     Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; confirmed by running it.
     """
@@ -90,7 +91,7 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no model is left at the end of the run.
 
-    Without it: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`.
+    Without this rule: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`.
 
     Source: transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; confirmed by running it.
     """
@@ -111,7 +112,7 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends before its first step.
 
-    Without it: ValidationError when DeepSpeed reads its configuration, inside `train()`.
+    Without this rule: ValidationError when DeepSpeed reads its configuration, inside `train()`.
 
     Source: deepspeed 0.19.8 and 0.16.8 `DeepSpeedZeroConfig.offload_ratio_check`; confirmed by running it.
     """
@@ -134,8 +135,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails, or the states stay in host memory.
 
-    Without it: without a path, an assertion or a path operation of DeepSpeed fails when the model is sharded. ZeRO-1
-    and 2 silently use host memory instead.
+    Without this rule: without a path, an assertion or a path operation of DeepSpeed fails when the model is sharded.
+    ZeRO-1 and 2 silently use host memory instead.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`;
     confirmed by running it.
@@ -182,7 +183,7 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends before its first step.
 
-    Without it: an Exception inside `train()`, after the model is loaded, on every stage.
+    Without this rule: an Exception inside `train()`, after the model is loaded, on every stage.
 
     Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; confirmed by running it.
     """
@@ -202,7 +203,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing is offloaded.
 
-    Without it: DeepSpeed accepts the block and offloads nothing, because its device is none.
+    Without this rule: DeepSpeed accepts the block and offloads nothing, because its device is none.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; confirmed by running it.
     """
@@ -226,7 +227,7 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start on a CPU.
 
-    Without it: ValueError ("not been implemented on CPU backend") while the model is loaded.
+    Without this rule: ValueError ("not been implemented on CPU backend") while the model is loaded.
 
     Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `op_builder/cpu/no_impl.py`, `zero/partition_parameters.py`
     (`CUDAQuantizer`); confirmed by running it.
@@ -248,7 +249,8 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start on a CPU.
 
-    Without it: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a disk.
+    Without this rule: AssertionError when DeepSpeed reads its configuration, whether or not anything is offloaded to a
+    disk.
 
     Source: deepspeed 0.19.8 and 0.16.8 `swap_tensor/aio_config.py`; confirmed by running it.
     """
@@ -268,7 +270,7 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model cannot be sharded.
 
-    Without it: AssertionError, "is not divisible by", when the model is sharded.
+    Without this rule: AssertionError, "is not divisible by", when the model is sharded.
 
     Source: deepspeed 0.19.8 and 0.16.8 `utils/groups.py` `_create_zero_param_parallel_group`; confirmed by running it.
     """
@@ -292,8 +294,8 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the weights are lost.
 
-    Without it: the first losses are silently too high or NaN, and the weights are lost. On two processes, all weights
-    were NaN after two steps. deepspeed 0.19.8 computes the same as without the key.
+    Without this rule: the first losses are silently too high or NaN, and the weights are lost. On two processes, all
+    weights were NaN after two steps. deepspeed 0.19.8 computes the same as without the key.
 
     Source: deepspeed 0.16.8 `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (fixed by
     #7707); confirmed by running it.

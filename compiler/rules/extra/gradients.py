@@ -21,7 +21,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends before its first step.
 
-    Without it: AssertionError inside `train()`.
+    Without this rule: AssertionError inside `train()`.
 
     Source: deepspeed 0.19.8 `runtime/config.py`, `runtime/base_optimizer.py`; 0.18.2 and 0.16.8 `runtime/config.py`;
     confirmed by running it.
@@ -65,8 +65,8 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of
     processes. This is a warning.
 
-    Without it: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads its
-    configuration.
+    Without this rule: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads
+    its configuration.
 
     Source: deepspeed 0.19.8 `runtime/config.py`, `zero/stage_1_and_2.py`; confirmed by running it.
     """
@@ -97,7 +97,7 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends before its first step.
 
-    Without it: AssertionError inside `train()`, after the model is loaded.
+    Without this rule: AssertionError inside `train()`, after the model is loaded.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/stage_1_and_2.py`, `zero/stage3.py`; confirmed by running it.
     """
@@ -125,7 +125,7 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends in its first step.
 
-    Without it: AssertionError in the first step, after the model is loaded.
+    Without this rule: AssertionError in the first step, after the model is loaded.
 
     Source: deepspeed 0.19.8 `runtime/engine.py` `set_gradient_accumulation_boundary`, accelerate 1.15
     `utils/deepspeed.py` `DeepSpeedEngineWrapper.backward`; confirmed by running it.
@@ -146,7 +146,7 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends before its first step.
 
-    Without it: ValueError inside `train()`, or ValidationError under ZeRO-3.
+    Without this rule: ValueError inside `train()`, or ValidationError under ZeRO-3.
 
     Source: deepspeed 0.19.8 `DeepSpeedZeroConfig.compute_grad_norm_valid`, `zero/stage_1_and_2.py`,
     `runtime/engine.py`; confirmed by running it.
@@ -187,7 +187,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect. Most such keys set loss scaling, which bf16 does not need.
 
-    Without it: the block of the other precision is not read.
+    Without this rule: the block of the other precision is not read.
 
     Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8 `runtime/config.py`; read, not run.
     """

@@ -21,9 +21,9 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect, or ends the run.
 
-    Without it: nothing is cast. Both dtypes at once are a ValueError when the arguments are built, and so is bf16 on a
-    GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` is a ValueError
-    once training begins.
+    Without this rule: nothing is cast. Both dtypes at once are a ValueError when the arguments are built, and so is
+    bf16 on a GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` is a
+    ValueError once training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
     `integrations/deepspeed.py`; confirmed by running it.
@@ -55,7 +55,7 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the labels are not smoothed.
 
-    Without it: the argument is accepted and changes nothing.
+    Without this rule: the argument is accepted and changes nothing.
 
     Source: trl 1.16 and 0.18 `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py`
     (`compute_loss`); read, not run.
@@ -79,7 +79,8 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the gradients are too large by these factors.
 
-    Without it: the gradients are silently too large; with an accumulation of four, their norm was 6.1 instead of 1.5.
+    Without this rule: the gradients are silently too large; with an accumulation of four, their norm was 6.1 instead of
+    1.5.
 
     Source: transformers 4.52.3 `trainer.py` `compute_loss`, `training_step`; confirmed by running it.
     """
@@ -106,8 +107,8 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start, or the setting has no effect.
 
-    Without it: apex raises ValueError when the arguments are built (bf16, also under ZeRO) or ImportError after the
-    model is loaded (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds CPU autocast to
+    Without this rule: apex raises ValueError when the arguments are built (bf16, also under ZeRO) or ImportError after
+    the model is loaded (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds CPU autocast to
     accelerate's autocast, which changes nothing.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` (`autocast_smart_context_manager`), `training_args.py`;
@@ -142,7 +143,7 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect.
 
-    Without it: the key is read only where XLA runs.
+    Without this rule: the key is read only where XLA runs.
 
     Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py`; read, not run.
     """
@@ -163,9 +164,9 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: training goes on with half-precision weights, whatever the bundle states.
 
-    Without it: from the first round on, bf16 trains bf16 weights without a float32 copy (27 of 27), and fp16 ends with
-    "Attempting to unscale FP16 gradients". If the weights already have that dtype, or ZeRO keeps a separate float32
-    copy, the frequencies of the rotary positions are still rounded.
+    Without this rule: from the first round on, bf16 trains bf16 weights without a float32 copy (27 of 27), and fp16
+    ends with "Attempting to unscale FP16 gradients". If the weights already have that dtype, or ZeRO keeps a separate
+    float32 copy, the frequencies of the rotary positions are still rounded.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
     (`use_transformers_paged`); confirmed by running it.
@@ -188,8 +189,8 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends in its first round of generation.
 
-    Without it: AttributeError, because trl reads the configuration from DDP's or DeepSpeed's wrapper instead of the
-    model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
+    Without this rule: AttributeError, because trl reads the configuration from DDP's or DeepSpeed's wrapper instead of
+    the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
     '_attn_implementation'"). On a CPU the memory for the cache of continuous batching cannot be counted, so no
     completion comes back, and the first mean raises RuntimeError.
 

@@ -43,8 +43,8 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the optimizer would not have these values.
 
-    Without it: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a momentum")
-    in train(), after the data is tokenized. A name that the optimizer does not read is silently dropped.
+    Without this rule: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a
+    momentum") in train(), after the data is tokenized. A name that the optimizer does not read is silently dropped.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
     it.
@@ -105,8 +105,8 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run continues with another batch than `gbs` states.
 
-    Without it: the smaller batch is used (accelerate 1.15 multiplies by 0.9, 1.4 halves). The batch of an evaluation is
-    not reduced; if it is too large, the run ends with a RuntimeError.
+    Without this rule: the smaller batch is used (accelerate 1.15 multiplies by 0.9, 1.4 halves). The batch of an
+    evaluation is not reduced; if it is too large, the run ends with a RuntimeError.
 
     Source: transformers 5.23 `trainer.py` (`_evaluate`, `_inner_training_loop`), 4.52 `trainer.py`; accelerate 1.15 and
     1.4 `find_executable_batch_size`; confirmed by running it.
@@ -136,7 +136,7 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends in its first step.
 
-    Without it: RuntimeError at the first forward pass.
+    Without this rule: RuntimeError at the first forward pass.
 
     Source: transformers 5.23 `integrations/neftune.py`, 4.52 `trainer_utils.py`; confirmed by running it.
     """
@@ -156,7 +156,7 @@ def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: processes of one sequence would read different rows.
 
-    Without it: the sampler silently counts every process as a reader of data.
+    Without this rule: the sampler silently counts every process as a reader of data.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`), which documents it for data parallelism only;
     confirmed by running it.

@@ -23,8 +23,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without it: AttributeError at the first evaluation; the training until then is lost. Flash attention over flattened
-    rows has no mask: RuntimeError "forward() expected at most 4 argument(s)".
+    Without this rule: AttributeError at the first evaluation; the training until then is lost. Flash attention over
+    flattened rows has no mask: RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
     `compute_loss`; confirmed by running it.
@@ -48,7 +48,8 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without it: ValueError "could not broadcast input array" at the first evaluation; the training until then is lost.
+    Without this rule: ValueError "could not broadcast input array" at the first evaluation; the training until then is
+    lost.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`, `trainer_pt_utils.py`
     `DistributedTensorGatherer`; confirmed by running it on both.
@@ -70,9 +71,10 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
-    Without it: if all evaluation rows fit into one batch of all processes, the first evaluation raises ValueError
-    "zero-dimensional arrays cannot be concatenated", after the training before it. With more batches, only as many
-    losses are kept as the last batch has rows, so the reported loss is the mean over a part unless that batch is full.
+    Without this rule: if all evaluation rows fit into one batch of all processes, the first evaluation raises
+    ValueError "zero-dimensional arrays cannot be concatenated", after the training before it. With more batches, only
+    as many losses are kept as the last batch has rows, so the reported loss is the mean over a part unless that batch
+    is full.
 
     Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
     `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all.
@@ -94,7 +96,7 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot generate on a CPU.
 
-    Without it: AssertionError or RuntimeError at the first completion.
+    Without this rule: AssertionError or RuntimeError at the first completion.
 
     Source: transformers 5.23 and 4.52.3 `cache_utils.py`; confirmed by running it.
     """
@@ -116,7 +118,7 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model looks the value up like any other token.
 
-    Without it: IndexError at the first batch whose rows differ in length.
+    Without this rule: IndexError at the first batch whose rows differ in length.
 
     Source: trl 0.18 `dpo_trainer.py` `concatenated_inputs`; confirmed by running it.
     """
@@ -137,7 +139,7 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a reward that compares with the solution of a row has nothing to compare with.
 
-    Without it: TypeError, a missing argument, once the first completions are generated.
+    Without this rule: TypeError, a missing argument, once the first completions are generated.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` and trl 0.18 `grpo_trainer.py`
     `_set_signature_columns_if_needed`; confirmed by running it.
@@ -167,7 +169,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run uses another value than the spec states.
 
-    Without it: the trainers of kto and orpo report this in the log; the trainer of distillation does not.
+    Without this rule: the trainers of kto and orpo report this in the log; the trainer of distillation does not.
 
     Source: the trainers in `keeps_columns` of a stack, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl
     0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
@@ -190,7 +192,7 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     Why it is bad: nothing is learned from rows whose prompt is as long as the shorter answer, and too little from other
     rows.
 
-    Without it: nothing is reported: the gradients of such rows are 0 for any `ld_alpha`.
+    Without this rule: nothing is reported: the gradients of such rows are 0 for any `ld_alpha`.
 
     Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); confirmed by
     running it.

@@ -18,7 +18,7 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes
     ready twice.
 
-    Without it: RuntimeError at the first backward pass of a run of several processes.
+    Without this rule: RuntimeError at the first backward pass of a run of several processes.
 
     Source: torch 2.13 `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` mention it in a comment only;
     confirmed by running it.
@@ -41,7 +41,7 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the best checkpoint cannot be loaded back from weights alone.
 
-    Without it: ValueError from the trainer, after the model is loaded.
+    Without this rule: ValueError from the trainer, after the model is loaded.
 
     Source: transformers 5.23 `trainer.py` (`save_only_model` with `load_best_model_at_end`), 4.52 the same; confirmed
     by running it.
@@ -62,7 +62,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: ZeRO-3 cannot start again with a smaller micro-batch.
 
-    Without it: ValueError from the trainer, after the model is loaded.
+    Without this rule: ValueError from the trainer, after the model is loaded.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; confirmed by running it.
     """
@@ -82,7 +82,7 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends at its first step.
 
-    Without it: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at the first step.
+    Without this rule: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at the first step.
 
     Source: torch 2.13 `reducer.cpp` (`no_sync` with `static_graph`); transformers 5.23 `trainer.py`; confirmed by
     running it.

@@ -18,7 +18,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without a teacher there are no probabilities to learn, and the run ends.
 
-    Without it: trl 1.16 raises AttributeError in the first step; trl 0.18 raises AttributeError in the trainer's
+    Without this rule: trl 1.16 raises AttributeError in the first step; trl 0.18 raises AttributeError in the trainer's
     constructor, after the model is loaded.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`; confirmed by running it.
@@ -53,7 +53,8 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the teacher's probabilities are compared with the student's token by token.
 
-    Without it: trl 1.16 raises ValueError after both models are loaded; trl 0.18 raises RuntimeError in the first step.
+    Without this rule: trl 1.16 raises ValueError after both models are loaded; trl 0.18 raises RuntimeError in the
+    first step.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py` (`generalized_jsd_loss`); confirmed by running
     it.
@@ -77,8 +78,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a row with only a prompt has no completion to learn from.
 
-    Without it: the first such batch raises KeyError for `messages`, or trains on an empty completion, with a loss of
-    nan.
+    Without this rule: the first such batch raises KeyError for `messages`, or trains on an empty completion, with a
+    loss of nan.
 
     Source: trl 0.18 `gkd_trainer.py` (`training_step`), `trainer/utils.py` (`DataCollatorForChatML`); confirmed by
     running it.
@@ -101,7 +102,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
     Why it is bad: another `lmbda` mixes the student's completions with completions from the data, which this trainer
     cannot do.
 
-    Without it: building the arguments raises TypeError, an unexpected argument.
+    Without this rule: building the arguments raises TypeError, an unexpected argument.
 
     Source: trl 1.16 `distillation_config.py`; confirmed by running it.
     """
@@ -120,7 +121,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a value outside the range is not a divergence.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: trl 1.16 `distillation_config.py`, trl 0.18 `gkd_config.py`; confirmed by running it.
     """
@@ -140,7 +141,7 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: FSDP leaves each process only a piece of the weights, which cannot generate.
 
-    Without it: the first completion raises RuntimeError about the shape of a weight.
+    Without this rule: the first completion raises RuntimeError about the shape of a weight.
 
     Source: trl 0.18 `gkd_trainer.py`, `models/utils.py` (`unwrap_model_for_generation`).
     """
@@ -161,7 +162,7 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Liger's loss divides by a different number of tokens, so it is not the loss that the spec describes.
 
-    Without it: the run trains on Liger's loss.
+    Without this rule: the run trains on Liger's loss.
 
     Source: trl 0.24 `gkd_trainer.py` (`use_liger_gkd_loss`).
     """
@@ -180,8 +181,8 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the teacher gives no probability for an added token.
 
-    Without it: if the vocabulary grows, the run ends as it does for a teacher with a different vocabulary. If the
-    vocabulary has unused rows, the student silently learns from rows of the teacher that were never trained.
+    Without this rule: if the vocabulary grows, the run ends as it does for a teacher with a different vocabulary. If
+    the vocabulary has unused rows, the student silently learns from rows of the teacher that were never trained.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`.
     """
@@ -201,7 +202,7 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these versions record the order in which modules run. When the student generates during training,
     modules are missing from that order.
 
-    Without it: IndexError "pop from an empty deque" in the first step.
+    Without this rule: IndexError "pop from an empty deque" in the first step.
 
     Source: deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py` (`record_parameters`); confirmed by
     running it on both, where training all weights works.

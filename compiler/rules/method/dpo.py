@@ -19,8 +19,8 @@ def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives means
     to every loss.
 
-    Without it: nothing is reported, and a sigmoid loss sees differences that are smaller by a factor of the answer's
-    length in tokens. trl 1.16 computes each loss separately.
+    Without this rule: nothing is reported, and a sigmoid loss sees differences that are smaller by a factor of the
+    answer's length in tokens. trl 1.16 computes each loss separately.
 
     Source: trl 0.24 `dpo_trainer.py` `concatenated_forward` (`if "ipo" in self.loss_type`); confirmed by running it.
     """
@@ -42,7 +42,7 @@ def flattened(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: flattening puts all pairs of a micro-batch into one row, so the counts of single rows are lost.
 
-    Without it: `use_weighting` raises RuntimeError in the first step. The other losses are silently wrong: `ipo`
+    Without this rule: `use_weighting` raises RuntimeError in the first step. The other losses are silently wrong: `ipo`
     divides by the tokens of the complete micro-batch, and `sft` and `rpo`, the likelihood of the chosen answer, include
     the rejected answer.
 

@@ -20,7 +20,7 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
     Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. A micro-batch of
     one row has no other rows.
 
-    Without it: ValueError, after the data is tokenized.
+    Without this rule: ValueError, after the data is tokenized.
 
     Source: `kto_trainer.py` of both targets; confirmed by running it.
     """
@@ -42,7 +42,7 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: trl 1.16 `kto_trainer.py`; confirmed by running it.
     """
@@ -63,7 +63,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if the numbers of good and bad answers differ, the weights have to compensate for the difference.
 
-    Without it: a warning, after the data is tokenized.
+    Without this rule: a warning, after the data is tokenized.
 
     Source: `kto_trainer.py` of both targets; arXiv 2402.01306.
     """

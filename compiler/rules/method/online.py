@@ -30,7 +30,7 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a group is the completions of one prompt, whose rewards are compared with each other, so a round
     contains only complete groups.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; confirmed by running it.
     """
@@ -60,7 +60,7 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rewards are compared within a group in evaluation as well, so a batch contains only complete groups.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; trl 0.18 `grpo_config.py`; confirmed by running it.
     """
@@ -91,7 +91,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without a reward, the trainer cannot know which completion is better.
 
-    Without it: trl 1.16 raises ValueError, trl 0.18 reports a missing argument, both after the model is loaded.
+    Without this rule: trl 1.16 raises ValueError, trl 0.18 reports a missing argument, both after the model is loaded.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; confirmed by running it.
     """
@@ -126,7 +126,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
     accept the others as `**kwargs`.
 
-    Without it: TypeError, after the model is loaded and the first completions are generated.
+    Without this rule: TypeError, after the model is loaded and the first completions are generated.
 
     Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`); confirmed by running it.
     """
@@ -183,7 +183,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: with all weights 0 every completion scores the same, so every advantage is 0.
 
-    Without it: nothing is reported; the loss is 0 and no weight changes.
+    Without this rule: nothing is reported; the loss is 0 and no weight changes.
 
     Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are summed by their weights); confirmed by running it.
     """
@@ -204,7 +204,7 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: there is no reference to update.
 
-    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently updates nothing.
+    Without this rule: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently updates nothing.
 
     Source: `grpo_trainer.py` of both, `rloo_trainer.py`, `callbacks.py`; confirmed by running it.
     """
@@ -223,7 +223,7 @@ def unknown_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the arguments are built with any text, so a misspelled name is only found after the run has started.
 
-    Without it: ValueError in the first step, after the first completions are generated and rewarded.
+    Without this rule: ValueError in the first step, after the first completions are generated and rewarded.
 
     Source: trl 1.16 `grpo_trainer.py`; confirmed by running it.
     """
@@ -244,7 +244,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a loss that sums over tokens weighs sequence-level ratios by the length of the sequence.
 
-    Without it: a warning in the log.
+    Without this rule: a warning in the log.
 
     Source: trl 1.16 `grpo_trainer.py`; confirmed by running it.
     """
@@ -274,7 +274,7 @@ def correction(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the correction clips its ratio to the two bounds, which is impossible if they cross. A single bound
     is legal.
 
-    Without it: building the arguments raises ValueError for bounds that cross.
+    Without this rule: building the arguments raises ValueError for bounds that cross.
 
     Source: trl 1.16 `grpo_config.py`; confirmed by running it.
     """
@@ -297,7 +297,7 @@ def vespo(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: vespo weighs sequences itself.
 
-    Without it: ValueError in the trainer's constructor, after the model is loaded.
+    Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
     Source: trl 1.16 `grpo_trainer.py` and its default of `vllm_importance_sampling_mode`; confirmed by running it.
     """
@@ -321,7 +321,7 @@ def completions_repo(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without logged completions there is nothing to upload.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: trl 1.16 `grpo_config.py`; confirmed by running it.
     """
@@ -341,8 +341,8 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `auto_find_batch_size` halves the micro-batch when memory runs out, and a round of generation then no
     longer contains complete groups.
 
-    Without it: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out and then
-    silently compares completions of different prompts.
+    Without this rule: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out
+    and then silently compares completions of different prompts.
 
     Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; confirmed by running it.
     """
@@ -362,8 +362,8 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `dapo` divides the loss of a step by the tokens of the step, but trl 0.24 divides it by the tokens of
     the complete round, `steps_per_generation` micro-batches. trl 1.16 corrects the scale.
 
-    Without it: nothing is reported; a round twice as long as a step halves every gradient, a round half as long doubles
-    it.
+    Without this rule: nothing is reported; a round twice as long as a step halves every gradient, a round half as long
+    doubles it.
 
     Source: trl 0.24 `grpo_trainer.py` (`num_items_in_batch`, summed over the round); confirmed by running it.
     """

@@ -31,8 +31,8 @@ def divergence(spec: Spec) -> Iterator[Finding]:
     Why it is bad: an f-divergence changes how the scores of the two answers are compared. The other losses do not use
     this comparison.
 
-    Without it: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss without the
-    divergence.
+    Without this rule: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss
+    without the divergence.
 
     Source: `dpo_trainer.py` of both; confirmed by running it.
     """
@@ -55,7 +55,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: trl 1.16 reads the name only in the first step.
 
-    Without it: ValueError in the first step, after the reference model is loaded.
+    Without this rule: ValueError in the first step, after the reference model is loaded.
 
     Source: trl 1.16 `dpo_trainer.py`; confirmed by running it.
     """
@@ -75,8 +75,8 @@ def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these losses sort the rows of a batch, and WPO's weights belong to the unsorted rows.
 
-    Without it: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 silently multiplies each loss
-    by the weight of another row.
+    Without this rule: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 silently multiplies
+    each loss by the weight of another row.
 
     Source: `dpo_trainer.py` of both; confirmed by running it.
     """
@@ -96,8 +96,8 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `exo_pair` takes the logarithm of the smoothing, and `robust` divides by 1 - 2 x smoothing.
 
-    Without it: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 uses 0.001 instead) and only warns
-    for `robust` from 0.5 on, where the loss is infinite or reverses the preferences.
+    Without this rule: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 uses 0.001 instead) and
+    only warns for `robust` from 0.5 on, where the loss is infinite or reverses the preferences.
 
     Source: `dpo_trainer.py` of both; confirmed by running it.
     """
@@ -127,7 +127,7 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the preferences are treated as certain although the spec says that they are not.
 
-    Without it: trl 0.18 warns, trl 1.16 reports nothing, and both train without smoothing.
+    Without this rule: trl 0.18 warns, trl 1.16 reports nothing, and both train without smoothing.
 
     Source: `dpo_trainer.py` of both; confirmed by running it (the losses were the same with and without it).
     """
@@ -149,8 +149,8 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `beta` multiplies the term from which the model learns, so with 0 every gradient is 0; some losses
     divide by `beta`.
 
-    Without it: nothing is reported, the loss stays the same and no weight changes; `ipo`, `simpo` and `sppo_hard` raise
-    ZeroDivisionError in the first step.
+    Without this rule: nothing is reported, the loss stays the same and no weight changes; `ipo`, `simpo` and
+    `sppo_hard` raise ZeroDivisionError in the first step.
 
     Source: `dpo_trainer.py`, `kto_trainer.py`, `cpo_trainer.py` of both targets; confirmed by running it.
     """
@@ -173,7 +173,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a sum of 0 leaves nothing to learn from, and a sum below 0 reverses the loss.
 
-    Without it: nothing is reported; the loss is 0.0000 and no weight changes, or the rejected answers are preferred.
+    Without this rule: nothing is reported; the loss is 0.0000 and no weight changes, or the rejected answers are
+    preferred.
 
     Source: trl 1.16 `dpo_trainer.py` (`loss_weights`); confirmed by running it.
     """
@@ -196,7 +197,7 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a reference whose log-probabilities are computed before training cannot be updated with the model.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: trl 1.16 `dpo_trainer.py` and `kto_trainer.py`, trl 0.18 `dpo_trainer.py`; confirmed by running it.
     """
@@ -216,7 +217,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these versions compute the reference before the first step, without autocast. The norms are float32
     and the head is bfloat16, and only autocast can combine the two.
 
-    Without it: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
+    Without this rule: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
 
     Source: trl 0.24 and 0.18 `kto_trainer.py` (`compute_reference_log_probs`, and `peft_module_casting_to_bf16` of its
     constructor); confirmed by running it.
@@ -240,8 +241,8 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
     weights for AVX512-BF16 when the model leaves training mode, but ZeRO-3 has already changed their type.
 
-    Without it: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits on a
-    CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and other layers raise
+    Without this rule: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits
+    on a CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and other layers raise
     AssertionError when they are saved.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py` `Linear4bit`; confirmed by
@@ -272,7 +273,7 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the completions generated during evaluation are reported only to wandb, as a table.
 
-    Without it: ValueError in the trainer's constructor where neither wandb nor comet is installed.
+    Without this rule: ValueError in the trainer's constructor where neither wandb nor comet is installed.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; confirmed by
     running it.
@@ -293,8 +294,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     Why it is bad: grouping reads the length of `input_ids`, which prepared pairs do not have because they contain two
     answers.
 
-    Without it: ValueError when training begins, after the data is tokenized. Before trl 1, kto groups rows only in
-    evaluation, so the error comes at the first evaluation.
+    Without this rule: ValueError when training begins, after the data is tokenized. Before trl 1, kto groups rows only
+    in evaluation, so the error comes at the first evaluation.
 
     Source: transformers 5.23, 4.57.6 and 4.52.3 `trainer_pt_utils.LengthGroupedSampler`, 4.57.6 and 4.52.3
     `Trainer._get_eval_sampler`; confirmed by running it for dpo, orpo, reward and kto.
@@ -327,8 +328,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     Why it is bad: this trainer runs the model twice before the backward pass, once per answer, and reentrant
     checkpointing then delivers every gradient twice. trl 1.16 runs the model once.
 
-    Without it: RuntimeError or AssertionError in the first step; ZeRO-1 and the other cases of ZeRO-3 add the two
-    gradients.
+    Without this rule: RuntimeError or AssertionError in the first step; ZeRO-1 and the other cases of ZeRO-3 add the
+    two gradients.
 
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
     (`__reduce_and_partition_ipg_grads`); confirmed by running it with ddp, zero1, zero2 and zero3.
@@ -359,8 +360,8 @@ def room_for_answers(spec: Spec) -> Iterator[Finding]:
     many tokens are removed from the end instead, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of
     a row.
 
-    Without it: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`; dpo
-    silently learns nothing from rows whose prompt fills `seq`.
+    Without this rule: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`;
+    dpo silently learns nothing from rows whose prompt fills `seq`.
 
     Source: trl 0.18 and 0.24 `orpo_trainer.py` (`tokenize_row`), `kto_trainer.py` (`_process_tokens`),
     `dpo_trainer.py` (`concatenated_forward`); confirmed by running it.

@@ -23,8 +23,8 @@ def seeds(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: numpy accepts only seeds below 2^32.
 
-    Without it: ValueError in the trainer's constructor of the last processes, while the first ones wait for them.
-    Trainers that do not generate use one seed.
+    Without this rule: ValueError in the trainer's constructor of the last processes, while the first ones wait for
+    them. Trainers that do not generate use one seed.
 
     Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`, `device_specific`), called by trl 1.16 and 0.18;
     confirmed by running it.
@@ -46,8 +46,8 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: reentrant checkpointing computes no gradient for a layer if nothing before it is trained.
 
-    Without it: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise the setting
-    is silently ignored.
+    Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise the
+    setting is silently ignored.
 
     Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); confirmed by running it.
     """
@@ -68,8 +68,9 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without a cache each new token attends only to itself.
 
-    Without it: nothing is reported, and completions have nothing to do with their prompts; opt with `attn = eager` and
-    gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch recomputation off to generate.
+    Without this rule: nothing is reported, and completions have nothing to do with their prompts; opt with `attn =
+    eager` and gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch recomputation off to
+    generate.
 
     Source: trl 0.18 `models/utils.py` (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py`
     and those of the other families; confirmed by running it for each family.
@@ -94,7 +95,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     Why it is bad: DeepSpeed fetches weights in the order of an earlier pass, and with accumulation the second pass has
     a different order.
 
-    Without it: RuntimeError "tracing error" in the first evaluation.
+    Without this rule: RuntimeError "tracing error" in the first evaluation.
 
     Source: trl 0.24 `rloo_trainer.py`, trl 0.24 and 0.18 `grpo_trainer.py` (`old_per_token_logps`), deepspeed 0.18.2
     and 0.16.8 `zero/partitioned_param_coordinator.py`; confirmed by running it.
@@ -119,8 +120,8 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: equal completions get equal rewards, and nothing is learned.
 
-    Without it: a temperature or repetition penalty of 0 raises ValueError when the first completions are sampled;
-    `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and silently give equal completions.
+    Without this rule: a temperature or repetition penalty of 0 raises ValueError when the first completions are
+    sampled; `top_k = 1`, `top_p = 0` and `min_p = 1` keep one token and silently give equal completions.
 
     Source: transformers 5.23 and 4.52 `generation/logits_process.py`; confirmed by running it.
     """
@@ -148,7 +149,7 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 
-    Without it: nothing is reported; the sampler yields no batch, and the run ends without a step.
+    Without this rule: nothing is reported; the sampler yields no batch, and the run ends without a step.
 
     Source: trl 1.16 `trainer/utils.py` and trl 0.18 `grpo_trainer.py` (`RepeatSampler`); confirmed by running it.
     """

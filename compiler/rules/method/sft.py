@@ -26,8 +26,8 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rows of another shape do not contain what the mask selects.
 
-    Without it: `completion_only` on conversations silently masks nothing and trains on everything, on both targets;
-    `assistant_only` on text raises ValueError after the model is loaded.
+    Without this rule: `completion_only` on conversations silently masks nothing and trains on everything, on both
+    targets; `assistant_only` on text raises ValueError after the model is loaded.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -68,7 +68,7 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without the marks, the assistant's tokens cannot be found. If the compiler cannot read the template,
     the preflight checks the tokenizer.
 
-    Without it: ValueError after the model is loaded.
+    Without this rule: ValueError after the model is loaded.
 
     Source: trl 1.16 `chat_template_utils.py` (`get_training_chat_template`); confirmed by running it.
     """
@@ -104,8 +104,8 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the loss would include tokens that the spec excludes.
 
-    Without it: trl 0.18 has no assistant-only loss, and it drops the completion mask when it packs, flattens or uses
-    Liger.
+    Without this rule: trl 0.18 has no assistant-only loss, and it drops the completion mask when it packs, flattens or
+    uses Liger.
 
     Source: trl 0.18 `sft_config.py`, `sft_trainer.py`.
     """
@@ -134,7 +134,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the loss includes only the assistant's turns, so such a row has nothing to learn.
 
-    Without it: RuntimeError when tokenizing reaches that row.
+    Without this rule: RuntimeError when tokenizing reaches that row.
 
     Source: trl 1.16 `sft_trainer.py` (`tokenize_fn`); confirmed by running it.
     """
@@ -162,8 +162,8 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 
-    Without it: trl 1.16 silently drops such rows and fails with `num_samples=0` when there are no others; trl 0.18
-    trains on them with every label masked.
+    Without this rule: trl 1.16 silently drops such rows and fails with `num_samples=0` when there are no others; trl
+    0.18 trains on them with every label masked.
 
     Source: `sft_trainer.py` of both; confirmed by running it.
     """
@@ -202,7 +202,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model never learns to stop.
 
-    Without it: a warning from trl, and a training loss that looks healthy.
+    Without this rule: a warning from trl, and a training loss that looks healthy.
 
     Source: trl 1.16 `chat_template_utils.py` (`is_chat_template_stop_token_trained`); confirmed by running it.
     """
@@ -237,7 +237,7 @@ def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a sequence of one token has no next token to predict, so no weight changes.
 
-    Without it: nothing is reported; the loss of every step is 0 (trl 1.16) or nan (trl 0.18).
+    Without this rule: nothing is reported; the loss of every step is 0 (trl 1.16) or nan (trl 0.18).
 
     Source: the causal shift of the labels; confirmed by running it.
     """

@@ -29,8 +29,8 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a setting that the class does not have cannot take effect.
 
-    Without it: building the arguments raises TypeError for the name, or nothing reads the value. trl-0.18 has no rloo
-    with reward functions, no choice of loss in sft, and only one dpo loss at a time; trl-1.16 has no `rpo` and no
+    Without this rule: building the arguments raises TypeError for the name, or nothing reads the value. trl-0.18 has no
+    rloo with reward functions, no choice of loss in sft, and only one dpo loss at a time; trl-1.16 has no `rpo` and no
     `reference_free`, and its dpo warns about `padding_free` and pads anyway. transformers 4.57 does not gather newly
     initialized weights under ZeRO-3, so a reward model starts with a score head of uninitialized memory (losses of
     1e29).
@@ -114,7 +114,7 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a family without that class gives no score.
 
-    Without it: ValueError, "Unrecognized configuration class", when the model is loaded.
+    Without this rule: ValueError, "Unrecognized configuration class", when the model is loaded.
 
     Source: transformers 5.23 and 4.52.3 `MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING`; confirmed by running it.
     """

@@ -27,8 +27,8 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: transformers writes the tool's description into the prompt from its docstring and types.
 
-    Without it: the first generation raises DocstringParsingException or TypeHintParsingException, after the model is
-    loaded.
+    Without this rule: the first generation raises DocstringParsingException or TypeHintParsingException, after the
+    model is loaded.
 
     Source: transformers 5.23 `utils/chat_template_utils.py` (`get_json_schema`); confirmed by running it.
     """
@@ -55,7 +55,7 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an instance is made for each completion, and `reset` starts it with the row.
 
-    Without it: ValueError or TypeError in the trainer's constructor, after the model is loaded.
+    Without this rule: ValueError or TypeError in the trainer's constructor, after the model is loaded.
 
     Source: trl 1.16 `grpo_trainer.py` (`__init__`); confirmed by running it.
     """
@@ -89,7 +89,7 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model calls a tool by its name.
 
-    Without it: nothing is reported; the prompt describes both functions, and every call goes to the last one.
+    Without this rule: nothing is reported; the prompt describes both functions, and every call goes to the last one.
 
     Source: trl 1.16 `grpo_trainer.py` (`_sync_tool_dicts`); confirmed by running it.
     """
@@ -116,7 +116,7 @@ def template(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a call that is not recognized is not made.
 
-    Without it: ValueError in the trainer's constructor, after the model is loaded.
+    Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
     Source: trl 1.16 `grpo_trainer.py`, `chat_template_utils.py` (`supports_tool_calling`, `add_response_schema`);
     confirmed by running it.
@@ -147,7 +147,7 @@ def limits(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model calls nothing, so nothing is limited.
 
-    Without it: nothing is reported, and nothing reads the value.
+    Without this rule: nothing is reported, and nothing reads the value.
 
     Source: trl 1.16 `grpo_trainer.py` (`_tool_call_loop`); confirmed by running it.
     """

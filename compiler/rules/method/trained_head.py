@@ -26,8 +26,8 @@ def trained_head(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the missing head is initialized at random, and training starts from noise.
 
-    Without it: transformers logs "newly initialized: lm_head.weight" and trains. The runtime stops such a run once the
-    model is loaded.
+    Without this rule: transformers logs "newly initialized: lm_head.weight" and trains. The runtime stops such a run
+    once the model is loaded.
 
     Source: transformers 5.23 and 4.52 `modeling_utils.py` (`missing_keys`); confirmed by running it
     (`tests/proof/training/test_train_as_stated.py`).

@@ -34,7 +34,7 @@ def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
     Why it is bad: vLLM reserves its share when the run starts, and the trained model, its gradients and activations
     need the rest.
 
-    Without it: OutOfMemoryError, or vLLM refuses to start because the model already has some of the memory.
+    Without this rule: OutOfMemoryError, or vLLM refuses to start because the model already has some of the memory.
 
     Source: vLLM `gpu_memory_utilization`; trl 1.16 `vllm_generation.py`.
     """
@@ -53,7 +53,7 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the published wheels of vLLM are built for CUDA.
 
-    Without it: vLLM's engine raises an error after the model is loaded.
+    Without this rule: vLLM's engine raises an error after the model is loaded.
 
     Source: vLLM's published wheels.
     """
@@ -72,7 +72,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: vLLM's wheels have no kernels for older GPUs.
 
-    Without it: "no kernel image is available" when vLLM starts, after the model is loaded.
+    Without this rule: "no kernel image is available" when vLLM starts, after the model is loaded.
 
     Source: vLLM's installation page, `docs/getting_started/installation/gpu.cuda.inc.md`.
     """
@@ -94,7 +94,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a colocated vLLM that spans several GPUs shares them with a group of training processes, and all
     groups must have the same size.
 
-    Without it: ValueError when the trainer starts vLLM, after the model is loaded.
+    Without this rule: ValueError when the trainer starts vLLM, after the model is loaded.
 
     Source: trl 1.16 `vllm_generation.py`, trl 0.18 `grpo_trainer.py`.
     """
@@ -117,7 +117,7 @@ def eight_bits(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: vLLM quantizes to 4 bits while it loads, not to 8, so it cannot load the base that is trained.
 
-    Without it: ValueError when the trainer starts vLLM, after the model is loaded.
+    Without this rule: ValueError when the trainer starts vLLM, after the model is loaded.
 
     Source: trl 1.16 `vllm_generation.py`.
     """
@@ -136,7 +136,7 @@ def too_short(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: tokens of a completion that do not fit are never generated.
 
-    Without it: nothing is reported; completions end where the context ends and count as truncated.
+    Without this rule: nothing is reported; completions end where the context ends and count as truncated.
 
     Source: trl 1.16 `vllm_generation.py` (`max_model_len`).
     """
@@ -162,7 +162,7 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: nothing is reported; the argument is read only in the other mode.
+    Without this rule: nothing is reported; the argument is read only in the other mode.
 
     Source: trl 1.16 `vllm_generation.py`, trl 0.18 `grpo_trainer.py`.
     """

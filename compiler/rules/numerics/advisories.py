@@ -47,7 +47,7 @@ def known_wrong(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the results are wrong; `xpc list advisories` prints the table with the threads, the versions and the
     measurements.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: the threads that the finding names, and the installed sources of the pinned versions.
     """

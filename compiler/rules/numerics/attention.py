@@ -31,8 +31,9 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     Why it is bad: other GPUs and dtypes have no kernels for flash attention. FlashAttention-3 has kernels for Ampere,
     Ada and Hopper (capability 8.x and 9.x).
 
-    Without it: transformers does not check the capability for flash2, and the kernel refuses at the first forward pass;
-    in fp32 transformers only warns first. flash3 on Blackwell ends with "no kernel image" or an invalid argument.
+    Without this rule: transformers does not check the capability for flash2, and the kernel refuses at the first
+    forward pass; in fp32 transformers only warns first. flash3 on Blackwell ends with "no kernel image" or an invalid
+    argument.
 
     Source: transformers 5.23 `modeling_flash_attention_utils.py`; flash-attention issues 1049, 1889 and 1987.
     """
@@ -75,8 +76,8 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     gemma2 under transformers 4.52 loads sdpa, which drops its soft cap; on trl-0.24 the classes or masks of 14
     families (opt, falcon, stablelm, qwen2_moe, ...) do not know flash3.
 
-    Without it: transformers refuses when the model is loaded, minutes after the launch; gemma2 with sdpa is silently
-    wrong (logits off by 2.5); opt with flash3 ends with IndexError at the first step.
+    Without this rule: transformers refuses when the model is loaded, minutes after the launch; gemma2 with sdpa is
+    silently wrong (logits off by 2.5); opt with flash3 ends with IndexError at the first step.
 
     Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
     `modeling_utils.py`; confirmed by running it.
@@ -102,7 +103,7 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: flex attention has no backward pass on a CPU.
 
-    Without it: NotImplementedError at the first step.
+    Without this rule: NotImplementedError at the first step.
 
     Source: torch 2.13 `flex_attention.py`; confirmed by running it.
     """
@@ -123,7 +124,7 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: torch compiles flex attention, and its compiler makes kernels only for such GPUs.
 
-    Without it: GPUTooOldForTriton at the first step.
+    Without this rule: GPUTooOldForTriton at the first step.
 
     Source: transformers 5.23 and 4.52.3 `integrations/flex_attention.py` (`torch.compile`), torch 2.13
     `_dynamo/device_interface.py`.
@@ -147,8 +148,8 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
 
-    Without it: nothing is reported and the run trains on such positions; families with a table raise IndexError at the
-    first longer row.
+    Without this rule: nothing is reported and the run trains on such positions; families with a table raise IndexError
+    at the first longer row.
 
     Source: no check in trl or transformers; confirmed by running it (1802 tokens on a 512-token model: finite
     loss), also with a row longer than the table, for every family of transformers 5.23 and 4.52 that has one.
@@ -229,7 +230,7 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an attention without a function cannot be loaded.
 
-    Without it: ValueError when the model is loaded.
+    Without this rule: ValueError when the model is loaded.
 
     Source: transformers 4.52.3 `modeling_utils.py` `ALL_ATTENTION_FUNCTIONS`; confirmed by running it.
     """
@@ -252,7 +253,7 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: FlashAttention-3 has no dropout, so the model trains without it.
 
-    Without it: a line in the log.
+    Without this rule: a line in the log.
 
     Source: transformers 5.23 `modeling_utils.py` `_flash_attn_can_dispatch`.
     """
@@ -275,7 +276,7 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an older transformers cannot build a newer family.
 
-    Without it: ValueError when the configuration is read.
+    Without this rule: ValueError when the configuration is read.
 
     Source: transformers 4.52.3 `CONFIG_MAPPING`; confirmed by running it.
     """
@@ -299,7 +300,7 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its coefficient is 0. In
     families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated coefficient switches it on.
 
-    Without it: AttributeError (for doge, IndexError) at the first step.
+    Without this rule: AttributeError (for doge, IndexError) at the first step.
 
     Source: trl 1.16 `trainer/utils.py` `add_fused_lm_head`; confirmed by running it on every family of the registry.
     """
@@ -333,7 +334,7 @@ def without_experts(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model cannot be computed.
 
-    Without it: ValueError in the first step ("torch.cat(): expected a non-empty list of Tensors").
+    Without this rule: ValueError in the first step ("torch.cat(): expected a non-empty list of Tensors").
 
     Source: transformers 4.52 `modeling_granitemoehybrid.py`; confirmed by running it.
     """

@@ -27,8 +27,8 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     Why it is bad: transformers has no setting for the global batch. It multiplies micro-batch, accumulation and
     processes, so a wrong accumulation trains with another batch size than intended.
 
-    Without it: nothing is reported, except that DeepSpeed refuses numbers in its file that do not match, after the data
-    is tokenized.
+    Without this rule: nothing is reported, except that DeepSpeed refuses numbers in its file that do not match, after
+    the data is tokenized.
 
     Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
     """
@@ -99,7 +99,7 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: no step is taken.
 
-    Without it: transformers runs 0 steps and saves the initial model.
+    Without this rule: transformers runs 0 steps and saves the initial model.
 
     Source: transformers 5.23 `Trainer.set_initial_training_values`; confirmed by running it.
     """
@@ -136,8 +136,8 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the peak learning rate is never reached.
 
-    Without it: nothing is reported (in one run the rate ended at 6e-7 of 2e-5). The polynomial schedule divides by the
-    steps after the warm-up and raises ZeroDivisionError at the last step when there are none.
+    Without this rule: nothing is reported (in one run the rate ended at 6e-7 of 2e-5). The polynomial schedule divides
+    by the steps after the warm-up and raises ZeroDivisionError at the last step when there are none.
 
     Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; confirmed by running it.
     """
@@ -174,7 +174,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: schedules without a final rate do not accept the argument.
 
-    Without it: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
+    Without this rule: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
     polynomial whose end is not below the peak.
 
     Source: transformers 5.23 `optimization.get_scheduler`; confirmed by running it.
@@ -215,7 +215,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `wsd` cannot be built without the length of its decay.
 
-    Without it: TypeError inside `train()`.
+    Without this rule: TypeError inside `train()`.
 
     Source: transformers 5.23 `get_wsd_schedule`; confirmed by running it.
     """
@@ -250,7 +250,7 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
     it.
@@ -276,7 +276,7 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: at 0 every step leaves the weights unchanged.
 
-    Without it: nothing is reported; the run goes to its end and saves the initial model.
+    Without this rule: nothing is reported; the run goes to its end and saves the initial model.
 
     Source: neither transformers nor DeepSpeed objects.
     """
@@ -298,7 +298,8 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a temperature below
     0.01 the completions of a prompt are equal, so no completion is better than another.
 
-    Without it: nothing is reported by the libraries; the trainer of a bundle reports some of these runs (`idle`).
+    Without this rule: nothing is reported by the libraries; the trainer of a bundle reports some of these runs
+    (`idle`).
 
     Source: torch `AdamW`; trl 1.16 `grpo_trainer.py` (advantages); confirmed by running it.
     """
@@ -326,7 +327,7 @@ def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
     Why it is bad: gradients are summed in the dtype of the model, and bf16 has 8 significant bits: from the 257th on, a
     micro-batch's gradient is less than half of the sum's last bit and changes nothing.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` (`get_data_types`); confirmed by running it.
     """

@@ -22,8 +22,8 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a step never spans two epochs, so the larger batch is never reached.
 
-    Without it: nothing is reported; the last step of an epoch uses the rows that are left, and where the rows do not
-    fill one micro-batch per process, accelerate repeats rows.
+    Without this rule: nothing is reported; the last step of an epoch uses the rows that are left, and where the rows do
+    not fill one micro-batch per process, accelerate repeats rows.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard`
     (`even_batches`); confirmed by running it.
@@ -67,8 +67,8 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an incomplete batch is dropped, and here that is the complete data.
 
-    Without it: ValueError about `max_steps`, after the data is tokenized; where steps are counted, the run ends at once
-    and saves the initial model.
+    Without this rule: ValueError about `max_steps`, after the data is tokenized; where steps are counted, the run ends
+    at once and saves the initial model.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; confirmed by running it.
     """

@@ -24,7 +24,7 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: accelerate compiles in only one of the two ways.
 
-    Without it: the environment decides in which way, and nothing reports it.
+    Without this rule: the environment decides in which way, and nothing reports it.
 
     Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """
@@ -44,8 +44,8 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would compile something else, or lose FSDP's hooks.
 
-    Without it: accelerate 1.4 silently compiles the complete model; accelerate 1.11 gives FSDP2 compiled layers whose
-    hooks never run, so that their weights are not gathered one by one.
+    Without this rule: accelerate 1.4 silently compiles the complete model; accelerate 1.11 gives FSDP2 compiled layers
+    whose hooks never run, so that their weights are not gathered one by one.
 
     Source: accelerate 1.15 `utils/other.py` (`compile_regions_fsdp2` and its reason), 1.11 `accelerator.py`, 1.4
     `utils/dataclasses.py`; confirmed by running it for 1.4.
@@ -92,7 +92,7 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
 
-    Without it: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0).
+    Without this rule: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0).
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`; torch 2.13 `_dynamo/device_interface.py`.
     """
@@ -119,7 +119,7 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a mode or a backend switches compilation on.
 
-    Without it: the model is compiled although `torch_compile` is false.
+    Without this rule: the model is compiled although `torch_compile` is false.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py` `__post_init__`; confirmed by running it.
     """
@@ -140,7 +140,8 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length of rows records another
     graph.
 
-    Without it: trl 1.16 and 0.18 pad to the longest row or flatten, so lengths change and graphs are recorded again.
+    Without this rule: trl 1.16 and 0.18 pad to the longest row or flatten, so lengths change and graphs are recorded
+    again.
 
     Source: torch 2.13 `_inductor` (the modes reduce-overhead and max-autotune turn graphs on); the collators of trl
     1.16 and 0.18.
@@ -166,8 +167,8 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a misspelling is found only after the model is loaded.
 
-    Without it: an unknown backend raises ValueError after the model is loaded, an unknown mode RuntimeError at the
-    first step.
+    Without this rule: an unknown backend raises ValueError after the model is loaded, an unknown mode RuntimeError at
+    the first step.
 
     Source: accelerate 1.15 and 1.4 `utils/dataclasses.py` `DynamoBackend`; torch 2.13 `_inductor`; confirmed by running
     it.

@@ -41,10 +41,11 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
     pass and never averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not
     gathered the weights of the head.
 
-    Without it: nothing is reported for most cases. A precomputed reference is not read, so the model is compared with
-    itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are ignored;
-    flattened pairs are split in the middle of a row. Only two cases end the run: losses that the fused loss does not
-    have (ValueError), and adapters with recomputation, because the reference pass computes gradients (CheckpointError).
+    Without this rule: nothing is reported for most cases. A precomputed reference is not read, so the model is compared
+    with itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are
+    ignored; flattened pairs are split in the middle of a row. Only two cases end the run: losses that the fused loss
+    does not have (ValueError), and adapters with recomputation, because the reference pass computes gradients
+    (CheckpointError).
 
     Source: trl 0.24 `dpo_trainer.py` `_compute_loss_liger`; confirmed by running it.
     """
@@ -85,7 +86,7 @@ def fused_kto(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the fused loss takes the decoder and the output head out of the model and calls them directly, so
     DDP's wrapper lacks these parts and ZeRO-3 has not gathered the head's weights.
 
-    Without it: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
+    Without this rule: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
     losses, ValueError in the trainer's constructor.
 
     Source: trl 0.18 `kto_trainer.py` `_compute_loss_liger`; confirmed by running it with ddp, zero1, zero2 and zero3 on

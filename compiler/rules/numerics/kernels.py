@@ -15,7 +15,7 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Liger's kernels are Triton programs, and Triton has no CPU driver.
 
-    Without it: the first step ends with "no triton driver".
+    Without this rule: the first step ends with "no triton driver".
 
     Source: liger-kernel 0.8.5 and 0.7.0; confirmed by running it.
     """
@@ -34,7 +34,7 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `liger` changes nothing for a family that is not in Liger's table.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: liger-kernel 0.8.5 and 0.7.0 `monkey_patch.MODEL_TYPE_TO_APPLY_LIGER_FN`; confirmed by running it.
     """
@@ -54,8 +54,8 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
 
-    Without it: Triton's compiler still generates code for capability 6.0 for Liger's norm, rotary embedding and gated
-    MLP, in fp32 and fp16; torch refuses Triton there altogether.
+    Without this rule: Triton's compiler still generates code for capability 6.0 for Liger's norm, rotary embedding and
+    gated MLP, in fp32 and fp16; torch refuses Triton there altogether.
 
     Source: Triton 3.9, liger-kernel 0.8.5; confirmed by running it for the target, without the GPU.
     """
@@ -77,7 +77,8 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     Why it is bad: trl 0.18 lets Liger replace the model's forward pass by a language model's forward pass with a fused
     loss. This needs an output head, which a model that gives scores does not have.
 
-    Without it: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the first step.
+    Without this rule: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the
+    first step.
 
     Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers 4.52.3 `trainer.py` (`use_liger_kernel`); confirmed by
     running it, without the kernels for layers.
@@ -97,7 +98,7 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: activations can be moved to host memory only from a GPU.
 
-    Without it: AttributeError while TRL builds the trainer.
+    Without this rule: AttributeError while TRL builds the trainer.
 
     Source: trl 1.16 and 0.18 `models/activation_offloading.py`; confirmed by running it.
     """
@@ -117,7 +118,7 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: GaLore's 8-bit AdamW and AdaLomo keep their states on a GPU, whatever device the model is on.
 
-    Without it: AssertionError, "Torch not compiled with CUDA enabled", at the first step.
+    Without this rule: AssertionError, "Torch not compiled with CUDA enabled", at the first step.
 
     Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`; confirmed by running it on both targets.
     """

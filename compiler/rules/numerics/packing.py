@@ -41,8 +41,8 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     Why it is bad: packing puts several documents into one row. A flash kernel keeps them apart by their lengths; other
     implementations build a mask over the complete row, at a cost that grows with the square of its length.
 
-    Without it: the mask is exact for most families on trl-1.16 and silently wrong elsewhere (on trl-0.18 for every
-    family).
+    Without this rule: the mask is exact for most families on trl-1.16 and silently wrong elsewhere (on trl-0.18 for
+    every family).
 
     Source: transformers 5.23 and 4.52.3 `masking_utils.py`; confirmed by running it on 60 families.
     """
@@ -79,9 +79,9 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     Why it is bad: families that ignore position ids or carry a state leak from one document into the next, and
     `wrapped` cuts a stream into rows without recording where documents end, so there is nothing to build a mask from.
 
-    Without it: nothing is reported, and the logits of the later documents are off by as much as the logits are large
-    (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at the
-    first forward pass without causal-conv1d, which no bundle installs.
+    Without this rule: nothing is reported, and the logits of the later documents are off by as much as the logits are
+    large (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at
+    the first forward pass without causal-conv1d, which no bundle installs.
 
     Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; confirmed by running it on every family of
     the registry.
@@ -138,7 +138,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `wrapped` cuts documents at the ends of rows and lets them attend to each other, whatever the
     attention; `padding_free` does not help, because it flattens rows that have no boundaries of their own.
 
-    Without it: TRL warns in its log, and only about `padding_free`.
+    Without this rule: TRL warns in its log, and only about `padding_free`.
 
     Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; confirmed by running
     it.
@@ -172,7 +172,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the kernel is called for the complete row, so every document attends to the documents before it.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); confirmed by running it.
     """
@@ -196,7 +196,7 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the arguments accept any name, so a wrong one is found late.
 
-    Without it: the run fails after the data is tokenized.
+    Without this rule: the run fails after the data is tokenized.
 
     Source: trl 1.16 and 0.18 `data_utils.pack_dataset`.
     """
@@ -218,7 +218,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
     Why it is bad: only the collator of packed training passes positions on. Without positions, the packed documents of
     the evaluation attend to each other with every kind of attention, including flash.
 
-    Without it: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
+    Without this rule: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
 
     Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing` alone), 0.18 the same; confirmed by running
     it.
@@ -241,7 +241,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rows are not cut, so the written `seq` is not enforced.
 
-    Without it: ValueError after the model is loaded.
+    Without this rule: ValueError after the model is loaded.
 
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
@@ -262,7 +262,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `padding_free` flattens a micro-batch into one row, so rows must be kept apart as for packing.
 
-    Without it: trl 0.18 logs a warning, and rows attend to each other.
+    Without this rule: trl 0.18 logs a warning, and rows attend to each other.
 
     Source: trl 0.18 `sft_trainer.py` (the warning), transformers 5.23 `masking_utils.py`; confirmed by running it on 60
     families.
@@ -290,7 +290,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     also cohere2, gpt_bigcode, granitemoe and olmoe), and recurrent layers continue into the next document (jamba,
     recurrent_gemma).
 
-    Without it: nothing is reported for these families. Hybrids with short convolutions (bamba, falcon_h1, lfm2,
+    Without this rule: nothing is reported for these families. Hybrids with short convolutions (bamba, falcon_h1, lfm2,
     qwen3_next and others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs
     causal-conv1d.
 
@@ -328,7 +328,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a single sequence has no padding to save; packing would fill the row.
 
-    Without it: a warning in the log.
+    Without this rule: a warning in the log.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -351,7 +351,7 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the work and the mask grow with the square of micro x seq, and most of it is masked out. flex skips
     masked blocks.
 
-    Without it: every token attends over the complete joined row.
+    Without this rule: every token attends over the complete joined row.
 
     Source: trl 1.16 `sft_trainer.py` (bfd forces padding_free), transformers 5.23 `masking_utils.py`.
     """

@@ -31,7 +31,7 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
     safetensors.
 
-    Without it: the trainer, or the loading of the model, refuses after the download.
+    Without this rule: the trainer, or the loading of the model, refuses after the download.
 
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`.
     """
@@ -58,8 +58,8 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
-    Without it: nothing is reported, because torch counts the emulation as support; DeepSpeed sums and sends gradients
-    in bf16 where `extra deepspeed` says so.
+    Without this rule: nothing is reported, because torch counts the emulation as support; DeepSpeed sums and sends
+    gradients in bf16 where `extra deepspeed` says so.
 
     Source: torch 2.13 `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`;
     deepspeed 0.19.8 and 0.16.8 `runtime/config.py`.
@@ -108,7 +108,7 @@ def bf16_positions(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 whatever the precision.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 and 4.52.3 `modeling_falcon.py` (`build_alibi_tensor`); confirmed by running it.
     """
@@ -129,7 +129,7 @@ def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: other hardware has no TensorFloat-32.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
@@ -150,7 +150,7 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: on a CPU, fp16 mixed precision has no effect: there is neither autocast nor a loss scaler.
 
-    Without it: nothing is reported, and the run trains in fp32.
+    Without this rule: nothing is reported, and the run trains in fp32.
 
     Source: accelerate 1.15 `Accelerator.__init__` (`native_amp` stays false); confirmed by running it.
     """
@@ -189,8 +189,8 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the gradient scaler refuses fp16 gradients, and Adam's epsilon is zero in fp16.
 
-    Without it: fp16 training raises "Attempting to unscale FP16 gradients" at the first optimizer step; bf16 training
-    reports nothing, and weights can become nan in one step.
+    Without this rule: fp16 training raises "Attempting to unscale FP16 gradients" at the first optimizer step; bf16
+    training reports nothing, and weights can become nan in one step.
 
     Source: torch 2.13 `amp/grad_scaler.py`, accelerate 1.15 `fsdp_utils.py`; confirmed by running it.
     """
@@ -212,7 +212,7 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses to combine fp16
     tensors, as rotary positions do.
 
-    Without it: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
+    Without this rule: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
     Source: torch 2.13 `aten/src/ATen/autocast_mode.h` (`prioritize`); bitsandbytes 0.50 `nn/modules.py`, peft 0.17 to
     0.21 `tuners/oft/layer.py`, `tuners/vera/layer.py`, `tuners/loha/layer.py`, `tuners/miss/layer.py`; confirmed by
@@ -237,8 +237,8 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: small updates are rounded away.
 
-    Without it: nothing is reported; in one step at a learning rate of 1e-6, 2 % of bf16 weights changed, against 100 %
-    of fp32 weights.
+    Without this rule: nothing is reported; in one step at a learning rate of 1e-6, 2 % of bf16 weights changed, against
+    100 % of fp32 weights.
 
     Source: accelerate 1.15 `prepare_model` (no upcast in the DDP branch); confirmed by running it.
     """
@@ -260,8 +260,8 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without mixed precision a model computes in the dtype of its weights, so bf16 weights are not trained
     in fp32.
 
-    Without it: nothing is reported; ddp and FSDP update the narrow weights directly, and ZeRO keeps fp32 master copies
-    but still computes in the narrow dtype.
+    Without this rule: nothing is reported; ddp and FSDP update the narrow weights directly, and ZeRO keeps fp32 master
+    copies but still computes in the narrow dtype.
 
     Source: accelerate 1.15 `prepare_model`, `fsdp_utils.py`; deepspeed 0.19.8 and 0.16.8 `engine.py` (no cast where
     neither fp16 nor bf16 is on); confirmed by running it.
@@ -283,7 +283,7 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a bf16 base takes the memory of fp32.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/partition_parameters.py` (`Init`: the dtype of its configuration);
     confirmed by running it.
@@ -306,7 +306,7 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head becomes float32 like the
     adapters, while its input from a half-precision base does not.
 
-    Without it: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
+    Without this rule: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 
     Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/stage_1_and_2.py` (`flatten_dense_tensors_aligned`); confirmed by
     running it.
@@ -328,7 +328,8 @@ def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: DeepSpeed refuses fp16 on 6.x, where it is deprecated.
 
-    Without it: ValueError when training begins, unless DS_ALLOW_DEPRECATED_FP16 is set, which a bundle does not do.
+    Without this rule: ValueError when training begins, unless DS_ALLOW_DEPRECATED_FP16 is set, which a bundle does not
+    do.
 
     Source: deepspeed 0.19.8 and 0.16.8 `accelerator/cuda_accelerator.py`, `runtime/engine.py`.
     """
@@ -350,7 +351,7 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: bf16 on a CPU needs `use_cpu`, and `use_cpu` makes accelerate replace DeepSpeed by plain DDP.
 
-    Without it: building the arguments raises ValueError, or the run has no ZeRO at all.
+    Without this rule: building the arguments raises ValueError, or the run has no ZeRO at all.
 
     Source: transformers 5.23 `training_args.py`, accelerate 1.15 `state.py`; confirmed by running it.
     """

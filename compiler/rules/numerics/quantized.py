@@ -47,7 +47,7 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: packed weights have no gradient.
 
-    Without it: ValueError in the trainer's constructor, after the model is loaded.
+    Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), 4.52 `trainer.py`; confirmed by
     running it.
@@ -68,7 +68,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the two quantizations cannot be combined.
 
-    Without it: ValueError while the model is loaded.
+    Without this rule: ValueError while the model is loaded.
 
     Source: transformers 5.23 `quantizers/auto.py` (`merge_quantization_configs`), 4.52 the same; confirmed by running
     it.
@@ -90,7 +90,7 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: packed weights are integers, which FSDP and ZeRO-3 keep completely in every process.
 
-    Without it: nothing is reported, and only the adapters are sharded.
+    Without this rule: nothing is reported, and only the adapters are sharded.
 
     Source: LLaMA-Factory refuses it (`model_utils/quantization.py`).
     """
@@ -114,9 +114,9 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
     the weights are wrong, up to 448 instead of 0.07. transformers before 5 trains no adapters on fp8 weights either;
     the weights of `fbgemm_fp8` are for inference only.
 
-    Without it: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; elsewhere nothing
-    is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or ValueError while it loads
-    the model.
+    Without this rule: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; elsewhere
+    nothing is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or ValueError while
+    it loads the model.
 
     Source: transformers 5.23, 4.57 and 4.52 `quantizers/quantizer_finegrained_fp8.py` and `quantizer_fbgemm_fp8.py`
     (`validate_environment`, `is_trainable`), 5.23 `trainer_utils.py` (`validate_quantization_for_training`) and
@@ -162,7 +162,7 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.
 
-    Without it: a warning in the log of transformers.
+    Without this rule: a warning in the log of transformers.
 
     Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py` (`validate_environment`: without the package
     `kernels`, which no bundle for this family installs, `dequantize` becomes true); 5.23 `quantizer_finegrained_fp8.py`

@@ -20,7 +20,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
     Why it is bad: selective checkpointing uses hooks to choose what is not recomputed, and only the newer,
     non-reentrant implementation has these hooks. TRL also makes checkpointing reentrant for adapters under ZeRO-3.
 
-    Without it: ValueError when the trainer is built.
+    Without this rule: ValueError when the trainer is built.
 
     Source: trl 1.16 `sft_trainer.py:881,1085`; confirmed by running it.
     """
@@ -42,7 +42,8 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the stacks with trl 0.18 and 0.24 recompute everything.
 
-    Without it: trl 0.24 and 0.18 pass the setting on to torch, which passes it to each layer, where it is ignored.
+    Without this rule: trl 0.24 and 0.18 pass the setting on to torch, which passes it to each layer, where it is
+    ignored.
 
     Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`; confirmed by
     running it with trl 0.24.
@@ -63,7 +64,7 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the outputs to keep are selected by the names of kernels of torch's own attention and of flash
     attention. Eager and flex attention have no such kernels, so nothing is kept.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: trl 1.16 `models/selective_activation_checkpointing.py` `_build_policy_fn`; confirmed by running it.
     """
@@ -86,7 +87,7 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and finds weights that are
     gathered in only one of the two passes. Layers that are completely trained or completely frozen do not differ.
 
-    Without it: CheckpointError in the first step.
+    Without this rule: CheckpointError in the first step.
 
     Source: torch `utils/checkpoint.py`; confirmed by running it with deepspeed 0.16.8, 0.18.2 and 0.19.8.
     """

@@ -34,7 +34,7 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the second scaling would replace the first, and the weights have learned with the first.
 
-    Without it: launch.sh stops when it loads the model.
+    Without this rule: launch.sh stops when it loads the model.
 
     Source: transformers 5.23 `modeling_rope_utils.py`: a configuration has one scaling; confirmed by running it.
     """
@@ -58,7 +58,7 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
 
-    Without it: nothing is reported; the model computes with other positions than in training.
+    Without this rule: nothing is reported; the model computes with other positions than in training.
 
     Source: trl 1.16 `grpo_trainer.py` (vLLM gets the model's name), peft 0.20 `peft_model.py` (`from_pretrained` gets
     the base from its caller); read, not run.
@@ -86,8 +86,8 @@ def not_scaled(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting would have no effect, or the model would fail.
 
-    Without it: silently, the family's code ignores the scaling; the run stops where the trainer compares the scaling of
-    the model with the bundle's.
+    Without this rule: silently, the family's code ignores the scaling; the run stops where the trainer compares the
+    scaling of the model with the bundle's.
 
     Source: tiny models of every family with each scaling (`tests/stacks/test_stack_families.py`).
     """

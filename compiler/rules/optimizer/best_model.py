@@ -91,8 +91,8 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the best checkpoint is chosen among those that were evaluated when they were saved.
 
-    Without it: building the arguments raises ValueError; with neither evaluations nor checkpoints, nothing is reported
-    and the last weights are kept.
+    Without this rule: building the arguments raises ValueError; with neither evaluations nor checkpoints, nothing is
+    reported and the last weights are kept.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; confirmed by running it.
     """
@@ -128,8 +128,8 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
-    Without it: building the arguments raises ValueError; where a number of steps happens to be a multiple of a share,
-    nothing is raised.
+    Without this rule: building the arguments raises ValueError; where a number of steps happens to be a multiple of a
+    share, nothing is raised.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`; confirmed by running it.
     """
@@ -171,7 +171,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the metric cannot be read. No trainer of a bundle has a function for more metrics, and sft and grpo
     of trl 0.18 log their metrics without returning them.
 
-    Without it: KeyError at the first evaluation, hours after the start.
+    Without this rule: KeyError at the first evaluation, hours after the start.
 
     Source: transformers 5.23 and 4.52.3 `Trainer._determine_best_metric`; trl 1.16 and 0.18 `log` of each trainer, 1.16
     `GRPOTrainer._log_metric`; confirmed by running it for each method.
@@ -205,7 +205,7 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the worst checkpoint is kept as the best, and with `patience` a run ends because it improves.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py` (`greater_is_better`); confirmed by running it.
     """
@@ -244,7 +244,7 @@ def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
     Why it is bad: such a metric does not depend on what the model has learned, so the best checkpoint is chosen by
     chance.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 and 4.52.3 `trainer_utils.py` (`speed_metrics`); confirmed by running it.
     """
@@ -264,7 +264,7 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `keep = 1` keeps two checkpoints until the run ends: the best one, and the last one, from which a
     stopped run continues. So the disk needs room for both.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 `trainer_utils.py` `rotate_checkpoints`, 4.52.3 `Trainer._rotate_checkpoints`; confirmed
     by running it.
@@ -285,8 +285,8 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
 
-    Without it: machines that do not share the folder report that they cannot find the best model and keep their last
-    weights; the model saved at the end comes from the first machine and is right.
+    Without this rule: machines that do not share the folder report that they cannot find the best model and keep their
+    last weights; the model saved at the end comes from the first machine and is right.
 
     Source: transformers 5.23 and 4.52.3 `Trainer._load_best_model`.
     """
@@ -306,7 +306,7 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an evaluation before the first step needs data as well.
 
-    Without it: ValueError when training begins, after the data is tokenized.
+    Without this rule: ValueError when training begins, after the data is tokenized.
 
     Source: transformers 5.23 and 4.52.3 `Trainer.evaluate` (`get_eval_dataloader`); confirmed by running it.
     """
@@ -325,7 +325,7 @@ def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
     Why it is bad: no evaluation is made, so no best checkpoint is chosen, no schedule follows its metric, and no run
     ends early.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`DefaultFlowCallback`); confirmed by running it.
     """

@@ -19,7 +19,8 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a run ends early when its evaluations stop improving, so it needs evaluations.
 
-    Without it: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is tokenized.
+    Without this rule: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is
+    tokenized.
 
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py` (`EarlyStoppingCallback.on_train_begin`); confirmed by
     running it.
@@ -40,7 +41,7 @@ def last_and_not_best(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a run that ends early saves its last weights, from `patience` evaluations after the best ones.
 
-    Without it: transformers warns when training begins: "Using EarlyStoppingCallback without
+    Without this rule: transformers warns when training begins: "Using EarlyStoppingCallback without
     load_best_model_at_end=True".
 
     Source: transformers 5.23 and 4.52.3 `trainer_callback.py`; confirmed by running it.

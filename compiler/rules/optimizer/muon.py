@@ -25,10 +25,10 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     Why it is bad: Muon orthogonalizes the momentum of a complete matrix; orthogonalizing the rows of each process
     separately gives another result.
 
-    Without it: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all processes;
-    the first update of two processes differs by 15 % from the update of one process. FSDP1 gives it flat weights
-    instead of matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 takes no AdamW (TypeError)
-    and does not orthogonalize under zero3.
+    Without this rule: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all
+    processes; the first update of two processes differs by 15 % from the update of one process. FSDP1 gives it flat
+    weights instead of matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 takes no AdamW
+    (TypeError) and does not orthogonalize under zero3.
 
     Source: torch 2.13 `optim/_muon.py`; deepspeed 0.19.8 and 0.18.2 `runtime/zero/muon`; confirmed by running it in
     two processes.
@@ -53,7 +53,7 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `match_rms_adamw` multiplies the rate by 0.2 x sqrt(the longer side), which is 9 for a matrix of
     2,048 x 2,048, so that AdamW's learning rates fit. With the original scale, AdamW's rates are too low.
 
-    Without it: DeepSpeed silently trains with its own scale.
+    Without this rule: DeepSpeed silently trains with its own scale.
 
     Source: deepspeed 0.19.8 `runtime/zero/muon/original_muon.py` (`_aspect_ratio_scale`), torch 2.13 `optim/_muon.py`
     (`_adjust_lr`); confirmed by running it.
@@ -79,7 +79,7 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
     orthogonal update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is
     about 640, and `clip = 1` divides every update by this norm, whatever the gradient was.
 
-    Without it: the updates are silently smaller by that factor, and the logged gradient norm is the norm of the
+    Without this rule: the updates are silently smaller by that factor, and the logged gradient norm is the norm of the
     updates.
 
     Source: deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` (`get_flat_partition`), `stage3.py`
@@ -104,7 +104,7 @@ def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: with reduce-scatter, no process has the complete gradient that Muon orthogonalizes.
 
-    Without it: ValueError when training starts, after the data is prepared.
+    Without this rule: ValueError when training starts, after the data is prepared.
 
     Source: deepspeed 0.19.8 `runtime/zero/stage3.py`; confirmed by running it.
     """
@@ -125,7 +125,7 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
     Why it is bad: Muon makes the rows of an update orthogonal to each other, and rows of different experts or of
     different blocks of a rotation have nothing to do with each other.
 
-    Without it: torch's Muon raises ValueError for a stack of experts and for a vector, and mixes the blocks of a
+    Without this rule: torch's Muon raises ValueError for a stack of experts and for a vector, and mixes the blocks of a
     rotation.
 
     Source: torch 2.13 `optim/_muon.py`; peft 0.21 `tuners/oft/layer.py`; confirmed by running it.
@@ -175,7 +175,7 @@ def muon_of_newer_torch(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the torch of the bundle's requirements has no Muon.
 
-    Without it: AttributeError when training starts, after the data is prepared.
+    Without this rule: AttributeError when training starts, after the data is prepared.
 
     Source: `torch.optim` of torch 2.8 and 2.9.
     """

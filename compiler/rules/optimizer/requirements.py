@@ -40,8 +40,8 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot train with it.
 
-    Without it: transformers 4.52 has no StableAdamW, and its layerwise optimizers raise ValueError in their schedule
-    under torch 2.13.
+    Without this rule: transformers 4.52 has no StableAdamW, and its layerwise optimizers raise ValueError in their
+    schedule under torch 2.13.
 
     Source: `OptimizerNames` of transformers 5.23 and 4.52; confirmed by running it.
     """
@@ -55,7 +55,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: transformers silently ignores `optim_target_modules` with any other optimizer, and 4.52 ignores
+    Without this rule: transformers silently ignores `optim_target_modules` with any other optimizer, and 4.52 ignores
     `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop fails on the text.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
@@ -96,7 +96,7 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without such modules there is nothing to project.
 
-    Without it: ValueError in train(), after the data is tokenized.
+    Without this rule: ValueError in train(), after the data is tokenized.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
     it.
@@ -146,9 +146,9 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these optimizers step inside the backward pass, with the gradient of one micro-batch on one process.
 
-    Without it: with accumulation, layerwise optimizers raise ValueError in train(), and LOMO silently steps after every
-    micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp updates each
-    copy of the model with the gradient of its own rows, so the copies diverge.
+    Without this rule: with accumulation, layerwise optimizers raise ValueError in train(), and LOMO silently steps
+    after every micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp
+    updates each copy of the model with the gradient of its own rows, so the copies diverge.
 
     Source: transformers 5.23 `trainer_optimizer.py`; lomo-optim 0.1.1; confirmed by running it.
     """
@@ -191,11 +191,11 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     and some optimizers cannot handle these. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat
     pieces.
 
-    Without it: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError there and
-    GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError), cannot run LOMO's
-    backward pass (TypeError), and gives StableAdamW empty groups under zero3 (RuntimeError). Under FSDP2, Adafactor
-    adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no longer exist
-    (KeyError at the first checkpoint).
+    Without this rule: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError there
+    and GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError), cannot run
+    LOMO's backward pass (TypeError), and gives StableAdamW empty groups under zero3 (RuntimeError). Under FSDP2,
+    Adafactor adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no longer
+    exist (KeyError at the first checkpoint).
 
     Source: confirmed by running each on both targets, in two processes.
     """
@@ -235,7 +235,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these optimizers project large matrices to a low rank to save memory for their states, and adapters
     have a low rank already.
 
-    Without it: nothing is reported, and no memory is saved.
+    Without this rule: nothing is reported, and no memory is saved.
 
     Source: galore-torch 1.0 `galore_projector.py`; confirmed by running it.
     """
@@ -256,8 +256,8 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these optimizers warm up themselves, in steps, so a share needs a known number of steps.
 
-    Without it: transformers 5.23 passes the fraction on as a number of steps and the first step is taken with the rate
-    divided by it (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
+    Without this rule: transformers 5.23 passes the fraction on as a number of steps and the first step is taken with
+    the rate divided by it (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
 
     Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; confirmed by running it.
     """
@@ -277,7 +277,7 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the optimizer warms up itself, and another schedule warms up the same rate again.
 
-    Without it: the warm-up of the optimizer and that of the schedule both apply to the learning rate.
+    Without this rule: the warm-up of the optimizer and that of the schedule both apply to the learning rate.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py`; transformers 5.23 and 4.52 `optimization.py`.
     """
@@ -299,7 +299,7 @@ def moments_anew(spec: Spec) -> Iterator[Finding]:
     and transformers saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in
     its `state_dict`, and GrokAdamW looks up states of a checkpoint by tensors that no longer exist.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 `trainer_pt_utils.py`, lomo-optim 0.1.1 `adalomo.py`, grokadamw 0.1.2 `grokadamw.py`;
     confirmed by running it.

@@ -43,7 +43,7 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a schedule that is missing cannot be built.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: `SchedulerType` of transformers 5.23 and 4.52; confirmed by running it.
     """
@@ -57,7 +57,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a setting of another schedule would be dropped.
 
-    Without it: transformers 4.52 raises ValueError for `warmup_lr` and ignores `timescale`.
+    Without this rule: transformers 4.52 raises ValueError for `warmup_lr` and ignores `timescale`.
 
     Source: transformers 5.23 and 4.52 `optimization.get_scheduler`.
     """
@@ -108,7 +108,7 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: these schedules step with the metric of an evaluation, so without evaluations the rate never changes.
 
-    Without it: building the arguments raises ValueError.
+    Without this rule: building the arguments raises ValueError.
 
     Source: transformers 5.23 and 4.52 `training_args.py`; confirmed by running it.
     """
@@ -129,7 +129,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a metric that is not computed cannot be read.
 
-    Without it: KeyError at the first evaluation, after all the steps up to it.
+    Without this rule: KeyError at the first evaluation, after all the steps up to it.
 
     Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18 `sft_trainer.py` (`log`);
     confirmed by running it.
@@ -153,8 +153,8 @@ def factor(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a factor of 1 does not change the learning rate, and a factor of 0 sets it to 0.
 
-    Without it: a factor of 1 raises ValueError, after the model is loaded and the data tokenized; with a factor of 0,
-    greedy divides by 0 when the metric improves.
+    Without this rule: a factor of 1 raises ValueError, after the model is loaded and the data tokenized; with a factor
+    of 0, greedy divides by 0 when the metric improves.
 
     Source: torch 2.13 `ReduceLROnPlateau`; transformers 5.23 `optimization.GreedyLR`; confirmed by running it.
     """
@@ -175,7 +175,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the schedule reads its peak from the optimizer, and in DeepSpeed 0.19 the wrapper of other optimizers
     does not have it; in DeepSpeed 0.16.8 it does.
 
-    Without it: AttributeError ('defaults') in train(), after the data is tokenized.
+    Without this rule: AttributeError ('defaults') in train(), after the data is tokenized.
 
     Source: transformers 5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; confirmed by
     running it on both targets.
@@ -196,7 +196,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would begin at the peak, without the warm-up that the spec states.
 
-    Without it: nothing is reported; the argument reaches no schedule.
+    Without this rule: nothing is reported; the argument reaches no schedule.
 
     Source: transformers 5.23 and 4.52 `optimization.get_scheduler`; confirmed by running it.
     """
@@ -216,7 +216,7 @@ def stages(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the peak is never reached, and the rate drops from the end of the warm-up into the decay.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 and 4.52 `optimization.get_wsd_schedule` (the number of stable steps becomes negative);
     confirmed by running it.

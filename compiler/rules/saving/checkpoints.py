@@ -21,7 +21,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
 
-    Without it: nothing is reported; the newest commit of the branch is fetched at each start.
+    Without this rule: nothing is reported; the newest commit of the branch is fetched at each start.
 
     Source: huggingface_hub guide "Download files" (a commit is the complete hash), transformers 5.23
     `dynamic_module_utils.py`.
@@ -47,7 +47,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: from weights alone, a resumed run restarts its optimizer, schedule and random numbers.
 
-    Without it: nothing is reported (in one run Adam's step counter was 2 instead of 4).
+    Without this rule: nothing is reported (in one run Adam's step counter was 2 instead of 4).
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -65,7 +65,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `keep` limits the number of checkpoints, but none are written.
 
-    Without it: nothing is reported; the argument is accepted and never read.
+    Without this rule: nothing is reported; the argument is accepted and never read.
 
     Source: transformers 5.23 `trainer.py` (`save_total_limit` is read where a checkpoint is saved).
     """
@@ -84,8 +84,8 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: full determinism also makes every kernel launch wait for the one before.
 
-    Without it: a run takes much longer, and an operation that has no deterministic kernel raises an error at the step
-    that reaches it.
+    Without this rule: a run takes much longer, and an operation that has no deterministic kernel raises an error at the
+    step that reaches it.
 
     Source: transformers 5.23 and 4.52.3 `trainer_utils.py` `enable_full_determinism` (CUDA_LAUNCH_BLOCKING); confirmed
     by running it.
@@ -106,7 +106,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a stopped run cannot resume from pickled weights.
 
-    Without it: a run under ddp that is stopped has to start again from the beginning.
+    Without this rule: a run under ddp that is stopped has to start again from the beginning.
 
     Source: transformers 4.52.3 `Trainer._save`; the runtime's `checkpoints.missing`; confirmed by running it.
     """
@@ -147,7 +147,8 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a folder cannot be created where a file is.
 
-    Without it: FileExistsError when the run writes its output folder, after the bundle is compiled and submitted.
+    Without this rule: FileExistsError when the run writes its output folder, after the bundle is compiled and
+    submitted.
 
     Source: the runtime's `output_folder.py`.
     """
@@ -164,7 +165,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
 
-    Without it: the run creates the folder, and writes everywhere that its permissions allow.
+    Without this rule: the run creates the folder, and writes everywhere that its permissions allow.
 
     Source: Filesystem Hierarchy Standard 3.0; runtime/core/bundle.py `output_dir`.
     """
@@ -188,7 +189,7 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `merge` folds adapters into their base, and without adapters the saved model is complete already.
 
-    Without it: nothing reads the setting, because the runtime looks for it among the adapter's settings.
+    Without this rule: nothing reads the setting, because the runtime looks for it among the adapter's settings.
 
     Source: the runtime of a bundle.
     """
@@ -204,7 +205,7 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
     Why it is bad: under ZeRO-3 and FSDP no process has all weights, and a base of 4 or 8 bits has to be quantized again
     after merging, which gives a different model from the trained one.
 
-    Without it: RuntimeError for shapes that differ, or silently other logits.
+    Without this rule: RuntimeError for shapes that differ, or silently other logits.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`, `tuners/lora/bnb.py` (`merge` dequantizes, adds, and quantizes);
     confirmed by running it.

@@ -19,7 +19,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without a name, the repository gets the name of the output folder.
 
-    Without it: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized.
+    Without this rule: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized.
 
     Source: transformers 5.23 and 4.52 `Trainer.init_hf_repo`, huggingface_hub `validate_repo_id`; confirmed by running
     it.
@@ -45,7 +45,7 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without a name, the run pushes to a repository in the token's account with the name of the output
     folder.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 and 4.52, which do the same where `hub_model_id` is unset (`Trainer.init_hf_repo`).
     """
@@ -65,7 +65,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: everybody can load the weights of a public repository from the first save on.
 
-    Without it: a new repository is public, unless the organization makes its repositories private.
+    Without this rule: a new repository is public, unless the organization makes its repositories private.
 
     Source: transformers 5.23 and 4.52 `hub_private_repo`, huggingface_hub `create_repo`.
     """
@@ -83,7 +83,7 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without checkpoints only the model at the end is pushed.
 
-    Without it: nothing is reported; `Trainer._push_from_checkpoint` is called only by a save.
+    Without this rule: nothing is reported; `Trainer._push_from_checkpoint` is called only by a save.
 
     Source: transformers 5.23 and 4.52 `Trainer._save_checkpoint`; axolotl warns about it.
     """
@@ -105,7 +105,7 @@ def branches_without_weights(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a sharded checkpoint contains no weights from which a model can be loaded.
 
-    Without it: nothing is reported; the branch contains a configuration and a tokenizer.
+    Without this rule: nothing is reported; the branch contains a configuration and a tokenizer.
 
     Source: transformers 5.23 and 4.52 `Trainer.save_model` (nothing is written with SHARDED_STATE_DICT).
     """

@@ -38,7 +38,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a bundle is meant to be shared: everybody on the machine can read its files, and the run's arguments
     are sent to trackers and model cards.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: the formats that issuers give their secrets (compiler/files/secrets.py).
     """
@@ -73,7 +73,7 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
     Why it is bad: older Weights & Biases keys have 40 hexadecimal digits. Commits have them too, but a run is more
     likely named after a key by mistake, and everybody who can see the run can read its name.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: convention.
     """
@@ -96,8 +96,8 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
     which has had holes (CVE-2025-32434), while safetensors has no instructions. A commit keeps the file that was
     inspected; a branch may contain another file tomorrow.
 
-    Without it: nothing is reported; transformers loads pickled weights if it finds them, and asks a service to convert
-    them.
+    Without this rule: nothing is reported; transformers loads pickled weights if it finds them, and asks a service to
+    convert them.
 
     Source: transformers 5.23 and 4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide
     "Download files" (a commit is the complete hash).

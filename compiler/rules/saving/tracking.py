@@ -21,7 +21,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: transformers reports to a tracker only through its callback.
 
-    Without it: ValueError in the trainer's constructor, after the data is tokenized.
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
     Source: transformers 4.52 `integration_utils.py` (`INTEGRATION_TO_CALLBACK`); confirmed by running it.
     """
@@ -40,7 +40,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the runs of everybody who names no project are mixed in one default project.
 
-    Without it: every run goes to trackio's project `huggingface`.
+    Without this rule: every run goes to trackio's project `huggingface`.
 
     Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
     """
@@ -58,7 +58,7 @@ def swanlab_project(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: SwanLab opens the project when training begins, after the model is loaded and the data is tokenized.
 
-    Without it: ValueError, `Project name ... is invalid`, in the trainer's `train`.
+    Without this rule: ValueError, `Project name ... is invalid`, in the trainer's `train`.
 
     Source: swanlab 0.7.20 `formatter.py` (`check_proj_name_format`); confirmed by running it.
     """
@@ -81,7 +81,7 @@ def name_without_tracker(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the name and the project are sent only to trackers.
 
-    Without it: nothing is reported; `run_name` and `project` are read only by the callbacks of trackers.
+    Without this rule: nothing is reported; `run_name` and `project` are read only by the callbacks of trackers.
 
     Source: transformers 5.23 `integrations/integration_utils.py`.
     """

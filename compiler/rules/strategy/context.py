@@ -30,7 +30,7 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     Why it is bad: ranks share a sequence on FSDP2's device mesh, which accelerate 1.4 does not have, or in DeepSpeed's
     groups, which accelerate makes since 1.12.
 
-    Without it: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
+    Without this rule: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
 
     Source: accelerate 1.15 `state.py`, `commands/launch.py`, `parallelism_config.py`; confirmed by running it.
     """
@@ -62,7 +62,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     Why it is bad: ranks share a sequence in groups of one size, and accelerate can combine replication only with
     sharding, not with replicas whose shards are one sequence group each.
 
-    Without it: ValueError in every process, after the launch; on CPUs, in the first backward pass.
+    Without this rule: ValueError in every process, after the launch; on CPUs, in the first backward pass.
 
     Source: accelerate 1.15 `parallelism_config.py` (`__post_init__`, `_validate_accelerator`); torch 2.13
     `distributed/nn/functional.py` (`_AllGather.backward`, which scatters from ranks of the group as if it were all
@@ -116,7 +116,7 @@ def attention(spec: Spec) -> Iterator[Finding]:
     Why it is bad: under FSDP2 only sdpa passes the pieces of a sequence around the ranks; under ZeRO, accelerate
     refuses eager and flex.
 
-    Without it: under FSDP2 the trainer refuses the attention in the first step.
+    Without this rule: under FSDP2 the trainer refuses the attention in the first step.
 
     Source: transformers 5.23 `Trainer._prepare_context_parallel_inputs`; torch 2.13
     `distributed/tensor/experimental/_context_parallel`; accelerate 1.15 `DeepSpeedSequenceParallelConfig`; confirmed by
@@ -143,7 +143,7 @@ def packing(spec: Spec) -> Iterator[Finding]:
     cuts every tensor of a batch along the sequence, and the lengths of the documents have no such dimension. Rows of
     `wrapped` have neither a mask nor lengths.
 
-    Without it: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
+    Without this rule: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
     `padding_free`, whose rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises IndexError at the
     first batch.
 
@@ -173,8 +173,8 @@ def window(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a window, a chunk or a state of the past cannot be expressed without the attention mask, which is
     dropped.
 
-    Without it: accelerate refuses such a model inside `train()`, after it is loaded and the data tokenized; under ZeRO,
-    sdpa silently sees the complete past.
+    Without this rule: accelerate refuses such a model inside `train()`, after it is loaded and the data tokenized;
+    under ZeRO, sdpa silently sees the complete past.
 
     Source: accelerate 1.15 `big_modeling._attach_context_parallel_hooks`; deepspeed 0.19.8 `ulysses_sp.py`
     (`uattn_wrapper`); confirmed by running it on Mistral, Gemma 2 and Gemma 3.
@@ -196,8 +196,8 @@ def method(spec: Spec) -> Iterator[Finding]:
     Why it is bad: only sft passes its complete batch to the code that splits sequences, which splits input_ids, labels,
     attention_mask and position_ids.
 
-    Without it: grpo and rloo build their inputs after generation and raise ValueError; the preference trainers split
-    the tokens but not their masks, and a reward is read from the last token of one rank's piece.
+    Without this rule: grpo and rloo build their inputs after generation and raise ValueError; the preference trainers
+    split the tokens but not their masks, and a reward is read from the last token of one rank's piece.
 
     Source: trl 1.16 `grpo_config.py`, `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`; transformers 5.23
     `Trainer._prepare_context_parallel_inputs`.
@@ -221,8 +221,8 @@ def padding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: ring attention exchanges pieces of one length, and each rank needs two pieces so that all ranks have
     the same amount of work.
 
-    Without it: with an odd multiple of the ranks, the first rank gets the early tokens, which attend to little; any
-    other number gives pieces of different lengths, which cannot be exchanged.
+    Without this rule: with an odd multiple of the ranks, the first rank gets the early tokens, which attend to little;
+    any other number gives pieces of different lengths, which cannot be exchanged.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.
@@ -249,8 +249,8 @@ def heads(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: each process of a group computes attention over all tokens for an equal part of the heads.
 
-    Without it: ValueError in every process after the model is loaded; in a family whose attention DeepSpeed cannot
-    replace, attention silently sees only a process's own piece, or the first step stops.
+    Without this rule: ValueError in every process after the model is loaded; in a family whose attention DeepSpeed
+    cannot replace, attention silently sees only a process's own piece, or the first step stops.
 
     Source: deepspeed 0.19.8 `ulysses_sp.py`; confirmed by running it on a tiny model of each family.
     """
@@ -285,7 +285,7 @@ def loss(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: with split sequences, DeepSpeed has only one loss, which it computes from the pieces of a sequence.
 
-    Without it: TRL raises ValueError after the model is loaded.
+    Without this rule: TRL raises ValueError after the model is loaded.
 
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
@@ -309,7 +309,7 @@ def mean(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the loss of a step is the mean of its micro-batches' means, not the mean over its tokens, so tokens
     of short rows weigh more; with `context_parallel`, transformers does not count the tokens of a step.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: transformers 5.23 `trainer.py` (`model_accepts_loss_kwargs`), `integrations/deepspeed.py`
     (`deepspeed_sp_compute_loss`); confirmed by running it.
@@ -331,7 +331,7 @@ def gradients(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without `reduce_scatter`, ZeRO-3 reduces gradients in two ways, depending on their size, and one of
     them multiplies the gradients by the number of processes that share a sequence.
 
-    Without it: nothing is reported; layers learn at two rates.
+    Without this rule: nothing is reported; layers learn at two rates.
 
     Source: deepspeed 0.19.8 `stage3.py` (`__avg_scatter_contiguous_grads`, `__avg_scatter_grads`); confirmed by running
     it.

@@ -18,7 +18,7 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the wheels for other CUDA versions have no kernels for this GPU.
 
-    Without it: the default wheels can be installed, but then fail with "no kernel image is available".
+    Without this rule: the default wheels can be installed, but then fail with "no kernel image is available".
 
     Source: torch release notes.
     """
@@ -40,7 +40,7 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
     Why it is bad: FSDP and such groups are described in accelerate.yaml, which torchrun does not read, so the run would
     use plain DDP.
 
-    Without it: the runtime stops the run, after every process has loaded torch.
+    Without this rule: the runtime stops the run, after every process has loaded torch.
 
     Source: accelerate 1.15 `commands/launch.py` (the file becomes environment variables).
     """
@@ -60,8 +60,8 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
 
-    Without it: the waiting processes end with a timeout of the collective operation, after process 0 has done all its
-    work.
+    Without this rule: the waiting processes end with a timeout of the collective operation, after process 0 has done
+    all its work.
 
     Source: transformers 5.23 `ddp_timeout`, trl 1.16 `sft_trainer.py` (`main_process_first`); confirmed by running it:
     550 rows a second.
@@ -90,7 +90,7 @@ def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     Why it is bad: loading a model, writing a checkpoint and an evaluation on one process take longer, and the others
     wait for it.
 
-    Without it: the run ends with a timeout of a collective operation at the first such moment.
+    Without this rule: the run ends with a timeout of a collective operation at the first such moment.
 
     Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`.
     """
@@ -110,7 +110,7 @@ def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `rendezvous` says how the launchers of several nodes find each other, so it changes nothing on one
     node.
 
-    Without it: accelerate sets the endpoint only for several machines.
+    Without this rule: accelerate sets the endpoint only for several machines.
 
     Source: accelerate 1.15 `utils/launch.py`; torch 2.13 `distributed/run.py` (`--standalone`).
     """

@@ -45,7 +45,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
     Why it is bad: variables by which nodes and processes find each other are set by the launch, and PYTHON and PATH
     belong to the machine, where `setup = file("env.sh")` may change them.
 
-    Without it: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
+    Without this rule: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
     MASTER_ADDR makes the run hang.
 
     Source: torch 2.13 `distributed/run.py`; the script that is emitted.
@@ -72,7 +72,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: everybody on the machine can read the files of a bundle, and schedulers show the options of a job.
 
-    Without it: nothing is reported.
+    Without this rule: nothing is reported.
 
     Source: convention of such names (compiler/files/secrets.py).
     """
@@ -94,8 +94,8 @@ def shapes(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the scheduler cannot read another form.
 
-    Without it: the API server refuses the pod, a pod waits for a node that does not exist, or the container is not
-    started.
+    Without this rule: the API server refuses the pod, a pod waits for a node that does not exist, or the container is
+    not started.
 
     Source: Kubernetes `core/v1` Toleration ("When specified, allowed values are NoSchedule, PreferNoSchedule and
     NoExecute") and "Labels and Selectors"; `srun --help` of pyxis; `apptainer exec --bind`.

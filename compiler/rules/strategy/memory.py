@@ -79,7 +79,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a run that does not fit even without any activations cannot start.
 
-    Without it: OutOfMemoryError while the model is loaded, or at the first optimizer step.
+    Without this rule: OutOfMemoryError while the model is loaded, or at the first optimizer step.
 
     Source: Rajbhandari et al. 2020, arXiv:1910.02054; optimizers that keep less than AdamW count less.
     """
@@ -108,7 +108,7 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run does not fit the GPU.
 
-    Without it: OutOfMemoryError, at the latest in the step with the longest rows.
+    Without this rule: OutOfMemoryError, at the latest in the step with the longest rows.
 
     Source: docs/plan-accuracy.md.
     """
@@ -126,7 +126,7 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     Why it is bad: if lengths vary, the allocator reserves more memory than is in use. All 40 public
     runs that ran out of memory were predicted to need more than 80 % of it.
 
-    Without it: a run that barely fits may run out of memory after hours, when the longest rows come together.
+    Without this rule: a run that barely fits may run out of memory after hours, when the longest rows come together.
 
     Source: docs/plan-accuracy.md, `xpc plan`.
     """

@@ -22,7 +22,7 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU all states are in host
     memory already.
 
-    Without it: the offload does not happen, or not as written.
+    Without this rule: the offload does not happen, or not as written.
 
     Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
     """
@@ -54,7 +54,7 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
     Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay, and a paged
     optimizer is no longer paged (a warning).
 
-    Without it: nothing is reported; Adagrad raises TypeError.
+    Without this rule: nothing is reported; Adagrad raises TypeError.
 
     Source: accelerate 1.15 and 1.4 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`;
     confirmed by running it.

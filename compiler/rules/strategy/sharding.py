@@ -27,7 +27,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: together with the trainer's checkpointing, FSDP's own checkpointing recomputes twice, or is refused.
 
-    Without it: ValueError after the model is loaded, because TRL turns its own checkpointing on by default.
+    Without this rule: ValueError after the model is loaded, because TRL turns its own checkpointing on by default.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -57,7 +57,7 @@ def not_loaded(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the embedding has a buffer that no checkpoint contains, so transformers treats the complete embedding
     as missing and initializes it again, although each process has only a shard of it.
 
-    Without it: IndexError while the model is loaded.
+    Without this rule: IndexError while the model is loaded.
 
     Source: transformers 4.57 `modeling_utils.py` (`_initialize_missing_keys`); confirmed by running it.
     """
@@ -78,7 +78,7 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: accelerate turns FSDP on a CPU into plain DDP, so nothing is sharded.
 
-    Without it: nothing is reported (the model was a DistributedDataParallel).
+    Without this rule: nothing is reported (the model was a DistributedDataParallel).
 
     Source: accelerate 1.15 `state.py`; confirmed by running it.
     """
@@ -99,7 +99,7 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one process has nothing to shard over.
 
-    Without it: transformers refuses it after the model is loaded.
+    Without this rule: transformers refuses it after the model is loaded.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -119,7 +119,7 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without it: a library that does not implement the strategy ignores the setting.
+    Without this rule: a library that does not implement the strategy ignores the setting.
 
     Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
     """
@@ -157,7 +157,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: bitsandbytes' optimizers cannot step sharded tensors, and have no kernels for a CPU.
 
-    Without it: NotImplementedError at the first step under FSDP2.
+    Without this rule: NotImplementedError at the first step under FSDP2.
 
     Source: transformers 5.23 `trainer_optimizer.py`; bitsandbytes issues 89 and 1633; confirmed by running it.
     """
@@ -181,8 +181,8 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: hsdp shards over the processes of a group and keeps a copy of the model in each group.
 
-    Without it: groups that do not divide the processes form no mesh; one group is the same as fsdp, and groups of one
-    process shard nothing.
+    Without this rule: groups that do not divide the processes form no mesh; one group is the same as fsdp, and groups
+    of one process shard nothing.
 
     Source: accelerate 1.15 `parallelism_config.py`; torch 2.13 `fully_shard` on a 2-D mesh.
     """
@@ -219,8 +219,8 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
     Why it is bad: each backward pass overwrites the gradients of the one before until the step is taken, so the step
     uses only the last micro-batch.
 
-    Without it: nothing is reported; the gradient norm of two micro-batches is half of what it should be, of four a
-    quarter.
+    Without this rule: nothing is reported; the gradient norm of two micro-batches is half of what it should be, of four
+    a quarter.
 
     Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
     read, and is None until the step); confirmed by running it.
@@ -242,7 +242,7 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would use another strategy than the one written.
 
-    Without it: accelerate 1.4 silently uses FSDP1.
+    Without this rule: accelerate 1.4 silently uses FSDP1.
 
     Source: accelerate 1.4.0 `FullyShardedDataParallelPlugin` (no `fsdp_version`).
     """
@@ -263,7 +263,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: transformers 5 announces the end of FSDP1.
 
-    Without it: a warning from transformers.
+    Without this rule: a warning from transformers.
 
     Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
@@ -278,7 +278,7 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: sharded checkpoints contain weights and states together; this format cannot store weights alone.
 
-    Without it: ValueError after the model is loaded.
+    Without this rule: ValueError after the model is loaded.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -299,8 +299,8 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a resumed run continues with an adapter that is partly or completely untrained, at the learning rate
     and with the optimizer states of a later step.
 
-    Without it: nothing is reported. accelerate before 1.15 writes only the shard of the first process into a full
-    checkpoint of FSDP2; peft 0.21 does not recognise the names of FSDP1's weights, and loads none of them.
+    Without this rule: nothing is reported. accelerate before 1.15 writes only the shard of the first process into a
+    full checkpoint of FSDP2; peft 0.21 does not recognise the names of FSDP1's weights, and loads none of them.
 
     Source: accelerate pull request 4206; peft 0.21 `utils/save_and_load.py`; confirmed by running it with two processes
     (`tests/faults/test_fsdp_states.py`).
@@ -339,7 +339,7 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the classes of a few families cannot recompute.
 
-    Without it: ValueError when it is switched on, after the model is loaded and the data tokenized.
+    Without this rule: ValueError when it is switched on, after the model is loaded and the data tokenized.
 
     Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; confirmed by running
     it.
@@ -362,7 +362,7 @@ def reference_of_experts(spec: Spec) -> Iterator[Finding]:
     DeepSpeed must be configured to gather such a layer as a unit, which the bundle does for the trained model
     (`deepspeed_moe_layer_cls_names`); TRL makes the reference a separate engine, which gets no such configuration.
 
-    Without it: the run hangs, or ends with a connection that is reset.
+    Without this rule: the run hangs, or ends with a connection that is reset.
 
     Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`), deepspeed `set_z3_leaf_modules`, TRL's
     `prepare_deepspeed`; confirmed by running it.

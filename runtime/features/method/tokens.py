@@ -63,7 +63,9 @@ def _integers(value: Any, where: str, part: str) -> list[int]:
 
 
 def _without_padding(real: list[int], where: str) -> tuple[int, int]:
-    """The first token that is not padding, and the end of the last one. Raises RunError for padding in between."""
+    """The index of the first token that is not padding, and the index after the last one. Raises RunError for padding
+    between them.
+    """
     if 1 not in real:
         return 0, 0
     begin, end = real.index(1), len(real) - real[::-1].index(1)

@@ -36,7 +36,7 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
     names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]  # of transformers 5 and 4
-    if not names and hasattr(config, "rope_theta"):  # transformers 4: Gemma and Mistral read it, without a default
+    if not names and hasattr(config, "rope_theta"):  # transformers 4: Gemma and Mistral need it
         names = ["rope_scaling"]
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
     if (
