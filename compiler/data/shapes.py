@@ -86,8 +86,8 @@ def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
 
 
 def as_chat(source: DataSource) -> DataSource:
-    """The source with its texts as turns of a conversation (`data.chat`) if its rows have a prompt of their own; otherwise
-    the source as it is.
+    """The source with its texts as turns of a conversation (`data.chat`) if its rows have a prompt of their own;
+    otherwise the source as it is.
     """
     if source.shape not in ("prompt_completion", "preference", "unpaired"):
         return source

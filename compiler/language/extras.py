@@ -203,8 +203,8 @@ def removed(stack: Stack, escape: str, name: str) -> str | None:
 
 @cache
 def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
-    """The names that `extra` accepts: the stack's options (for `trl`, the fields of the method's class) without those that
-    a setting of the language states.
+    """The names that `extra` accepts: the stack's options (for `trl`, the fields of the method's class) without those
+    that a setting of the language states.
     """
     if escape == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))

@@ -308,7 +308,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("schedule.cycles", k.INT, "number of times the rate restarts (cosine_with_restarts)", low=1, high=10**6,
             inner=True),
     Setting("schedule.power", k.REAL, "power of the decay (polynomial)", low=0, inner=True),
-    Setting("schedule.timescale", k.INT, "number of steps after which the rate is divided by the square root of two (inverse_sqrt)",
+    Setting("schedule.timescale", k.INT, "steps after which the rate is divided by the root of 2 (inverse_sqrt)",
             low=1, inner=True),
     Setting("schedule.factor", k.REAL, "factor by which the rate changes (reduce_lr_on_plateau, greedy)", low=0, high=1,
             inner=True),
