@@ -13,7 +13,7 @@ from xpc.grammar.record import record
 Check = Callable[[Spec], Iterator["Finding"]]
 
 SOURCE = "Source: "
-PARTS = ("Why it is bad: ", "Without it: ", SOURCE)
+PARTS = ("Why it is bad: ", "Without this rule: ", SOURCE)
 """The words that begin the second, third and fourth paragraph of a rule's docstring."""
 
 
@@ -55,7 +55,7 @@ class Finding:
 @record
 class Rule:
     """A legality rule. `explanation` is the docstring, in four paragraphs: what the rule checks, `Why it is bad:`,
-    `Without it:` (what happens then) and `Source:`.
+    `Without this rule:` (what happens then) and `Source:`.
 
     `reads` are settings that the rule reads but that cannot be found by reading its source
     (xpc.compiler.rules.core.build).
