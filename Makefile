@@ -202,10 +202,10 @@ $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VE
 	@touch $@
 
 # A folder, not an environment: tests of images put it on PYTHONPATH (tests/support/tiny_vision.py).
-$(VENV)-vision/ready: compiler/stacks/$(DEFAULT)/policy.toml
+$(VENV)-vision/ready: compiler/stacks/$(DEFAULT)/policy.toml | $(VENV)/ready
 	rm -rf $(@D)
-	$(PYTHON) -m pip install --quiet --no-deps --target $(@D) "$$(sed -n 's/^\(torchvision\) = "\(.*\)"/\1==\2/p' $<)"
-	touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) "$$(sed -n 's/^\(torchvision\) = "\(.*\)"/\1==\2/p' $<)"
+	@touch $@
 
 # MLflow, SwanLab and ClearML need other versions of protobuf and pyarrow than a stack's environment has. So each stack
 # has another environment for them, which contains only what they need and takes the rest from the stack's.
