@@ -24,10 +24,9 @@ class Suggestions(Advisor):
 
     def is_known(self, name: str) -> bool:
         """Whether a name of another tool is known."""
-        from xpc.compiler.suggest.meaning import meaning
-        from xpc.compiler.suggest.no_equivalent import advice, own_reason
+        from xpc.compiler.suggest.meaning import is_known
 
-        return meaning(name, exact=True) is not None or advice(name, "") is not None or own_reason(name) is not None
+        return is_known(name, loosely=False)
 
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source

@@ -14,8 +14,7 @@ from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.likeness import typo_of
-from xpc.compiler.suggest.meaning import choice, meaning
-from xpc.compiler.suggest.no_equivalent import advice, loose_reason
+from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, as_value, rewrite_options, rewritten
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -196,11 +195,10 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         row = schema.BY_PATH.get(clause or "")
         chosen = choice(row, typed.strip('"')) if row is not None and row.choices and name in NAMED else None
         both = f"{block.name}_{name}"
-        joined_known = meaning(both, exact=True) is not None or advice(both, "") or loose_reason(both)
         own = clause is not None and f"{clause}.{name}" in schema.BY_PATH
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))
-        elif joined_known and not own:
+        elif not own and is_known(both):
             advised = rewritten(f"{both}={as_value(typed)}", block.header)
             out.append((advised.form, advised.help))
         elif clause is None:

@@ -9,8 +9,8 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed_on
 from xpc.compiler.suggest.likeness import parts, typo_of
-from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
-from xpc.compiler.suggest.no_equivalent import advice, loose_reason
+from xpc.compiler.suggest.meaning import SAME, Meaning, is_known, meaning
+from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import components, general_words, idle_words
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
@@ -76,11 +76,6 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
         end = ".".join(segments[first:])
         if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
             continue  # `rollout.name` is no `name`, but `training.steps` is `steps`
-        if (
-            meaning(end, exact=True) is not None
-            or loose_reason(end) is not None
-            or advice(end, "") is not None
-            or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None
-        ):
+        if is_known(end) or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)
     return None

@@ -22,7 +22,7 @@ from xpc.compiler.suggest.likeness import (
     weight,
     words,
 )
-from xpc.compiler.suggest.no_equivalent import own_reason
+from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -155,6 +155,14 @@ def _with_all_words(name: str) -> str | None:
     least = min((len(words(one)) for one in found), default=0)
     nearest = [one for one in found if len(words(one)) == least]
     return nearest[0] if len(nearest) == 1 else None
+
+
+def is_known(name: str, loosely: bool = True) -> bool:
+    """Whether a name means a setting, has an advice, or has a reason why it has no equivalent. With `loosely`, a reason
+    also counts for a name of its family, or with its words in another order.
+    """
+    reason = loose_reason(name) if loosely else own_reason(name)
+    return reason is not None or meaning(name, exact=True) is not None or advice(name, "") is not None
 
 
 def shares_word(name: str, path: str) -> bool:

@@ -7,7 +7,7 @@ from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.grammar import units
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Call, Clause, List, Name, Number, Ref, Setting, String, Value
+from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, Value
 
 
 def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
@@ -26,11 +26,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         row, first = schema.BY_PATH.get(node.name), at
         value = options[at] if at < len(options) else None
-        if (
-            isinstance(value, Number | String | Ref)
-            and _lacks_equals(clauses, node.name)
-            and _is_value_of(clauses, node.name, value)
-        ):
+        if isinstance(value, Value) and _is_unmarked(schema.BY_PATH.get(clauses.outer.get(node.name, "")), value):
             clauses.without_equals(node.name, value, Span(node.span.start, value.span.end))
             at += 1
             continue
@@ -80,19 +76,19 @@ def _length(clause: str, options: tuple[Operand, ...]) -> int:
     if len(options) < 2 or not isinstance(options[0], Ref) or isinstance(options[1], Setting):
         return 1
     row = schema.BY_PATH.get(f"{'lora' if clause in schema.ADAPTERS else clause}.{options[0].name}")
-    if row is None or row.head or row.kind in (FLAG, BLOCK) or not _is_value(row, options[1]):
+    if not _is_unmarked(row, options[1]):
         return 1
     unit = options[2] if len(options) > 2 else None
     return 3 if isinstance(unit, Ref) and units.is_unit(unit.name) else 2
 
 
-def _is_value_of(clauses: Clauses, name: str, value: Value) -> bool:
-    """Whether an item after a setting's name can only be its value: `lr 1e-5`, `dtype bf16`."""
-    return _is_value(schema.BY_PATH[clauses.outer[name]], value)
+def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
+    """Whether a value after the name of this setting is the setting's, and lacks a `=`: `lr 1e-5`, `dtype bf16`."""
+    if row is None or row.head or row.kind in (FLAG, BLOCK):
+        return False
+    from xpc.compiler.language.expand.missing_equals import can_be_value  # few headers need it
 
-
-def _is_value(row: schema.Setting, value: Value) -> bool:
-    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
+    return can_be_value(row, value)
 
 
 def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:
@@ -103,12 +99,5 @@ def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:
         return True
     name = node.name if isinstance(node, Ref) else node.name.text
     if row.choices:
-        return name in row.choices or not (
-            name in clauses.choices or name in clauses.outer or name in schema.CLAUSES or row.kind is CHOICES
-        )
-    return name not in clauses.choices and name not in clauses.outer and name not in schema.CLAUSES
-
-
-def _lacks_equals(clauses: Clauses, name: str) -> bool:
-    row = schema.BY_PATH.get(clauses.outer.get(name, ""))
-    return row is not None and not row.head and row.kind not in (FLAG, BLOCK)
+        return name in row.choices or not (clauses.is_known(name) or row.kind is CHOICES)
+    return not clauses.is_known(name)

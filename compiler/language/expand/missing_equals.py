@@ -34,7 +34,7 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
         node, value = body[at], body[at + 1] if at + 1 < len(body) else None
         at += 1
         row = schema.BY_PATH.get(f"{clause}.{node.name}") if isinstance(node, Ref) else None
-        if not isinstance(node, Ref) or row is None or row.kind is FLAG or not _can_be_value(row, value):
+        if not isinstance(node, Ref) or row is None or row.kind is FLAG or not can_be_value(row, value):
             kept.append(node)
             continue
         assert isinstance(value, Value)
@@ -47,7 +47,8 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
     return kept, found
 
 
-def _can_be_value(row: schema.Setting, value: Operand | None) -> bool:
+def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
+    """Whether an item after a setting's name can only be its value: `lr 1e-5`, `dtype bf16`."""
     return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
 
 
