@@ -48,6 +48,10 @@ class Facts:
     """Attention implementations that fail although the family's class declares them."""
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
+    decays_norms: Names
+    """Families with norms to which the trainer applies weight decay, because it recognizes norms by some classes and
+    names only.
+    """
     mask_mixes: Names
     """Families whose attention mask ignores position ids, although other families' masks read them."""
     fused_head_fails: Names

@@ -105,20 +105,11 @@ def _corrects_truncated(spec: Spec) -> bool:
 
 
 def _decays_norms(spec: Spec) -> bool:
-    """Whether weight decay reaches norms that transformers before 4.53 does not recognize by their class or name."""
-    decay = spec.get("optimizer.weight_decay")
-    full = spec.get("lora") is None and spec.model.model_type in NORMS_BY_NAME
-    return full and bool(decay)
+    """Whether weight decay reaches norms that the stack's trainer does not recognize."""
+    known = spec.model.model_type in spec.stack.facts.decays_norms
+    return known and spec.get("lora") is None and bool(spec.get("optimizer.weight_decay"))
 
 
-NORMS_BY_NAME = frozenset((
-    "bamba", "bitnet", "cohere", "cohere2", "deepseek_v3", "falcon_mamba", "gemma", "gemma2", "gemma3_text", "glm",
-    "glm4", "granite", "granitemoeshared", "helium", "mamba", "mamba2", "mistral", "mixtral", "olmo2", "phi3", "qwen2",
-    "qwen2_moe", "qwen3", "qwen3_moe",
-))  # fmt: skip
-"""Families of trl-0.18 with norms in the group with weight decay, by `get_decay_parameter_names` of 4.52.3 on a small
-model of each.
-"""
 FACTS = {
     "accumulates": lambda spec: spec.integer("batch.accum") > 1,
     "several": lambda spec: spec.hardware.world > 1,

@@ -201,11 +201,11 @@ def batched_evaluation(spec: Spec) -> bool:
 
 def has_advisory(spec: Spec) -> bool:
     """An advisory without a rule may apply to the spec. Such advisories concern ZeRO's reduction, accumulation, a fused
-    loss, masked or truncated completions, evaluations in batches, and weight decay under transformers 4.
+    loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
     """
     if batched_evaluation(spec):
         return True
-    if spec.get("optimizer.weight_decay") and spec.stack.pins["transformers"].startswith("4."):
+    if spec.get("optimizer.weight_decay") and spec.stack.facts.decays_norms:
         return True
     if spec.zero_stage and spec.get("strategy.overlap_comm") is True:
         return True
