@@ -151,13 +151,13 @@ PLACE = "<image>"
 def _wrong_pictured(turns: object, images: object, names: tuple[str, ...]) -> str | None:
     """Why a row is not a conversation with images, or None. Its files are checked by the run."""
     by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
-    speaker = "from" if by_from else "role"
+    speaker, key = ("from", "value") if by_from else ("role", "content")
     if isinstance(turns, list):
-        turns = [_without_places(turn, "value" if by_from else "content") for turn in turns]
+        turns = [_without_places(turn, key) for turn in turns]
     if (why := wrong_turns(turns, speaker, names[0])) is not None:
         return why
     assert isinstance(turns, list)
-    texts = [str(turn.get("value" if by_from else "content") or "") for turn in turns]
+    texts = [str(turn.get(key) or "") for turn in turns]
     places = sum(text.count(PLACE) for text in texts)
     many = len(images) if isinstance(images, list) else 0 if images is None else 1
     asked = any(turn.get(speaker) in ("user", "human") for turn in turns)

@@ -47,10 +47,10 @@ def _extra(spec: Spec) -> dict[str, Json]:
     known = spec.fields() if spec.extra.get("trl") else {}
     for name, value in spec.extra.get("trl", {}).items():
         if name != "optim_args":
-            plain = _plain(value.value)
-            kinds = {*known[name].type.split(" | ")} if name in known else set()
-            whole = isinstance(plain, int) and not isinstance(plain, bool)
-            out[name] = float(str(plain)) if whole and "float" in kinds and "int" not in kinds else plain
+            plain, kinds = _plain(value.value), known[name].type.split(" | ") if name in known else []
+            if isinstance(plain, int) and not isinstance(plain, bool) and "float" in kinds and "int" not in kinds:
+                plain = float(plain)
+            out[name] = plain
     config = out.get("accelerator_config")
     if isinstance(config, str):
         import json  # rarely needed

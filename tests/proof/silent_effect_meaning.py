@@ -91,7 +91,7 @@ class Meaning:
         if decay and not (self.run.plan.get("lora") or {}).get("lr_ratio"):
             import transformers
 
-            older = int(transformers.__version__.split(".")[0]) < 5 and int(transformers.__version__.split(".")[1]) < 53
+            older = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 53)
             wrong = [
                 names[id(one)]
                 for group in optimizer.param_groups

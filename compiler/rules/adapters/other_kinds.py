@@ -102,8 +102,8 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )
-    whole = spec.zero_stage == 3 and not spec.bits
-    if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not whole:
+    initialized = spec.zero_stage == 3 and not spec.bits  # ZeRO-3's zero.Init makes the buffers in 16 bits, too
+    if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(
             spec.place("strategy", "casts no buffers"),
             f"vera cannot train in {spec.text('precision')} under {spec.text('strategy')} on {spec.stack.name}",
