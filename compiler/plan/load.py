@@ -51,7 +51,7 @@ class Load:
     if the base is frozen); `amp` is true if float32 weights are computed in half precision. `moments` is the bytes of
     optimizer state per trained parameter, `temporary` the bytes that its step needs temporarily. `tokens` counts the
     tokens of one micro-batch, `length` the tokens of one of its rows. `trained` counts parameters with a gradient,
-    without adapters. `loss` is a key of `memory.HEADS`. `frozen` is the bytes of frozen models in addition to the
+    without adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of frozen models in addition to the
     trained one. `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the
     layers that a gradient passes through, None for all. `stack` names the libraries that run them.
 

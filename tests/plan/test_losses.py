@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from xpc.compiler.plan.memory import HEADS
+from xpc.compiler.plan.heads import HEADS
 
 pytestmark = pytest.mark.slow
 TOKENS, WORDS, WIDTH = 64, 8192, 32

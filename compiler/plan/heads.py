@@ -1,0 +1,56 @@
+"""The memory of logits, loss and their gradients, by kind of head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.plan.load import Load
+
+HEADS: Mapping[str, tuple[int, int]] = {
+    # peak bytes of logits and loss per token and vocabulary entry: (in half precision, in fp32)
+    "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
+    "freed": (12, 12),  # as "kept", but the model's outputs are freed
+    "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
+    "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
+    "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
+    "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
+    "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
+    "divergence": (22, 44),  # student and teacher: scaled logits, log-softmax; divergence and its gradients (trl 0.24)
+    "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
+    "fused": (0, 0),  # a head that computes logits chunk by chunk: `_fused` counts it
+    "trl_fused": (0, 0),
+}
+"""Peak bytes of logits and loss by kind of head, from autograd's saved tensors (transformers 5.23, 4.57, torch
+2.13).
+"""
+CHUNK = 4096
+"""The most tokens in one chunk of TRL 1.16's fused head, which also covers 32,768 vocabulary entries
+(trl/models/fused_linear.py).
+"""
+
+
+def logits(load: Load) -> float:
+    """Bytes of logits, loss and their gradients at their peak."""
+    facts, tokens = load.facts, load.micro * (load.scored or load.length)
+    half, full = HEADS[load.loss]
+    if load.loss in ("fused", "trl_fused"):
+        return _fused(load)
+    # A loss that compares two models keeps the logits of both and a gradient, also for the tokens of prompts.
+    prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
+    return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
+
+
+def _fused(load: Load) -> float:
+    """Bytes of a head that computes logits in chunks: the gradients of the hidden states and of the head's weight, and
+    one chunk.
+    """
+    facts, tokens, element = load.facts, load.tokens, load.element
+    weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0
+    if load.loss == "trl_fused":
+        return float(4 * tokens * facts.hidden + (4 + element) * weight + min(tokens, CHUNK) * 32768 * element)
+    # Liger 0.8.5 `fused_linear_cross_entropy.py`: a chunk has about tokens x hidden / vocabulary rows, rounded up to a
+    # power of two
+    rows = 1
+    while rows < tokens * facts.hidden / facts.vocab:
+        rows *= 2
+    return float(element * tokens * facts.hidden + element * weight + 2.0 * rows * facts.vocab * (element + 4))
