@@ -54,7 +54,7 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
     if arguments.get("dataloader_drop_last"):
         return "`dataloader_drop_last` drops the rows that do not fill the micro-batches of all processes"
     if arguments.get("average_tokens_across_devices") is False and method["name"] == "sft":
-        return "`average_tokens_across_devices = false` weights the tokens of each process separately"
+        return "with `average_tokens_across_devices = false` each process averages the loss over its own tokens"
     return None
 
 

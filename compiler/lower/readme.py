@@ -142,7 +142,7 @@ def _flash(spec: Spec) -> list[str]:
         lines[-1] += f" Instead of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
         commits = "".join(f", {id} at {commit}" for id, commit in spec.kernels.items())
         lines.append(
-            f"builds nothing: transformers then fetches the kernels from the hub when the run starts{commits}."
+            f"needs no compiler: transformers fetches the built kernels from the hub when the run starts{commits}."
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Read the settings of a checked spec that decide its memory into one `Load`."""
+"""Collect in one `Load` the settings of a checked spec that decide how much memory its run takes."""
 
 from __future__ import annotations
 

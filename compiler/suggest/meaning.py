@@ -113,7 +113,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             score = (
                 like
                 + 0.2 * (like >= SAME)
-                + 0.05 * (typed == one.letters)  # exceeds a penalty, so that no other setting's synonym is nearer
+                + 0.05 * (typed == one.letters)  # larger than any penalty: no synonym of another setting is nearer
                 + 0.15 * inside
                 + (0.04 if like >= SAME else OWN) * one.own
                 + 0.01 * bool(one.value)

@@ -77,7 +77,7 @@ def effect(proof: Proof) -> str:
     if proof.raises or proof.warns:
         return proof.raises or "a library's warning"
     module, _, function = proof.measure.rpartition(".")
-    return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures it"
+    return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures the effect"
 
 
 def proof_of(fate: Fate, code: str) -> str:

@@ -150,7 +150,7 @@ def _plain_mixture(value: Any) -> Any:
 
 
 def _template(found: View) -> Any:
-    """The digest of the published template that ours was proven to render like."""
+    """The digest of the published template. Ours was shown to render the same text."""
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
         with open(os.path.join(SPECS, "templates", name + ".jinja"), "rb") as handle:

@@ -44,7 +44,7 @@ def is_tuned(written: str) -> bool:
 
 
 def texts(written: str) -> list[tuple[str, int, str | None]]:
-    """The specs that hold a mistake, the offset where it begins, and the clause that it stands in."""
+    """For each spec with a mistake: its text, the offset where the mistake begins, and the clause that contains it."""
     head, brace, inside = written.partition(" { ")
     if brace:
         body = inside.removesuffix(" }")

@@ -196,8 +196,8 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(
             place,
-            "axolotl puts its own words around the columns, which a spec cannot do",
-            "write the words into the rows, as `prompt` and `completion`, and name the new rows by `--data`",
+            "axolotl puts a text of its own around the columns, which a spec cannot do",
+            "write that text into rows with `prompt` and `completion`, and pass the file of these rows with `--data`",
         )
     else:
         why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and an import runs no custom module"
@@ -274,7 +274,7 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
     head, _, last = word.rpartition(".")
     if not isinstance(place.value, str) and place.key.endswith("type"):
         draft.error(place, "a spec has no custom prompt for pairs",
-                    "write the words into the rows, as `prompt`, `chosen` and `rejected`")  # fmt: skip
+                    "write its text into rows with `prompt`, `chosen` and `rejected`")  # fmt: skip
         corpus.everything(draft, place, "the type is refused")
         return ()
     if draft.method == "orpo" or last in CONVERSATIONS:

@@ -123,9 +123,8 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text, the spec does if the tokenizer has one",
     )
-    dropped = draft.differences.pop(
-        "sample_packing", None
-    )  # the difference is about rows that LLaMA-Factory does not mix, so it does not apply here
+    # Only mixed rows would differ, and LLaMA-Factory does not mix these.
+    dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
         return

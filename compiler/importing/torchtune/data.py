@@ -47,7 +47,7 @@ def components() -> dict[str, Rows]:
 
 
 TEMPLATE = (
-    "torchtune turns a row into messages between the marks of its own tokenizer, and also learns the marks before an "
+    "torchtune puts its own tokenizer's special tokens around each message, and the loss includes those before an "
     "answer; the spec {}"
 )
 

@@ -139,7 +139,7 @@ class Rehearsal:
             return False
         if stopped.status not in (0, STOPPED):
             return self.failed("resume, and stop", stopped)
-        if stopped.status == 0:  # the run ended before the signal, because the machine is busy
+        if stopped.status == 0:  # the machine was busy: the run had ended before it got the signal
             self.steps.append(Step("go on to the end", SKIPPED))
         elif self.launched("go on to the end", bundles[1]) is None:
             return False

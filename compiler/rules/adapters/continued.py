@@ -45,7 +45,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            continue  # whether every linear layer has saved weights shows when they are loaded
+            continue  # only loading shows whether each linear layer has saved weights
         if name not in SHAPES[kind]:
             continue  # XP464 refuses a setting of the other kind
         value = spec.get(path)

@@ -113,8 +113,8 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: PEFT wraps a weight or its module, not both, and an adapter needs rows and columns.
 
-    Without this rule: ValueError in the trainer's constructor, after the data is tokenized; for one dimension on peft
-    0.17 and 0.18, IndexError "tuple index out of range".
+    Without this rule: ValueError in the trainer's constructor, after the data is tokenized. For a weight of one
+    dimension, peft 0.17 and 0.18 raise IndexError "tuple index out of range".
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/model.py`, `tuners/lora/layer.py` (`ParamWrapper`); confirmed by
     running it.

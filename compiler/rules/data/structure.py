@@ -140,7 +140,8 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has {kinds}, and whether the chat template writes them is not known here",
-                "the run compares them before its first step; `chat_template = qwen3` is one that writes them",
+                "before its first step the run compares the rows with their rendered texts; `chat_template = qwen3` "
+                "writes these parts",
             )
 
 

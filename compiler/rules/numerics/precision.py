@@ -58,8 +58,8 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
-    Without this rule: nothing is reported, because torch counts the emulation as support; DeepSpeed sums and sends
-    gradients in bf16 where `extra deepspeed` says so.
+    Without this rule: nothing is reported, because torch counts emulated bf16 as supported. DeepSpeed does not look at
+    the GPU either: if `extra deepspeed` sets bf16, it sums and sends gradients in bf16.
 
     Source: torch 2.13 `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`;
     deepspeed 0.19.8 and 0.16.8 `runtime/config.py`.

@@ -17,7 +17,9 @@ class AssistantMasks(Feature):
 
 
 def missing(tokenizer: Any) -> list[str]:
-    """The finding for a template without marks. trl would raise it only after the model is loaded."""
+    """The finding for a chat template that does not mark the answers. trl raises an error for it, but only after the
+    model is loaded.
+    """
     template = tokenizer.chat_template
     if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
         return []
