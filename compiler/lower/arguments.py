@@ -52,12 +52,16 @@ def _extra(spec: Spec) -> dict[str, Json]:
                 plain = float(plain)
             out[name] = plain
     config = out.get("accelerator_config")
-    if isinstance(config, str):
+    # Each process reads the stream. Otherwise accelerate joins the batches of all processes, which have different
+    # lengths (trl 1.16 sets the same).
+    streamed = {"dispatch_batches": False} if spec.flag("data.streaming") else {}
+    if isinstance(config, str) or streamed:
         import json  # rarely needed
 
         base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
-        out["accelerator_config"] = {**base, **json.loads(config)}
+        written = json.loads(config) if isinstance(config, str) else {}
+        out["accelerator_config"] = {**base, **written, **streamed}
     if spec.flag("model.compile") or any(out.get(name) is not None for name in COMPILES):
         out.update(_compiled(out))
     return {**out, **best(spec)}

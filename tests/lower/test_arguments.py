@@ -67,7 +67,8 @@ ROWS = {
         Row("data(streaming, shuffle=false)", {
             "max_steps": 100, ".data.streaming": {"shuffle_buffer": None}, ".data.shuffle": False,
         }, train="qwen2.5-3b on infinity-instruct for 100 steps"),
-        Row("data(streaming)", {".data.streaming": {"shuffle_buffer": 10_000}, "save_steps": 0.1},
+        Row("data(streaming)", {".data.streaming": {"shuffle_buffer": 10_000}, "save_steps": 0.1,
+                                ".arguments.accelerator_config.dispatch_batches": False},
             train="qwen2.5-3b on infinity-instruct for 100 steps"),
         Row("seed 7\ndata(seed=3)", {"seed": 7, ".data.seed": 3}),
         Row(f"{HELD}\n{EPOCHS}\nschedule reduce_lr_on_plateau",

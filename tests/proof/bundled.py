@@ -54,9 +54,19 @@ def trainer(run: Any) -> Any:
     made.compared = lambda *given: (row for row in rows(*given) if row[0] not in SIMULATED)
     kind = run_features.enabled(run.plan, "runtime").trainer_class
     return trainer.build(
-        read, kind, run.model, lambda: load(run), args=run.args, train_dataset=run.rows,
+        read, kind, run.model, lambda: load(run), args=run.args, train_dataset=train_rows(run, read),
         eval_dataset=run.held, processing_class=run.tokenizer, callbacks=[],
     )  # fmt: skip
+
+
+def train_rows(run: Any, read: Any) -> Any:
+    """The run's rows, as a stream if the bundle reads one."""
+    if not run.plan["data"].get("streaming"):
+        return run.rows
+    from runtime.features.streaming.passes import Stream
+    from runtime.features.streaming.reading import sequences
+
+    return Stream(run.rows.to_iterable_dataset(), sequences(read))
 
 
 def teacher(run: Any) -> Any:

@@ -36,12 +36,6 @@ def _reader(bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any]:
 class Streaming(Feature):
     """The feature of a run whose rows are a stream."""
 
-    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Let each process read the stream. Otherwise accelerate joins the batches of all processes, which have
-        different lengths (trl 1.16 sets the same).
-        """
-        values["accelerator_config"] = {**(values.get("accelerator_config") or {}), "dispatch_batches": False}
-
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
