@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import sha256
 
+from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.importing import cli as importing
 from xpc.compiler.importing import options
@@ -50,12 +52,12 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
         lines.append(_row(f"{place}{fate.key}: {fate.value}", text))
     for path, written in draft.settings.items():
         if written.entry is None:
-            has = _value(spec, path)
+            has = _value(spec, path, draft)
             differs = differs or has not in (None, written.text)
             lines.append(_row(f"({path}: {written.why or 'not set'})", _compared(path, written.text, has)))
     extra = [path for path, value in spec.values.items() if spec.written(path) and path not in draft.settings
              and value.origin.label is not None and path not in HEADER]  # fmt: skip
-    lines += [_row("(nothing)", f"{path} = {_value(spec, path)}") for path in extra]
+    lines += [_row("(nothing)", f"{path} = {_value(spec, path, draft)}") for path in extra]
     return "".join(f"{visible(line.rstrip())}\n" for line in lines), differs or bool(extra)
 
 
@@ -83,7 +85,7 @@ def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
     if not paths:
         why = fate.to if fate.fate in ("mapped", "extra") else f"{fate.fate}: {fate.why or fate.to}"
         return why, False
-    values = {path: _value(spec, path) for path in paths}
+    values = {path: _value(spec, path, draft) for path in paths}
     text = ", ".join(_compared(path, draft.settings[path].text, has) for path, has in values.items())
     return text, any(has != draft.settings[path].text for path, has in values.items())
 
@@ -94,12 +96,16 @@ def _compared(path: str, imported: str, has: str | None) -> str:
     return f"{path} = {has}" if has == imported else f"! {path} = {has} (import: {imported})"
 
 
-def _value(spec: Spec, path: str) -> str | None:
-    """The value of a setting as a spec writes it; None if the spec has no value."""
+def _value(spec: Spec, path: str, draft: Draft) -> str | None:
+    """The value of a setting as a spec writes it; None if the spec has no value. A copy of a file in the bundle gets
+    the name that the import gave the file, if their contents are equal.
+    """
     value = spec.get(path_of(path))
     if value is None:
         return None
     typed = show(BY_PATH[path], value)
+    for name, data in draft.files.items():
+        typed = typed.replace("files/" + bundle_name(name, sha256(data).hexdigest()), name)
     return EXPONENT.sub(r"\1", typed) if BY_PATH[path].kind is kinds.REAL else typed
 
 

@@ -64,3 +64,23 @@ def test_exit_code(spec, capsys) -> None:
 def test_broken_spec_is_reported(spec, capsys) -> None:
     spec.write_text("train nothing on nothing\n")
     assert shown(capsys)[0] == 1
+
+
+def test_file_that_the_import_wrote_is_unchanged(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    turns = '{"messages": [{"role": "user", "content": "%d?"}, {"role": "assistant", "content": "%d!"}]}\n'
+    (tmp_path / "rows.jsonl").write_text("".join(turns % (i, i) for i in range(64)))
+    (tmp_path / "a.yml").write_text(
+        "base_model: NousResearch/Llama-3.2-1B\nchat_template: llama3\nmicro_batch_size: 2\nnum_epochs: 1\n"
+        "learning_rate: 1e-4\ndatasets:\n  - {path: rows.jsonl, type: chat_template}\n"
+    )
+    main(["import", "a.yml", "--hardware", "1 x h100-80gb", "-o", "a.xp"])
+    capsys.readouterr()
+    assert main(["diff", "a.yml", "a.xp"]) == 0
+    out = capsys.readouterr().out
+    assert 'model.chat_template = file("a.chat_template.jinja")' in out
+    assert "! model.chat_template" not in out
+    template = tmp_path / "a.chat_template.jinja"
+    template.write_text(template.read_text() + "{# changed #}")
+    main(["diff", "a.yml", "a.xp"])
+    assert "! model.chat_template" in capsys.readouterr().out
