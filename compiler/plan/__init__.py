@@ -13,7 +13,7 @@ from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.grammar.record import record
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
 """Settings that the plan chooses if the spec does not write them."""
 BUDGET = 0.8
@@ -25,6 +25,11 @@ DOES_NOT_FIT = ("XP480", "XP960")
 """Codes of the errors for a run that does not fit its GPUs; `--allow-oom` makes them notes."""
 LOW, HIGH = 0.93, 1.07
 """Nine of ten measured peaks are within 7 % of the prediction (docs/plan-accuracy.md)."""
+
+
+def size(value: float) -> str:
+    """A number of bytes as text: `46.0 GiB`, `12.3 MiB`."""
+    return f"{value / GIB:,.1f} GiB" if value >= GIB / 10 else f"{value / MIB:,.1f} MiB"
 
 
 def packed_bytes(bits: int, nested: bool) -> float:

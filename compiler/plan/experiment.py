@@ -115,9 +115,8 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
     if real is not None:
         fast = _measured_speed(spec, real, fast, tokens)
     if fast is None:
-        unknown["hours"] = (
-            "the model or the GPU is not known" if isinstance(load, str) else "no published runs on such a GPU"
-        )
+        unmeasured = "the speed of a CPU is not planned" if gpu is None else "no published runs on such a GPU"
+        unknown["hours"] = load if isinstance(load, str) and gpu is not None else unmeasured
     elif steps is None:
         unknown["hours"] = why
     hours = None

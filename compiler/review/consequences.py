@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import sqrt
 
 from xpc.compiler.lower.disk import disk
-from xpc.compiler.plan import GIB
+from xpc.compiler.plan import GIB, size
 from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.plan.from_spec import load_of
@@ -24,7 +24,6 @@ UNKNOWN = "unknown"
 IS = {"fits": "fits", "tight": "tight", "no": "does not fit", UNKNOWN: "not known"}
 """The verdicts of a plan in words, for messages such as `memory 31.0 GiB (fits)`."""
 WAS = {**IS, "no": "too large"}
-MIB = 2**20
 
 
 @record
@@ -189,11 +188,6 @@ def _count(value: int) -> str:
         if value >= unit:
             return f"{value / unit:.3g}{letter}"
     return str(value)
-
-
-def size(value: float) -> str:
-    """A number of bytes as text: `46.0 GiB`, `12.3 MiB`."""
-    return f"{value / GIB:,.1f} GiB" if value >= GIB / 10 else f"{value / MIB:,.1f} MiB"
 
 
 def _size(value: int, why: str = "") -> Quantity:

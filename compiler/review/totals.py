@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.review.consequences import Forecast, forecast, size
+from xpc.compiler.plan import size
+from xpc.compiler.review.consequences import Forecast, forecast
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.operands import DoesNotCompile, Run
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from xpc.compiler.lower.disk import disk
-from xpc.compiler.plan import BUDGET, FITS, GIB, NO, TIGHT, UNKNOWN
+from xpc.compiler.plan import BUDGET, FITS, GIB, NO, TIGHT, UNKNOWN, size
 from xpc.compiler.plan.changes import Change, effect, faster, fitting
 from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, Span
@@ -55,7 +55,8 @@ def _one(plan: Plan) -> str:
         for name, parts in memory.phases.items():
             lines.append(_line(name, sum(parts.values()), scale))
     else:
-        lines.append(f"memory of one GPU: unknown, {plan.unknown['memory']}")
+        of = " of one GPU" if plan.spec.hardware.gpu is not None else ""
+        lines.append(f"memory{of}: unknown, {plan.unknown['memory']}")
     most = " at most (rows may be shorter than `seq`)" if plan.full_rows else ""
     steps = "unknown" if plan.steps is None else f"{plan.steps:,}"
     lines += ["", f"steps: {steps}, {plan.tokens_per_step:,} tokens in one{most}"]
@@ -130,12 +131,12 @@ def checkpoint_bytes(plan: Plan) -> float:
 
 def saved(plan: Plan) -> list[str]:
     """The number and size of the checkpoints as a phrase; "" if nothing is known or written."""
-    size = checkpoint_bytes(plan)
-    if plan.saves is None or not size:
+    one = checkpoint_bytes(plan)
+    if plan.saves is None or not one:
         return []
     if plan.saves <= 1:
-        return [f"{plan.saves} checkpoint{'s' if plan.saves != 1 else ''} of {size / GIB:.1f} GiB"]
-    return [f"{plan.saves:,} checkpoints of {size / GIB:.1f} GiB, {plan.saves * size / GIB:,.1f} GiB to write"]
+        return [f"{plan.saves} checkpoint{'s' if plan.saves != 1 else ''} of {size(one)}"]
+    return [f"{plan.saves:,} checkpoints of {size(one)}, {size(plan.saves * one)} to write"]
 
 
 def evaluated(plan: Plan) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from compile_support import checked, errors, put
+
+from xpc.compiler.plan.experiment import plan
+from xpc.compiler.tuning import show
 
 ROW = '{"prompt": "2 + 2?", "completion": "4", "label": true}\n'
 PAIR = '{"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}\n'
@@ -37,3 +42,14 @@ def test_a_cpu_gets_rows_that_fit_unless_their_number_is_learned_from(tmp_path, 
     assert (spec.integer("batch.micro"), spec.integer("batch.micro") * spec.integer("batch.accum")) == (
         micro, spec.integer("batch.gbs"),
     )  # fmt: skip
+
+
+def test_the_plan_of_a_cpu_names_no_gpu_and_shows_small_sizes(tmp_path) -> None:
+    text = 'xpc 1\ntrain qwen2.5-0.5b on "rows.jsonl" for 10 steps with lora(rank=1, targets=[q_proj]) gbs=8 seq=64\n'
+    found = checked(f"{text}hardware cpu\nsave every=5\n", put(tmp_path, {"rows.jsonl": '{"text": "a b"}\n' * 8}))
+    assert found.spec is not None
+    lines = show.text([plan(found.spec)]).split("\n")
+    assert "memory: unknown, the memory of a CPU process is not planned" in lines
+    assert "time: unknown, the speed of a CPU is not planned" in lines
+    (saves,) = [line for line in lines if "checkpoints of" in line]
+    assert re.fullmatch(r"  2 checkpoints of 0\.\d MiB, \d\.\d MiB to write", saves)

@@ -6,8 +6,8 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from xpc.compiler.plan import size
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.consequences import size
 from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, GONE, NEW, RENAMED, Entry
 from xpc.compiler.review.pull_request.github import MARKER
 
