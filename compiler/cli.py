@@ -261,18 +261,18 @@ def _import(arguments: list[str]) -> int:
     from xpc.compiler.importing import cli as edge
     from xpc.compiler.importing import options
 
-    return edge.run(options.parse(arguments), _errors_of)
+    return edge.run(options.parse(arguments), _problems_of)
 
 
-def _errors_of(text: str, path: str) -> list[Diagnostic]:
-    """The errors that `xpc check` finds in a spec with this text and path."""
+def _problems_of(text: str, path: str) -> list[Diagnostic]:
+    """The errors and warnings that `xpc check` finds in a spec with this text and path."""
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.files.inputs import open_spec
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = open_spec(os.path.abspath(path), text.encode())
     workspace.memory, workspace.copies = user_memory(), False
-    return located([one for one in check_text(data, name, workspace).problems if one.severity == "error"], path)
+    return located([one for one in check_text(data, name, workspace).problems if one.severity != "note"], path)
 
 
 def _run_module(command: str, arguments: list[str]) -> int:

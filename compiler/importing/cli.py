@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     import argparse
 
     Check = Callable[[str, str], list[Diagnostic]]
-    """A function that takes a spec's text and path and returns the errors that `xpc check` finds."""
+    """A function that takes a spec's text and path and returns the errors and warnings that `xpc check` finds."""
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
-    """Run the command and return its exit status (docs/import.md lists them). `check` finds the errors of the spec that
-    was written. Raises UsageError.
+    """Run the command and return its exit status (docs/import.md lists them). `check` finds the errors and warnings of the
+    spec that was written. Raises UsageError.
     """
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
@@ -88,12 +88,13 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     except Unwritable as error:
         raise UsageError(f"{source.name}: {error}") from error
     out = options.output
-    errors: list[Diagnostic] = []
+    found: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, out, options.force)
         # otherwise the spec is incomplete: a base to extend, or one that a decision must complete
         if draft.text or (draft.model and draft.sources):
-            errors = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
+            found = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
+    errors = [one for one in found if one.severity == "error"]
     if options.report == "json":
         show_json(report.as_json(draft, text, out or "-", errors))
     elif not draft.wrong and out in (None, "-"):
@@ -105,14 +106,18 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     elif draft.decisions:
         show(partial.screen(draft, out), sys.stderr)
     elif out not in (None, "-"):
-        show(f"wrote {out}" + ("" if errors else ", which passes `xpc check`"), sys.stderr)
+        warned = f" with {_counted(len(found), 'warning')}" if found else ""
+        show(f"wrote {out}" + ("" if errors else f", which passes `xpc check`{warned}"), sys.stderr)
     if errors:
-        many = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-        show(f"`xpc check` finds {many} in the spec:", sys.stderr)
+        show(f"`xpc check` finds {_counted(len(errors), 'error')} in the spec:", sys.stderr)
         show_rendered(render(errors, "concise"), sys.stderr)
     if options.partial and (draft.decisions or errors):
         return partial.STATUS
     return int(draft.wrong or bool(errors))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def read(path: str) -> SourceFile:

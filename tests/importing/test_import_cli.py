@@ -268,3 +268,17 @@ def test_a_spec_that_check_accepts_is_reported_as_such(here, capsys):
     status, _, err = run("r.yaml", "--hardware", "1 x a100-80gb", "-o", "r.xp", capsys=capsys)
     assert status == 0
     assert "wrote r.xp, which passes `xpc check`" in err
+
+
+def test_number_of_warnings_is_reported(here, capsys):
+    turns = '{"messages": [{"role": "user", "content": "%d?"}, {"role": "assistant", "content": "%d!"}]}\n'
+    (here / "rows.jsonl").write_text("".join(turns % (i, i) for i in range(100)))
+    (here / "a.yml").write_text(
+        "base_model: NousResearch/Llama-3.2-1B\nchat_template: llama3\nmicro_batch_size: 1\nlearning_rate: 1e-4\n"
+        "adapter: lora\nmax_steps: 100\ndatasets:\n  - {path: rows.jsonl, type: chat_template}\n"
+    )
+    status, _, err = run("a.yml", "--hardware", "1 x a100-80gb", "-o", "a.xp", capsys=capsys)
+    assert status == 0
+    assert err.endswith("wrote a.xp, which passes `xpc check` with 1 warning\n")
+    assert main(["check", "--format", "concise", "a.xp"]) == 0
+    assert "warning XP513" in capsys.readouterr().out

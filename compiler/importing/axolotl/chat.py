@@ -225,7 +225,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
     if end not in tokens and not (chats and ends is None and eos is None) and draft.method == "sft":
         draft.differs(
             "eot_tokens",
-            f"axolotl learns {end} at the end of an answer only if it is the tokenizer's eos_token, the spec always",
+            f"axolotl learns {end} at the end of an answer only if it is the tokenizer's eos_token; the spec always "
+            "learns it",
             ends,
         )
 
