@@ -19,17 +19,19 @@ FORMAT = 1
 POINTS = 2000
 """The most points of a curve in JSON. Longer curves are thinned out."""
 HEADS = ("asked", "planned", "ran", "why they differ")
-WIDEST = 32
-"""The most characters to which a column of the text is padded."""
+WIDEST, WIDEST_OF_RUNS = 32, 48
+"""The most characters to which a column of the text is padded, for one run and for a table of several runs."""
 
 
 def as_text(found: Sequence[Entry]) -> str:
-    """The report for a terminal, in the same order as in Markdown."""
+    """The report for a terminal, in the same order as in Markdown. Of several runs it has only the rows that differ from
+    the plan.
+    """
     several = len(found) > 1
     lines = [visible(", ".join(one.label for one in found))]
     if several:
         rows = [[f"{group}: {name}", *texts] for group, name, texts in overview(found)]
-        lines += ["", *_aligned([["", *(one.label for one in found)], *rows])]
+        lines += ["", *_aligned([["", *(one.label for one in found)], *rows], WIDEST_OF_RUNS)]
         for one in found[1:]:
             if one.diff is not None:
                 lines += ["", visible(f"Spec of {one.label}, compared with {found[0].label}"), ""]
@@ -39,20 +41,27 @@ def as_text(found: Sequence[Entry]) -> str:
         lines += [f"note: {visible(note)}" for note in one.notes]
         group, table = "", []
         for row in one.rows:
+            if several and not row.differs:
+                continue
             if row.group != group:
                 group = row.group
                 table += [[], [group, *HEADS]]
             why = f"differs: {row.why}" if row.differs else row.why
             table.append([f"  {row.name}", row.requested, row.planned, row.actual, why])
         lines += _aligned(table)
+    if several:
+        lines += [
+            "",
+            "A report of one folder has all rows of its run, and so do `--html FILE` and `--format markdown`.",
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines with aligned columns. A cell that is wider than `WIDEST` shifts the rest of its line."""
+def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
+    """The rows as lines with aligned columns. A cell that is wider than `widest` shifts the rest of its line."""
     shown = [[visible(one) for one in row] for row in table]
     count = max(map(len, shown), default=0)
-    widths = [min(max(len(row[at]) for row in shown if row), WIDEST) for at in range(count)]
+    widths = [min(max(len(row[at]) for row in shown if row), widest) for at in range(count)]
     return ["  ".join(f"{one:<{width}}" for one, width in zip(row, widths, strict=False)).rstrip() for row in shown]
 
 

@@ -212,7 +212,7 @@ def test_a_sweep_is_its_members(place: Path) -> None:
     assert len(found["runs"]) == 2
     names = [one["name"] for one in found["runs"][1]["diff"]["groups"][0]["settings"]]
     assert "optimizer.lr" in names
-    assert report(parse(["s.bundle"]))[0].count("has not run yet") == 6
+    assert report(parse(["s.bundle"]))[0].count("has not run yet") == 4
 
 
 def test_members_have_the_order_of_the_spec_and_are_found_in_their_output_folder(place: Path) -> None:
@@ -295,3 +295,17 @@ def test_the_text_of_several_runs_is_not_escaped(place: Path) -> None:
     assert "Spec of y, compared with x" in text
     assert "optimizer.lr  1e-05 -> 3e-05" in text
     assert "eval_loss" in text
+
+
+def test_the_text_of_several_runs_has_aligned_curves_and_only_rows_that_differ(place: Path) -> None:
+    compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
+    run(place)
+    run(place, "y", steps=8, finished=False)
+    text = report(parse(["out/x", "out/y"]))[0]
+    head = next(line for line in text.split("\n") if re.match(r" +x +y$", line))
+    loss = next(line for line in text.split("\n") if line.startswith("Outcome: loss"))
+    assert len(re.match(r"Outcome: loss +4 -> .*? at step \d+ +", loss).group()) == head.index("y")
+    own = text[text.index("\ny\n\nended without a result") :]
+    assert re.search(r"^  steps +.* differs: the run ended before its last step$", own, re.M)
+    assert "optimizer.lr" not in own
+    assert "has all rows of its run" in own
