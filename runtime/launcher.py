@@ -57,7 +57,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        progress.watch(lambda: not (_process and _process().children()))  # its processes print their own lines
+        progress.watch(lambda: not (_started or (_process and _process().children())))  # they print their own
     progress.now("checking this machine")
     global _output_dir
     try:

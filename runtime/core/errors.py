@@ -51,8 +51,8 @@ def say(sentence: str) -> None:
         put(f"[run] {shown(sentence)}")
 
 
-printed = time.monotonic()
-"""When this process last printed a line."""
+printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
+"""When this process last printed a line; at first, when the process that started it did (system-wide on Linux)."""
 _renewable = False
 """Whether the last line on the terminal may be replaced by the next one."""
 

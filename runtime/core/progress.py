@@ -1,5 +1,6 @@
 """Print a line when a phase without logged steps, such as loading the model, takes long. Standard library only."""
 
+import os
 import sys
 import threading
 import time
@@ -52,8 +53,8 @@ def _watch(idle: Callable[[], bool]) -> None:
     started, wait = 0.0, FIRST
     while True:
         time.sleep(0.5)
-        if Phase.started != started:
-            started, wait = Phase.started, FIRST
+        started, wait = Phase.started, wait if Phase.started == started else FIRST
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # for processes that start later
         silent = time.monotonic() - errors.printed
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))

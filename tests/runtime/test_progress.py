@@ -41,6 +41,7 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(errors, "printed", 0.0)
+    monkeypatch.setenv("XPC_PRINTED", "0.0")
 
     def say(text: str) -> None:
         lines.append(text)
@@ -59,6 +60,23 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
     assert [one.split(", ")[1].removesuffix(" so far") for one in lines] == [
         "0:00:10", "0:00:30", "0:01:10", "0:02:10", "0:03:10",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_phase_of_a_started_process_counts_the_silence_before_it():
+    """Otherwise nine seconds of a launcher and nine of its process would be silent."""
+    start = (
+        "import subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"
+        "progress.watch(lambda: False); progress.now('starting the processes'); time.sleep(2);"
+        "subprocess.run([sys.executable, *sys.argv[1:]])"
+    )
+    child = (
+        "import time; from xpc.runtime.core import progress; progress.watch(); progress.now('checking this machine');"
+        "time.sleep(3)"
+    )
+    done = subprocess.run([sys.executable, "-c", start, "-c", child], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[run] checking this machine, 0:00:0")
+    assert done.stdout.count("\n") == 1
 
 
 BARS = """
