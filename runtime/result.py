@@ -217,9 +217,9 @@ def complete_cards(
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
     for name, card in cards.items():
         licences.append(
-            f"| `{name}` | {licence(card) or 'its card names none'} |"
+            f"| `{name}` | {licence(card) or 'its README.md names none'} |"
             if card
-            else f"| `{name}` | unknown: its card is not here |"
+            else f"| `{name}` | unknown: it has no README.md here |"
         )
     verify = f"`xpc verify {os.path.basename(bundle)} --run DIR` compares this folder, DIR, with its bundle."
     for place, up in (("README.md", ""), ("merged/README.md", "../")):

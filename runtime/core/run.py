@@ -193,9 +193,9 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         feature.before_training(bundle, trainer)
     for printer in (PrinterCallback, ProgressCallback):  # the reporter prints its own lines instead
         trainer.remove_callback(printer)
-    left, strategy = len(rows) - losses.left_out, bundle.run["distributed_type"]
-    processes = "one process" if strategy == "NO" else f"world size {args.world_size}, {strategy}"
-    say(f"{left:,} rows to train on, {processes}")
+    by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
+    processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
+    say(f"{len(rows) - losses.left_out:,} rows to train on, {processes}{by}")
     return trainer, tokenizer
 
 

@@ -116,7 +116,7 @@ def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) ->
 def trains(made: Cluster, pods: Pods) -> None:
     said = made.end(made.start(pods))
     assert made.steps() == [1, 2]
-    assert "world size 2, DEEPSPEED" in said[0]
+    assert "2 processes, DeepSpeed" in said[0]
     assert "rows to train on" not in said[1]  # the second is no first
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 DRAWN = ("kto", *(name for name, method in METHODS.items() if method.generates))
 """Methods whose loss depends on which process has which rows: kto's baseline, and completions that each draws."""
-KINDS = {"one": "NO", "ddp": "MULTI_CPU"}
+KINDS = {"one": "one process", "ddp": "2 processes, DDP"}
 every, resumed, sharing = (
     pytest.mark.parametrize(
         "small",
@@ -59,9 +59,8 @@ def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @every
 def test_a_method_trains(runs: Runs, small: Small) -> None:
     done = runs(small)[0]
-    strategy = KINDS.get(small.strategy, "DEEPSPEED")
-    processes = "one process" if strategy == "NO" else f"world size {small.world}, {strategy}"
-    assert f"64 rows to train on, {processes}" in done.output
+    processes = KINDS.get(small.strategy, "2 processes, DeepSpeed")
+    assert f"64 rows to train on, {processes}\n" in done.output
     losses = done.values("loss")
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
