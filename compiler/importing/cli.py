@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
-    """Run the command and return its exit status (docs/import.md lists them). `check` finds the errors and warnings of the
-    spec that was written. Raises UsageError.
+    """Run the command and return its exit status (docs/import.md lists them). `check` finds the errors and warnings
+    of the spec that was written. Raises UsageError.
     """
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")

@@ -24,8 +24,8 @@ WIDEST, WIDEST_OF_RUNS = 32, 48
 
 
 def as_text(found: Sequence[Entry]) -> str:
-    """The report for a terminal, in the same order as in Markdown. Of several runs it has only the rows that differ from
-    the plan.
+    """The report for a terminal, in the same order as in Markdown. Of several runs, it has only the rows that differ
+    from the plan.
     """
     several = len(found) > 1
     lines = [visible(", ".join(one.label for one in found))]
