@@ -181,25 +181,30 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 @rule("XP535", "repeated-rows", "note")
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
     """Rows should not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal
-    in every kept column; this check counts rows that are equal in prompt and answer only.
+    in every kept column; this check counts rows that are equal in prompt and answer only. The note becomes a warning if
+    the spec has a holdout.
 
-    Why it is bad: a repeated row is trained on once more in each epoch.
+    Why it is bad: a repeated row is trained on once more in each epoch. If one copy is held out, the evaluation
+    measures what was trained on.
 
-    Without this rule: a holdout may contain rows that are also in the training data.
+    Without this rule: nothing is reported, and the loss on the held-out rows is too low.
 
     Source: the rows of the file are compared; confirmed by running it (`tests/proof/violations/data.py`).
     """
     if spec.flag("data.unique"):
         return
+    held_out = spec.get("data.holdout") is not None
+    what = f"an earlier prompt and answer{', so held-out rows may also be trained on' if held_out else ''}"
     for source, found in _shaped(spec):
         one = found.tallies.get("repeated")
         if one is not None:
             yield Finding(
                 source.label,
-                _in_words(one, found, source, "repeats", "repeat", "an earlier prompt and answer"),
+                _in_words(one, found, source, "repeats", "repeat", what),
                 "leave the repeated rows out of the file"
                 if source.shape == IMAGES
                 else "write `data(unique)` to drop repeated rows",
+                severity="warning" if held_out else None,
             )
 
 
