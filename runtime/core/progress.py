@@ -49,8 +49,7 @@ def watch(idle: Callable[[], bool] = lambda: True) -> None:
         threading.Thread(target=_watch, args=(idle,), name="progress", daemon=True).start()
 
 
-def _watch(idle: Callable[[], bool]) -> None:
-    started, wait = 0.0, FIRST
+def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) -> None:
     while True:
         time.sleep(0.5)
         started, wait = Phase.started, wait if Phase.started == started else FIRST
