@@ -138,7 +138,7 @@ def _context(draft: Draft, tool: str) -> None:
             "sdpa",
             "context parallelism needs sdpa",
             "attn_implementation",
-            f"{tool} computes context parallelism by {attn.text}, the spec the same by sdpa",
+            f"{tool} computes context parallelism by {attn.text}; the spec computes the same by sdpa",
         )
 
 
@@ -157,7 +157,7 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
         return
     why = "KTO needs two rows in a micro-batch"
     for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
-        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch, the spec two, "
+        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch; the spec has two, "
                  "with the same number of rows in a step")  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
             0.0,
             "adapters of experts have no dropout",
             "lora_dropout",
-            f"{tool} has a dropout of {written.text} in every adapter except those of experts, the spec has none",
+            f"{tool} has a dropout of {written.text} in every adapter except those of experts; the spec has none",
         )
 
 

@@ -112,7 +112,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
             "chat_template",
-            f"axolotl renders by its own `{word}`, the spec by the template of the tokenizer "
+            f"axolotl renders by its own `{word}`; the spec uses the template of the tokenizer "
             '(`model(chat_template=file("x.jinja"))` names another)',
             entry,
         )
@@ -121,7 +121,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
     elif more and marks.entry is not None:
         draft.differs(
             "train_on_inputs",
-            "axolotl learns the text of every turn and its end, the spec also the template's words around them",
+            "axolotl learns the text of every turn and its end; the spec also learns the template's words around them",
             marks.entry,
         )
     return False
@@ -197,7 +197,7 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     elif native is None and not draft.model.startswith((".", "/")):
         draft.differs(
             "chat_template",
-            "axolotl learns the text of an answer and the token that ends it, the spec what TRL marks in the "
+            "axolotl learns the text of an answer and the token that ends it; the spec learns what TRL marks in the "
             "tokenizer's template, which may include the newline after it",
         )
 
@@ -210,7 +210,7 @@ def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
     if draft.method == "dpo" and one is not None and one.first and written:
         draft.differs(
             "datasets.type",
-            "axolotl begins a question with the tokenizer's first token twice, the spec once",
+            "axolotl begins a question with the tokenizer's first token twice; the spec begins it with one",
             written[0],
         )
 

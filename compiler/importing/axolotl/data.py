@@ -172,8 +172,8 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     if word in ("alpaca", "alpaca:instruct"):  # the default style
         draft.differs(
             "datasets.type",
-            "axolotl tokenizes the question and the answer separately, the spec together: the first tokens of an "
-            "answer that begins with a newline may differ",
+            "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
+            "tokens of an answer that begins with a newline may differ",
         )
         return "alpaca", ()
     prompted = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
@@ -280,8 +280,8 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
     if draft.method == "orpo" or last in CONVERSATIONS:
         _chat_template(draft, word, place, texts=False)
         if last == "argilla_chat" and not head.startswith("chat_template"):
-            draft.differs("datasets.type", "axolotl reads the first question and its answers, the spec the complete "
-                          "conversation", place)  # fmt: skip
+            draft.differs("datasets.type", "axolotl reads the first question and its answers; the spec reads the "
+                          "complete conversation", place)  # fmt: skip
         return ()
     if word.startswith("bradley_terry.chat_template"):
         draft.put("data.chat", True, place)
@@ -329,7 +329,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
         elif one.off:
             draft.note(one, "it is off")
         elif key == "drop_system_message" and not one.off:
-            draft.drop(key, "axolotl drops the system prompts of the rows, the spec keeps them", one)
+            draft.drop(key, "axolotl drops the system prompts of the rows; the spec keeps them", one)
         elif key in ("field_thinking", "template_thinking_key", "field_tools", "type"):
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads only role and content of a message")
         elif key != "path" and not one.mapping:

@@ -62,8 +62,8 @@ def _best(draft: Draft, entry: Entry) -> None:
         draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
         return
     draft.raw("save.every", evaluated.text, entry)
-    draft.differs("save_strategy", "axolotl saves only a checkpoint that evaluates better than all before, the spec at "
-                  "each evaluation", entry)  # fmt: skip
+    draft.differs("save_strategy", "axolotl saves only a checkpoint that evaluates better than all before; the spec "
+                  "saves at each evaluation", entry)  # fmt: skip
 
 
 def _filled(named: Entries, key: str) -> bool:
@@ -124,7 +124,7 @@ def warmup(draft: Draft, named: Entries) -> None:
         draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's own")
         draft.differs(
             "warmup_steps",
-            "without a number axolotl warms up for 3 % of the run and at most 100 steps, the spec for 3 %",
+            "without a number axolotl warms up for 3 % of the run and at most 100 steps; the spec always for 3 %",
         )
     elif written.text == "1" and written.entry is not None:
         draft.settings.pop("schedule.warmup")

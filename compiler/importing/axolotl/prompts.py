@@ -130,7 +130,7 @@ def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
         draft.mark(one, "mapped", "data { prompt_template }")
     draft.differs(
         "datasets.type",
-        "axolotl tokenizes the question and the answer separately, the spec together: the first tokens of an answer "
-        "that begins with a newline may differ",
+        "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
+        "tokens of an answer that begins with a newline may differ",
     )
     return (prompt.instruction, prompt.output)

@@ -141,7 +141,7 @@ def _model(draft: Draft, named: Entries) -> None:
 def _xformers(draft: Draft, entry: Entry) -> None:
     draft.put("model.attn", "sdpa", entry)
     draft.differs(
-        "attn_implementation", "axolotl computes attention by xformers, the spec by sdpa, with the same result", entry
+        "attn_implementation", "axolotl computes attention by xformers; the spec uses sdpa, with the same result", entry
     )
 
 
@@ -183,8 +183,8 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)
-        draft.differs("context_parallel_size", "axolotl splits a sequence under FSDP1 by its own kernels, the spec "
-                      "under FSDP2, with the same result", context)  # fmt: skip
+        draft.differs("context_parallel_size", "axolotl splits a sequence under FSDP1 by its own kernels; the spec "
+                      "splits it under FSDP2, with the same result", context)  # fmt: skip
 
 
 def _implied(config: Entry) -> Fate:
@@ -198,7 +198,7 @@ def _muon(draft: Draft) -> None:
     """
     draft.default("optimizer.betas", (0.95, 0.95), "not set: those of axolotl's Muon")
     if not any(draft.has(name) for name in ("lora", "qlora")):
-        draft.differs("optimizer", "axolotl's Muon does not train norms and biases, the spec trains them by AdamW")
+        draft.differs("optimizer", "axolotl's Muon does not train norms and biases; the spec trains them by AdamW")
 
 
 TRACKERS = {
@@ -346,8 +346,8 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.default("track.every", Amount("share", 0.005), why)
         draft.differs(
             "logging_steps",
-            "without a number axolotl logs every half percent of the run and at least every 10 steps, the spec every "
-            "half percent",
+            "without a number axolotl logs every half percent of the run and at least every 10 steps; the spec logs "
+            "every half percent",
         )
     draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
     axolotl_intervals.warmup(draft, named)

@@ -38,7 +38,7 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     share = math.ceil(SCALE / number) / SCALE
     draft.mark(parts, "mapped", f"take = {share:.10g}")
     if which is not None and integer(which):
-        why = "axolotl reads another part of the shuffled rows, the spec the first part"
+        why = "axolotl reads another part of the shuffled rows; the spec reads the first part"
         draft.drop("shards_idx", why, which)
     elif which is not None:
         draft.note(which, "the first part")
@@ -75,7 +75,7 @@ def long(draft: Draft, named: Entries) -> None:
     if "text" in shapes and not (packs and len(shapes) == 1):
         draft.differs(
             "sequence_len",
-            "axolotl continues a longer text in another row, the spec "
+            "axolotl continues a longer text in another row; the spec "
             + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "drops the text"),
         )
     if shapes == ("text",):
@@ -89,6 +89,6 @@ def long(draft: Draft, named: Entries) -> None:
     elif word in ("drop", "raise"):
         draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl drops longer rows")
         if way is not None and word == "raise":
-            draft.differs("excess_length_strategy", "axolotl stops at a longer row, the spec drops it", way)
+            draft.differs("excess_length_strategy", "axolotl stops at a longer row; the spec drops it", way)
     elif way is not None:
         draft.error(way, "it takes drop, truncate or raise")

@@ -102,7 +102,8 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
     draft.setting("data.seed", named.get("data_seed"))
     if stage != "pt":
         draft.differs(
-            "cutoff_len", "LLaMA-Factory truncates a longer row in its question and in its answer, the spec at its end"
+            "cutoff_len",
+            "LLaMA-Factory cuts a longer row in its question and in its answer; the spec cuts its end",
         )
 
 
@@ -121,7 +122,7 @@ def streamed(draft: Draft, packs: bool) -> None:
         return
     draft.differs(
         "tokenizer",
-        "LLaMA-Factory writes no first token (such as <s>) before a text, the spec does if the tokenizer has one",
+        "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
     # Only mixed rows would differ, and LLaMA-Factory does not mix these.
     dropped = draft.differences.pop("sample_packing", None)
@@ -175,8 +176,8 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         if word == "llama3":
             draft.differs(
                 "template",
-                "with the template `llama3`, LLaMA-Factory ends each text with <|end_of_text|>, the spec with the "
-                "tokenizer's last token",
+                "with the template `llama3`, LLaMA-Factory ends each text with <|end_of_text|>; the spec ends it with "
+                "the tokenizer's last token",
                 entry,
             )
     elif body is not None and entry is not None:
@@ -189,7 +190,7 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
             draft.differs(
                 "template",
                 "LLaMA-Factory learns the tokenizer's last token also in place of the first token of each later "
-                "question, the spec at the end of the conversation alone",
+                "question; the spec only at the end of the conversation",
                 entry,
             )
     elif entry is not None and word:
@@ -203,8 +204,8 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
     if stage != "pt" and body is not None:
         draft.differs(
             "tokenizer",
-            "LLaMA-Factory tokenizes each piece of a conversation separately, the spec the complete text: the first "
-            "tokens of a piece that begins with a newline may differ",
+            "LLaMA-Factory tokenizes each piece of a conversation separately; the spec tokenizes the complete text: "
+            "the first tokens of a piece that begins with a newline may differ",
         )
     elif stage != "pt" and not word:
         draft.differs(
@@ -289,7 +290,7 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
         limit = named.get("max_samples")
         if most and limit is not None:
             draft.differs(
-                "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set, the spec on all", limit
+                "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set; the spec uses all", limit
             )
     if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
         draft.warn(every.entry, "no rows are held out, so nothing is evaluated", "`val_size: 0.1` holds rows out")

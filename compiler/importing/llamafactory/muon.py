@@ -68,4 +68,4 @@ def _decay_of_norms(draft: Draft, key: str) -> None:
     """Report a difference: this Muon has the same weight decay for all weights."""
     decay = draft.settings.get("optimizer.weight_decay")
     if decay is not None and float(decay.text):
-        draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too, the spec does not")
+        draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too; the spec does not")

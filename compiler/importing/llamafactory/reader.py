@@ -284,7 +284,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
     recomputing(draft, named)
     norms = named.get("upcast_layernorm")
     if draft.on(norms):
-        why = "LLaMA-Factory keeps the weights of norms in fp32, the spec in the dtype of the other weights"
+        why = "LLaMA-Factory keeps the weights of norms in fp32; the spec keeps them in the dtype of the other weights"
         draft.drop("upcast_layernorm", why, norms)
     each, host, fast = (named.get(key) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
     for one in (each, host, fast):
@@ -293,10 +293,10 @@ def _kernels(draft: Draft, named: Entries) -> None:
     if each is not None and not each.off:
         draft.error(each, "the language has no such setting")
     if host is not None and not host.off:
-        why = "LLaMA-Factory keeps the input of each layer in host memory, the spec on the GPU: the result is the same"
+        why = "LLaMA-Factory keeps each layer's input in host memory; the spec keeps it on the GPU: equal results"
         draft.drop("use_unsloth_gc", why, host)
     if fast is not None and not fast.off:
-        why = "LLaMA-Factory runs the model with Unsloth's kernels, the spec with those of transformers"
+        why = "LLaMA-Factory runs the model with Unsloth's kernels; the spec uses those of transformers"
         draft.drop("use_unsloth", why, fast)
 
 
@@ -326,7 +326,9 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
         draft.setting("method.likelihood", share)
         draft.default("method.likelihood", 0.0, "not set: LLaMA-Factory's own")
         if weight:
-            draft.differs("pref_ftx", "LLaMA-Factory averages the likelihood over answers, the spec over tokens", share)
+            draft.differs(
+                "pref_ftx", "LLaMA-Factory averages the likelihood over answers; the spec averages over tokens", share
+            )
     elif loss is not None and apart is not None:
         draft.mark(loss, "mapped", f"method {apart}")
     elif draft.method == "dpo":

@@ -204,7 +204,7 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
     draft.mark(computed, "reserved", "# compute_dtype")
     draft.differs(
         "quant_config",
-        "LLaMA-Factory computes with quantized weights in float16 unless `compute_dtype` is set, the spec in the "
-        "precision of the run",
+        "LLaMA-Factory computes with quantized weights in float16 unless `compute_dtype` is set; the spec computes in "
+        "the precision of the run",
         computed,
     )

@@ -38,7 +38,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     elif four or not alone:
         draft.drop(
             "save_adapter_weights_only",
-            "torchtune saves merged weights and adapters, the spec only adapters: "
+            "torchtune saves merged weights and adapters; the spec saves only adapters: "
             + ("a base of 4 bits is not merged" if four else "no process has the complete weights"),
             only,
         )
@@ -66,7 +66,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     modules = [known[one] for one in names]
     modules += layers if mlp in on else ()
     if output is not None and output in on:
-        draft.drop("apply_lora_to_output", "torchtune also trains an adapter on the output layer, the spec does not",
+        draft.drop("apply_lora_to_output", "torchtune also trains an adapter on the output layer; the spec does not",
                       output)  # fmt: skip
     for one in (attention, mlp, output):
         if one is not None and one is output and one in on:

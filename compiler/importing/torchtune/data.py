@@ -70,7 +70,7 @@ def data(draft: Draft, entries: Entries) -> None:
     if on:
         if shapes and shapes[0].goes_on:
             draft.put("batch.packing.strategy", "bfd_split", None, "torchtune continues in the next sequence")
-        draft.differs("packed", "torchtune packs rows in their order, the spec by their lengths")
+        draft.differs("packed", "torchtune packs rows in their order; the spec packs them by their lengths")
     _length(draft, entries, on)
 
 
@@ -82,17 +82,17 @@ def _length(draft: Draft, entries: Entries, packed: bool) -> None:
     if template is not None and template.empty:
         draft.note(template, "null: none")
     elif template is not None:
-        draft.drop("prompt_template", "torchtune puts its own words around each turn, the spec uses the "
+        draft.drop("prompt_template", "torchtune puts its own words around each turn; the spec uses the "
                       "tokenizer's chat template", template)  # fmt: skip
     if most is not None and not most.empty:
         draft.setting("batch.seq", most)
         if not packed:
-            draft.differs("max_seq_len", "torchtune ends a truncated row with the end token, the spec does not")
+            draft.differs("max_seq_len", "torchtune ends a truncated row with the end token; the spec does not")
         return
     known = find_model(draft.model)
     length = min(LONGEST, known.context) if known is not None else LONGEST
     draft.put("batch.seq", length, most, "null: torchtune truncates no row")
-    draft.differs("max_seq_len", f"torchtune truncates no row, the spec truncates at {length} tokens", most)
+    draft.differs("max_seq_len", f"torchtune truncates no row; the spec truncates at {length} tokens", most)
 
 
 def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
@@ -120,7 +120,7 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
         elif one is not None:
             draft.setting(KEYS[f"dataset.{key}"].setting, one)
             if key == "new_system_prompt":
-                draft.differs(key, "torchtune replaces the rows' system prompts by it, the spec adds it where "
+                draft.differs(key, "torchtune replaces the rows' system prompts by it; the spec adds it where "
                               "there is none", one)  # fmt: skip
     _plain(draft, rows, inside)
 
@@ -128,7 +128,7 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
 def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     end, across, most = (inside.get(key) for key in ("add_eos", "split_across_pack", "max_seq_len"))
     if end is not None and not boolean(end):
-        draft.drop("add_eos", "torchtune writes no end token after a text, the spec the tokenizer's", end)
+        draft.drop("add_eos", "torchtune writes no end token after a text; the spec writes the tokenizer's", end)
     elif end is not None:
         draft.note(end, "the end token is written")
     if across is not None and boolean(across) == rows.goes_on:
@@ -208,8 +208,8 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
     draft.sources.append(evolve(found, columns=columns, format=shape, chat=chat, place=made))
     if rows.source == "lvwerra/stack-exchange-paired" and place is None:
         draft.differs(
-            "dataset", "torchtune reads the folder data/rl of the repository, the spec all of it (`--data` names a "
-            "copy of the folder)", made
+            "dataset", "torchtune reads the folder data/rl of the repository; the spec reads all of it (`--data` names "
+            "a copy of the folder)", made
         )  # fmt: skip
 
 

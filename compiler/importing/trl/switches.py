@@ -57,7 +57,7 @@ def intervals(draft: Draft, named: Entries) -> None:
         draft.mark(saving, MAPPED, "save.every")
         draft.note(saved, "the evaluations decide")
         draft.differs(
-            "save_strategy", "the source saves only if an evaluation improved, the spec at each evaluation", saving
+            "save_strategy", "the source saves only if an evaluation improved; the spec saves at each", saving
         )
     elif saving is not None or saved is not None:
         every(saving, saved, Amount("count", 500), draft, "save.every")

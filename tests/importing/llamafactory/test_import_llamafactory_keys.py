@@ -109,7 +109,7 @@ def _alike() -> list[list[str]]:
 def test_template_that_ends_only_the_conversation_reports_a_difference() -> None:
     found = imported(FILE.replace("template: qwen", "template: glm4"), *HARDWARE)
     assert not found.errors
-    assert "the end of the conversation alone" in found.draft.differences["template"]
+    assert "only at the end of the conversation" in found.draft.differences["template"]
     assert "template" not in imported(FILE.replace("template: qwen", "template: cohere"), *HARDWARE).draft.differences
 
 
