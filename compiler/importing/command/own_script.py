@@ -27,7 +27,7 @@ from xpc.grammar.record import evolve
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """The launchers' options that name the processes, on one node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Keys of errors about data and models of a script that are not known."""
+"""Keys of errors about a script's unknown data or model."""
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
 """Arguments that name an adapter."""
 MOST = 6
@@ -45,10 +45,14 @@ def draft(
     zero: Entries | None,
     declared: dict[str, Entry],
 ) -> tuple[Draft | None, bool, Entry | None]:
-    """The draft of the script that the command launches; None if it cannot be read. The second value is whether the
-    names of the arguments may be TRL's, because the script fills TRL's classes with them, and the third is the script's
-    own trainer, if only the names can be imported. `entries` are the command's arguments, with those of its
-    configuration. `declared` receives the defaults of the script's own classes.
+    """Read the script that the command launches. Returns three values:
+
+    - the draft of the script, or None if the script cannot be read
+    - whether the arguments may have TRL's names, because the script fills TRL's classes with them
+    - the script's own trainer, if only the names of the arguments can be imported
+
+    `entries` are the command's arguments and those of its configuration file. `declared` receives the defaults of the
+    script's own classes.
     """
     program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
@@ -120,8 +124,8 @@ def _own_trainer(text: str, program: str) -> Entry | None:
 
 
 def _may_train(kind: str, text: str) -> bool:
-    """Whether a script for which the reader found no training that a spec has may train after all, such as one that
-    loads several kinds of models, or whose trainer another module makes.
+    """Whether a script may train after all, although the reader refused it: for example, it loads several kinds of
+    models, or another module makes its trainer.
     """
     if kind == NO_TRAINER:
         return "Trainer(" in text
@@ -131,9 +135,10 @@ def _may_train(kind: str, text: str) -> bool:
 
 
 def better(named: Draft, script: Draft | None) -> Draft:
-    """Of the draft by TRL's names and the draft of the script, the one that says more: that of the script if it is read
-    completely. If parts of it cannot be read, the names decide if TRL has all of them, and they name the model and the
-    data; the settings that the script changes are added.
+    """Choose the more complete of two drafts: by TRL's names, or of the script.
+
+    The draft of the script is chosen if the script was read completely. Otherwise the draft by TRL's names is chosen if
+    TRL has all names and they include the model and the data; it gets the settings that the script changes.
     """
     if script is None:
         return named
@@ -172,7 +177,7 @@ def _add(named: Draft, script: Draft) -> None:
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """Take over the columns that the script reads, for sources of which the arguments name no columns."""
+    """Take over the columns that the script reads, for sources whose columns the arguments do not name."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources
