@@ -54,7 +54,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
             say(note)
         if any(map(row_format.conversations, sampled.values())):
             bundle.conversational = True
-            say(f"{label}: {len(sampled):,} of {len(part):,} rows compared with their rendered text")
+            say(f"{label}: checked {len(sampled):,} of {len(part):,} rows for parts that the chat template drops")
     for feature in bundle.features:
         part = feature.source_mapped(bundle, source, part)
     return part

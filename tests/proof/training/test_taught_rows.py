@@ -172,4 +172,4 @@ def test_the_run_says_how_many_rows_it_compared(warm: Warm, tmp_path: Path) -> N
     put(warm.place, FILES)
     bundle = warm.compiled(small("trl-1.16", data("plain"), QWEN3), "taught-compared")
     answer = warm.of("trl-1.16").run(bundle, warm.place, bundle, program=PROGRAM)
-    assert "taught-plain.jsonl: 4 of 4 rows compared with their rendered text" in answer["out"]
+    assert "taught-plain.jsonl: checked 4 of 4 rows for parts that the chat template drops" in answer["out"]
