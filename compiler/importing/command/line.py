@@ -77,7 +77,9 @@ def _is_left_out(words: list[Word], n: int) -> bool:
     it out.
     """
     one = words[n]
-    alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\])?\}?", one.text)
+    if re.fullmatch(r"\$\{\w+\}", one.open):
+        return False  # the script sets it, in branches that differ
+    alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\](?::\d+)?)?\}?", one.text)
     before = words[n - 1].text if n else ""
     return bool(alone) and not (before.startswith("--") and "=" not in before)
 

@@ -19,6 +19,7 @@ from xpc.compiler.importing.text.entries import (
     Entries,
     Entry,
     Unreadable,
+    not_set,
     plain,
 )
 from xpc.compiler.importing.trl.reader import NAMES
@@ -93,15 +94,15 @@ def draft(
     out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
-            out.error(Entry(word.text, None, file, word.line), f"`{line.program}` does not read this word",
-                      "leave it out if it has no effect")  # fmt: skip
+            unread = f"`{line.program}` does not read this word", "leave it out if it has no effect"
+            out.error(Entry(word.text, None, file, word.line), *(not_set(word.open) if word.open else unread))
     for key, one in entries.items():
         if (one.file, one.key) in out.fates:
             continue
         if one.unset and key in NAMES:
             out.note(one, f"it names the run by {one.unset}, which the script does not set")
         elif one.unset:
-            out.error(one, f"the script does not set {one.unset}", "`--set NAME=VALUE` sets it")
+            out.error(one, *not_set(one.unset))
         elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not out.has("lora.from"):
             out.error(one, "the script may continue this adapter, and the spec begins a new one",
                       "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip

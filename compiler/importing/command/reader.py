@@ -13,7 +13,7 @@ from xpc.compiler.importing.draft import Draft, Written
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, native
 from xpc.compiler.importing.text import table
-from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, shown, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, not_set, shown, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
@@ -154,6 +154,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
     declared: dict[str, Entry] = {}
     script, by_names, trainer = own_script.draft(line, entries, file, overrides, launch, zero, declared)
+    if script is not None:
+        _dropped(script, line, file)
     if script is not None and not by_names:
         return _with_environment(script, environment, file)
     entries = {**declared, **entries}
@@ -169,8 +171,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     if trainer is not None:
         draft.error(trainer, f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL",
                     "compare the two, and leave it out if they learn the same")  # fmt: skip
-    for dropped in line.dropped:
-        draft.warn(Entry(dropped.text, None, file, dropped.line), "the script does not set it: it is taken to be empty")
+    _dropped(draft, line, file)
     for one in line.again:
         draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
     if config is not None and config.unset:
@@ -196,8 +197,18 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             )
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     for word in rest:
-        draft.error(Entry(word.text, None, file, word.line), "an argument without a key")
+        why, how = not_set(word.open) if word.open else ("an argument without a key", "")
+        draft.error(Entry(word.text, None, file, word.line), why, how)
     return _with_environment(own_script.better(draft, script), environment, file)
+
+
+def _dropped(draft: Draft, line: Line, file: str) -> None:
+    """Warn of the words that are left out, because they are a variable that nothing sets, or depend on a condition."""
+    for dropped in line.dropped:
+        why = "the script does not set it: it is taken to be empty"
+        if ":" in dropped.text:
+            why = "a condition that the script's text does not decide adds words here: they are left out"
+        draft.warn(Entry(dropped.text, None, file, dropped.line), why)
 
 
 def _mapping(entry: Entry, overrides: Overrides) -> Entry:
@@ -238,9 +249,7 @@ def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
             draft.note(one, f"it names the run by {one.unset}, which the script does not set")
             draft.warn(one, f"the script does not set {one.unset}, and the spec leaves the name to its default")
         else:
-            name = one.unset.removeprefix("$")
-            how = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
-            draft.error(one, f"the script does not set {one.unset}", how)
+            draft.error(one, *not_set(one.unset))
 
 
 def _factory(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,

@@ -20,7 +20,8 @@ OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|conver
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
 """Words in the names of programs that may train by a module that they import."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
-            "conda", "sudo", "stdbuf", "numactl", "timeout", "nice", "mpirun", "pipenv", "pixi")  # fmt: skip
+            "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
+            "pixi")  # fmt: skip
 """Programs that start the command after them."""
 MOST_PROGRAMS = 40
 """Most programs of a script that are looked for in the repository."""

@@ -195,3 +195,14 @@ def words(entry: Entry) -> list[str] | None:
         return [one for one in re.split(r"[,\s]+", entry.value.strip()) if one]
     found = [text(one) for one in entry.items]
     return None if any(one is None for one in found) else [str(one) for one in found]
+
+
+def not_set(variable: str) -> tuple[str, str]:
+    """Why the value of a shell script's variable is not known, and how to give one. `${NAME}` is a variable to which
+    branches of a condition give different values.
+    """
+    name = variable.strip("${}")
+    help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
+    if variable.startswith("${"):
+        return f"branches of a condition that the script does not decide set ${name} differently", help_
+    return f"the script does not set {variable}", help_

@@ -83,10 +83,12 @@ class Variables:
             self.missing[name] = missing
 
     def forget(self, name: str) -> None:
-        """Note that the value of a variable is not known."""
+        """Note that the value of a variable is not known, although the script sets it: `missing` has `${NAME}`, and for a
+        variable that nothing sets `$NAME`.
+        """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
-        self.missing[name] = f"${name}"
+        self.missing[name] = f"${{{name}}}"
 
 
 def joined(branches: list[Variables], before: Variables) -> Variables:
@@ -98,7 +100,37 @@ def joined(branches: list[Variables], before: Variables) -> Variables:
         states = [(one.known.get(name), one.missing.get(name), one.arrays.get(name)) for one in branches]
         if any(one != states[0] for one in states):
             out.forget(name)
+            _keep_arguments(out, name, branches)
     return out
+
+
+def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
+    """Keep what branches that differ have in common, if a variable has a command or its arguments: the words before
+    those that some branches add, or the command after words that some put before it, such as `taskset -c 0-7`.
+    """
+    is_array = any(name in one.arrays for one in branches)
+    arrays = [one.arrays.get(name, []) for one in branches] if is_array else []
+    texts = [one.known.get(name, "") for one in branches]
+    if is_array and any(texts):
+        return
+    words = arrays or [one.split() for one in texts]
+    base = min(words, key=len)
+    branch, command = branches[words.index(base)], any(one.endswith(".py") for one in base)
+    added = [one[len(base) :] for one in words if one != base]
+    if command and all(one[-len(base) :] == base for one in words):
+        more = []
+    elif all(one[: len(base)] == base for one in words) and all(one[0].startswith("--") for one in added):
+        more = [f"${{{name}[@]:{len(base)}}}"]
+    else:
+        return
+    gone = {f"{name}[{n}]": branch.missing.get(f"{name}[{n}]", "") for n in range(len(base))}
+    gone |= {f"{name}[{len(base)}]": one for one in more}
+    if arrays:
+        out.arrays[name] = [*base, *more]
+    else:
+        out.known[name] = " ".join([texts[words.index(base)], *more]).strip()
+        gone = {name: branch.missing.get(name, "") or "".join(more)}
+    out.missing = {key: one for key, one in {**out.missing, name: "", **gone}.items() if one}
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:

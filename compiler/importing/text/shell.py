@@ -140,8 +140,14 @@ class _Shell:
             while len(found) > 1 and found[0].text in BEFORE:
                 if found[0].text == "else":
                     self.otherwise(base)
+                elif found[0].text == "{":
+                    last = self.group(found[0], last, truth)
                 found = found[1:]
             head = found[0].text if found else ""
+            if head == "}" and len(self.blocks) > base and self.blocks[-1].kind == "group":
+                self.close(self.blocks.pop(), False)
+                last, truth = ended, None
+                continue
             if head == "}" and len(self.blocks) == base and base:
                 return
             if last in ("&&", "||") and head and head not in ("if", "case"):
@@ -154,6 +160,14 @@ class _Shell:
             last = ended if head not in ("then", "else", "do", "fi", "done", "esac") else ""
 
     # -- functions ---------------------------------------------------------------------------------------------------
+
+    def group(self, word: Word, link: str, before: bool | None) -> str:
+        """Begin the commands in `{ ...; }`, which run as the commands before `&&` or `||` decide."""
+        runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
+        if before is None and link and link == self.unset:
+            runs = True
+        self.begin(Block("group", word.line, self.state.copy(), runs))
+        return ""
 
     def function(self, name: str, arguments: list[Word], text: str) -> None:
         """Run a function of the script with its arguments."""
@@ -185,7 +199,7 @@ class _Shell:
         """End a branch: keep its variables if it may have run, and return to those before."""
         if block.truth is not False and not block.ended:
             block.states.append(self.state)
-        if block.truth is True:
+        if block.truth is True and not block.ended:
             block.settled = True
         block.doubtful = block.doubtful or block.truth is None
         block.ended = False
@@ -294,7 +308,7 @@ class _Shell:
             self.state.assign(words[-1].text, body)
             return None
         if head in ("exit", "return") or (head == "exec" and len(words) > 1 and words[1].text == "bash"):
-            self.end(head)
+            self.end(head, len(words) > 1 and re.fullmatch("0*[1-9]\\d*", words[1].text) is not None)
             return None
         self.unset = ""
         if head in ("[", "[[", "test", "true", "false", ":"):
@@ -337,11 +351,15 @@ class _Shell:
             self.out.append(Call(tuple(before), tuple(words), self.folder, exported))
         return None
 
-    def end(self, how: str) -> None:
+    def end(self, how: str, failed: bool = False) -> None:
         """`exit` and `return`: what follows in the innermost branch that may not run does not run; without such a
-        branch, nothing that follows runs.
+        branch, nothing that follows runs. If the script exits with an error, its condition is assumed not to hold,
+        because a script that was run has trained.
         """
         for one in reversed(self.blocks):
+            if failed and how == "exit" and one.kind in ("if", "group", "case"):
+                one.ended = True
+                return
             if one.kind == "function" and how == "return":
                 one.ended = True
                 return

@@ -59,7 +59,9 @@ class Words:
         self.body = None
         while self.at < len(self.text):
             character = self.text[self.at]
-            if self.text.startswith(("\\\n", "\\\r\n"), self.at):
+            if self.text[self.at :] == "\\":  # at the end of the script
+                self.skip(1)
+            elif self.text.startswith(("\\\n", "\\\r\n"), self.at):
                 self.skip(2 + (self.text[self.at + 1] == "\r"))
             elif character in " \t\r":
                 self.skip(1)

@@ -22,7 +22,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Table,
     Unknown,
 )
-from xpc.compiler.importing.text.entries import YES, Entry
+from xpc.compiler.importing.text.entries import YES, Entry, not_set
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.importing.trl import versions
 
@@ -223,8 +223,7 @@ def defaults(path: str) -> Mapping[str, object]:
 def _value(entry: Entry, annotation: str, place: Place) -> object:
     """The value of an argument, in the type of its field."""
     if entry.unset:
-        name = entry.unset.removeprefix("$")
-        return Unknown(f"the script does not set {entry.unset}: `--set {name}=VALUE` does", place)
+        return Unknown(": ".join(not_set(entry.unset)), place)
     if entry.mapping:
         return Table({key.rpartition(".")[2]: _value(one, "", place) for key, one in entry.mapping.items()},
                      {key: Place(one.file, one.line) for key, one in entry.mapping.items()})  # fmt: skip
