@@ -63,7 +63,7 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
                     return
                 with suppress(OSError, ValueError):
                     path = os.path.join(place, name)
-                    yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8", "replace")
+                    yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8-sig", "replace")
 
 
 def _inside(root: str, path: str) -> bool:

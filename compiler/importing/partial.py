@@ -20,6 +20,8 @@ from xpc.compiler.importing.script_keys import find
 from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
+MODEL, DATA = re.compile(r"model_name_or_path$"), re.compile(r"(?:train_dataset|load_dataset|dataset)\b")
+"""The keys of errors that say why the model or the data are missing."""
 STATUS = 3
 """The exit status of an import that wrote a spec with open decisions."""
 MOST = 18
@@ -33,10 +35,11 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     for name, fate in draft.fates.items():
         if fate.fate == ERROR:
             draft.fates[name] = evolve(fate, fate=UNDECIDED)
+    explained: list[Message] = []
     if not draft.model:
-        draft.decisions.append(Decision("which model is trained: no key names it", help="`--model NAME`"))
+        explained += _missing(draft, "which model is trained", MODEL, errors, "`--model NAME`")
     if not draft.sources:
-        draft.decisions.append(Decision("which data it trains on: no key names it", help="`--data NAME`"))
+        explained += _missing(draft, "which data it trains on", DATA, errors, "`--data NAME`")
     rewards = draft.settings.get("method.rewards")
     named = re.findall(r'"([^":]+\.py):', rewards.text) if rewards is not None else []
     lost = sorted(one for one in {*named} if one not in draft.files and overrides.read(one) is None)
@@ -51,12 +54,22 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         if one.own and one.entry is not None and one.entry.key in known:
             why = known[one.entry.key]
         draft.undecided.append(_comment(one, why))
-        if not one.own:
+        if not one.own and one not in explained:
             grouped.setdefault((why, one.help), []).append(one)
     draft.decisions += [_decision(why, help, group) for (why, help), group in grouped.items()]
     own = [one for one in errors if one.own and one.entry is not None]
     if own:
         draft.decisions.append(_own(own, known))
+
+
+def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Message], help: str) -> list[Message]:
+    """Add the decision about a missing model or missing data. Returns the errors that say why they are missing, which
+    the option makes unnecessary.
+    """
+    found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
+    why = found[0].why if found else "no key names it"
+    draft.decisions.append(Decision(f"{what}: {why}", tuple(one.place for one in found if one.place), help))
+    return found
 
 
 def _decision(why: str, help: str, messages: list[Message]) -> Decision:

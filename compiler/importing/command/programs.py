@@ -12,7 +12,7 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
     for one in _places(program):
         data = overrides.read(one)
         if data is not None:
-            return one, data.decode("utf-8", "replace")
+            return one, data.decode("utf-8-sig", "replace")
     return "", ""
 
 

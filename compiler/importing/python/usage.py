@@ -79,7 +79,7 @@ def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
     for name in PAGES:
         data = overrides.read(name)
         if data is not None:
-            yield name, data.decode("utf-8", "replace")
+            yield name, data.decode("utf-8-sig", "replace")
 
 
 def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:

@@ -379,7 +379,7 @@ class _Shell:
         before, self.lines, self.nested = self.lines, 0, self.nested + 1
         depth = len(self.blocks)
         try:
-            self.run(data.decode("utf-8", "replace"))
+            self.run(data.decode("utf-8-sig", "replace"))
         except Unreadable:
             pass
         finally:

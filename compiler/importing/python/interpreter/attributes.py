@@ -19,6 +19,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Object,
     Row,
     Scalar,
+    Super,
     Table,
     Text,
     Unknown,
@@ -38,6 +39,8 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
         return functions.attribute(value, name)
     if isinstance(value, Instance):
         return _member(machine, value, name, node)
+    if isinstance(value, Super):
+        return _above(machine, value, name, node)
     if isinstance(value, Class):
         return _of_class(machine, value, name, node)
     if isinstance(value, Namespace) and name in value:
@@ -55,6 +58,17 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):
         return Bound(Name(f"<str>.{name}"), value)
     return Bound(Name(f"<{functions.kind(value)}>.{name}"), value)
+
+
+def _above(machine: Machine, value: Super, name: str, node: ast.AST) -> object:
+    """A method of the classes above the method's own, in the script or in a library."""
+    for one in value.kind.lineage()[1:]:
+        found = one.attributes.get(name)
+        if isinstance(found, Function):
+            return Bound(found, value.made)
+    if name == "__init__" and value.made.made is not None:
+        return Bound(Name("<super>.__init__"), value.made)
+    return Object(f"super.{name}", [], {}, machine.place(node))
 
 
 def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> object:

@@ -14,8 +14,11 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     _complete(machine, parser)
     machine.command_line.append(machine.place(node))
     place = 0
-    for call in _calls_below(parser):
+    for call in _calls_below(parser, machine):
         machine.count(node)
+        if call.last == "add_subparsers":
+            place += 1
+            _command(machine, call, space, place)
         if call.last == "set_defaults":
             for name, given in call.keywords.items():
                 space.attributes[name], space.places[name] = given.value, given.place
@@ -34,9 +37,19 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     return space
 
 
+def _command(machine: Machine, call: Object, space: Instance, place: int) -> None:
+    """Set the name of the subcommand, which is a word of the command."""
+    machine.use(str(place))
+    dest = call.keywords.get("dest")
+    if dest is not None and isinstance(dest.value, str):
+        why = "the command line gives a subcommand: `--set 1=NAME` does"
+        space.attributes[dest.value] = machine.given.get(str(place)) or Unknown(why, call.place)
+        space.places[dest.value] = call.place
+
+
 def _complete(machine: Machine, parser: Object) -> None:
     """Complete abbreviated names: argparse takes `--eval_step` for `--eval_steps` if no other name begins like this."""
-    names = {str(one.value).lstrip("-").replace("-", "_") for call in _calls_below(parser)
+    names = {str(one.value).lstrip("-").replace("-", "_") for call in _calls_below(parser, machine)
              if call.last == "add_argument" for one in call.positional if str(one.value).startswith("--")}  # fmt: skip
     short = {key: [one for one in names if one.startswith(key)] for key in machine.given if key not in names}
     long = {key: found[0] for key, found in short.items() if len(found) == 1 and found[0] not in machine.given}
@@ -92,11 +105,18 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
     return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
 
 
-def _calls_below(value: Object, depth: int = 0) -> list[Object]:
-    """All calls of an object's methods, and of the objects that they return, such as groups of arguments."""
+def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
+    """All calls of an object's methods, and of the objects that they return, such as groups of arguments. Of the
+    parsers of subcommands, only that of a subcommand in the command is read, if there is one.
+    """
     out: list[Object] = []
+    stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}
+    names = {one.positional[0].value for one in value.calls if one.last == "add_parser" and one.positional}
     for one in value.calls if depth < 4 else []:
-        out += [one, *_calls_below(one, depth + 1)]
+        chosen = names & set(stated.values())
+        if one.last == "add_parser" and chosen and one.positional and one.positional[0].value not in chosen:
+            continue
+        out += [one, *_calls_below(one, machine, depth + 1)]
     return out
 
 

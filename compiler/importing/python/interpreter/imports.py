@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 
+from xpc.compiler.importing.python.interpreter.branches import Journal
 from xpc.compiler.importing.python.interpreter.functions import LIBRARIES
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.source import parts
@@ -40,9 +41,10 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
                 return None
             scope: dict[str, object] = {"__name__": name}
             machine.modules[stem] = scope
-            scopes, label = machine.scopes, machine.label
+            scopes, label, journal = machine.scopes, machine.label, machine.journal
+            machine.journal = Journal()  # a module stays read after a branch that imports it
             machine.walk(found, scope)
-            machine.scopes, machine.label = scopes, label
+            machine.scopes, machine.label, machine.journal = scopes, label, journal
             return scope
     return None
 

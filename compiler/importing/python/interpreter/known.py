@@ -33,6 +33,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Row,
     Scalar,
     Splits,
+    Super,
     Table,
     Unknown,
     Unset,
@@ -142,6 +143,15 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if isinstance(owner, Name):
         return True  # assume the names of the newest version, as for signatures
     return machine.unknown(node, "it depends on the library")
+
+
+def _super(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    method = next((one for one in reversed(machine.following) if isinstance(one.owner, Class)), None)
+    names = method.node.args.args if method is not None else []
+    made = machine.scopes[0].get(names[0].arg) if names else None
+    if method is None or not isinstance(made, Instance) or not isinstance(method.owner, Class):
+        return NotImplemented
+    return Super(made, method.owner)
 
 
 def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -293,6 +303,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     "getattr": _getattr,
     "setattr": _setattr,
     "hasattr": _hasattr,
+    "super": _super,
     "isinstance": _isinstance,
     "vars": _vars,
     "asdict": _vars,

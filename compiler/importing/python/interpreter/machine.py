@@ -97,6 +97,7 @@ class Machine:
         self.steps = 0
         self.depth = 0
         self.nesting = 0
+        self.following: list[Function] = []
         self.label = ""
         self.main: dict[str, object] = {"__name__": "__main__"}
         self.scopes: list[dict[str, object]] = [self.main]

@@ -17,6 +17,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Bound,
     Class,
     Column,
+    Instance,
     Name,
     Object,
     Row,
@@ -38,6 +39,13 @@ def method(
     for unknown in values:
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
             return Unknown(unknown.why, unknown.place)
+    if isinstance(owner, Instance) and owner.made is not None:  # `super().__init__(...)` of a library's class
+        for one in [one for one in owner.made.keywords if one not in keywords]:
+            machine.journal.remove(owner.made.keywords, one)  # type: ignore[arg-type]
+        for one, given in keywords.items():
+            machine.journal.write(owner.made.keywords, one, given)  # type: ignore[arg-type]
+        machine.journal.change(owner.made.positional, [*positional])  # type: ignore[arg-type]
+        return None
     if isinstance(owner, str | Text) and name == "format":
         return formatted(machine, owner, values, keywords, node)
     if isinstance(owner, str):

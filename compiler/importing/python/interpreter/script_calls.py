@@ -26,6 +26,10 @@ from xpc.compiler.importing.python.interpreter.values import (
 
 MAX_CALLS = 24
 """The deepest nesting of calls of the script's functions."""
+MAX_RECURSION = 2
+"""The deepest nesting of a function's calls of itself with values that are not known. Both branches of their conditions
+are read, so the number of calls grows exponentially with the depth.
+"""
 
 
 def call(
@@ -63,6 +67,8 @@ def _follow(
     function.called = True
     if machine.nesting >= MAX_CALLS or machine.depth > MAX_DEPTH:
         return machine.unknown(node, "the calls are nested too deeply")
+    if machine.following.count(function) >= MAX_RECURSION and any(map(_is_unknown, (*positional, *keywords.values()))):
+        return machine.unknown(node, f"`{function.name}` calls itself with values that are not known")
     scopes, label, depth = machine.scopes, machine.label, machine.depth
     local: dict[str, object] = {}
     machine.scopes, machine.label = list(function.scopes), function.label
@@ -71,6 +77,7 @@ def _follow(
     machine.returned.append([])
     machine.forks.append([])
     machine.nesting, machine.depth = machine.nesting + 1, min(depth, MAX_DEPTH // 2)
+    machine.following.append(function)
     try:
         if isinstance(function.node, ast.Lambda):
             return machine.evaluate(function.node.body)
@@ -90,10 +97,16 @@ def _follow(
             value = join.join(one.full if choice else one, value)  # type: ignore[attr-defined]
         return value.full if isinstance(value, Choice) and value.empty is MISSING else value
     finally:
+        machine.following.pop()
         machine.returned.pop()
         machine.forks.pop()
         machine.nesting, machine.depth = machine.nesting - 1, depth
         machine.scopes, machine.label = scopes, label
+
+
+def _is_unknown(one: Argument) -> bool:
+    """Whether an argument is not known, such as a library's object."""
+    return isinstance(one.value, Unknown | Object | Choice)
 
 
 def _bind(
@@ -172,7 +185,7 @@ def _construct(
     base = kind.base()
     made = Instance(kind)
     if base and functions.is_library(base):
-        made.made = Object(base, positional, dict(keywords), machine.place(node))
+        made.made = Object(base, list(positional), dict(keywords), machine.place(node))
     init = kind.find("__init__")
     if isinstance(init, Function):
         _follow(machine, init, [Argument(made, machine.place(node)), *positional], keywords, node)

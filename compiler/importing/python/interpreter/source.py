@@ -40,7 +40,7 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     """The script, or the cells of a notebook, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
         _check_encoding(text)
-        return [_part(text, file)], []
+        return [_script(text, file)], []
     found: list[Part] = []
     broken: list[str] = []
     cells = _cells(text)
@@ -68,6 +68,17 @@ def _check_encoding(text: str) -> None:
             return
         if line.strip() and not line.lstrip().startswith("#"):
             return
+
+
+def _script(text: str, file: str) -> Part:
+    """A script, also one that a notebook was saved as, with lines such as `!pip install trl`."""
+    try:
+        return _part(text, file)
+    except Unreadable as error:
+        lines = text.split("\n")
+        if not 0 < error.line <= len(lines) or not MAGIC.match(lines[error.line - 1]):
+            raise
+    return _part(_without_magic(text), file)
 
 
 def _is_notebook(text: str) -> bool:

@@ -255,6 +255,14 @@ class Bound:
     keywords: dict[str, Argument] = field(factory=dict)
 
 
+@record
+class Super:
+    """The value of `super()` in a method: its object, and the class of the script that has the method."""
+
+    made: Instance
+    kind: Class
+
+
 class Join:
     """Joins the values of two branches: equal parts stay, others become unknown. `hidden` is the value from which both
     are made, and `column` the column whose emptiness decides the branch.
