@@ -22,6 +22,8 @@ from xpc.grammar.record import evolve
 
 MODEL, DATA = re.compile(r"model_name_or_path$"), re.compile(r"(?:train_dataset|load_dataset|dataset)\b")
 """The keys of errors that say why the model or the data are missing."""
+COLUMN = re.compile("^the column `[^`]*`: ")
+"""The beginning of the reason for which a column is not read. Columns with the same reason are one decision."""
 STATUS = 3
 """The exit status of an import that wrote a spec with open decisions."""
 MOST = 18
@@ -55,7 +57,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
             why = known[one.entry.key]
         draft.undecided.append(_comment(one, why))
         if not one.own and one not in explained:
-            grouped.setdefault((why, one.help), []).append(one)
+            grouped.setdefault((COLUMN.sub("", why), one.help), []).append(one)
     draft.decisions += [_decision(why, help, group) for (why, help), group in grouped.items()]
     own = [one for one in errors if one.own and one.entry is not None]
     if own:

@@ -118,8 +118,9 @@ def draft(
 
 def _own_trainer(text: str, program: str) -> Entry | None:
     """The first trainer that a script makes, if it makes none of TRL or transformers."""
-    found = list(re.finditer(r"\b(\w*Trainer)\(", text))
-    if not found or any(one[1] in TRAINERS for one in found):
+    own = set(re.findall(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?\s*:", text, re.M))
+    found = [one for one in re.finditer(r"\b(\w*Trainer)\(", text) if not text.startswith("class", one.start() - 6)]
+    if not found or any(one[1] in TRAINERS and one[1] not in own for one in found):
         return None
     return Entry("trainer", found[0][1], program, text.count("\n", 0, found[0].start()) + 1)
 

@@ -165,7 +165,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
              for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
     entries.update({one.key: one for one in wandb if one.key not in entries})
-    chat = "fastchat" in line.program or any(key in entries for key in fastchat.KEYS)
+    chat = method in (None, "sft") and ("fastchat" in line.program or any(key in entries for key in fastchat.KEYS))
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
     _unset(draft, unset)
     if trainer is not None:
