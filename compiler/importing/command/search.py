@@ -23,6 +23,8 @@ WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "p
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
 """Programs that start the command after them."""
+PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
+"""A variable that has the path of python."""
 MOST_PROGRAMS = 40
 """Most programs of a script that are looked for in the repository."""
 MOST_WRAPPED = 40
@@ -85,7 +87,7 @@ def training_commands(
     those in its quoted texts (`bash -c "..."`). `written` receives the files that the script writes.
     """
     sets = overrides.sets
-    found = calls(text_, sets, loops, overrides.read, written)
+    found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read, written)))
     making: dict[str, bool] = {}
     for one in found:
         if one.words and _is_python(one) and _program(one) not in making and len(making) < MOST_PROGRAMS:
@@ -105,6 +107,15 @@ def training_commands(
                                     words=tuple(evolve(part, line=word.line) for part in each.words))
                              for each in nested]  # fmt: skip
     return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
+
+
+def _with_interpreter(call: Call) -> Call:
+    """A command whose interpreter is a variable that is not known, as in `$PYTHON train.py`, as a command of python."""
+    words = call.words
+    if len(words) < 2 or not (words[0].open and PYTHON.fullmatch(words[0].text)):
+        return call
+    starts = words[1].text.endswith(".py") or words[1].text in ("-m", "-u")
+    return evolve(call, words=(Word("python", words[0].line), *words[1:])) if starts else call
 
 
 def _is_python(call: Call) -> bool:

@@ -302,7 +302,8 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     for key, value in made.columns.items():
         out.columns[key] = value
         out.made[key] = step.place
-        if function is not None and isinstance(function.value, Function) and (batched is None or not batched.value):
+        alone = not {"fn_kwargs", "input_columns"} & set(step.keywords) and (batched is None or not batched.value)
+        if function is not None and isinstance(function.value, Function) and alone:
             out.functions[key] = function.value
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 
+from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -57,16 +58,27 @@ class Made:
     """The length to which a tokenizer cuts the text."""
 
 
-def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], place: object) -> Made:
-    """The columns after a function is mapped over rows. Columns that it returns replace columns of the data with the
-    same name.
+def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> Made:
+    """The columns after a function is mapped over rows by a call (`step`). Columns that it returns replace columns of
+    the data with the same name.
     """
     if not isinstance(function, Function | Bound):
         return Made(why="the function is not in the script")
     row = Row(batched, dict(before))
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
+    given = [Argument(row, step.place)]
+    columns = step.argument("input_columns")
+    if columns is not None:
+        names = [columns.value] if isinstance(columns.value, str) else columns.value
+        if not isinstance(names, list):
+            return Made(why="the columns that it gets are not known")
+        given = [Argument(item(machine, row, one, node), step.place) for one in names]
+    more = step.argument("fn_kwargs")
+    if more is not None and not isinstance(more.value, dict | None):
+        return Made(why="its arguments (`fn_kwargs`) are not known")
+    keywords = {str(key): Argument(one, step.place) for key, one in ((more.value if more else None) or {}).items()}
     with machine.over_rows():
-        value = machine.call(function, [Argument(row, getattr(place, "place", None) or machine.place(node))], {}, node)
+        value = machine.call(function, given, keywords, node)
     if isinstance(value, Row):
         value = value.written
     if isinstance(value, Object) and value.path.endswith("()"):

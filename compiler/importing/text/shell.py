@@ -131,8 +131,12 @@ class _Shell:
                 if not self.dead:
                     self.functions[defined[0]] = (*defined[1:], words.text)
                 continue
-            words.state, words.reading = self.state, not self.dead
+            runs = {"&&": truth, "||": None if truth is None else not truth}.get(last, True)
+            before = self.state.copy() if runs is None else None
+            words.state, words.reading = self.state, not self.dead and runs is not False
             found = words.command()
+            if before is not None and found == []:
+                self.state = joined([self.state, before], before)  # `check && ARRAY+=(...)`
             if found is None:
                 del self.blocks[base:]
                 return
@@ -304,6 +308,9 @@ class _Shell:
         head = words[0].text if words else ""
         if body is not None and head in ("cat", "tee") and written:
             self.written[written] = body
+        if "<<<" in [one.text for one in words[:-1]] and "read" in [one.text for one in words[:3]]:
+            self.read_words(words)
+            return True
         if head == "read" and body is not None:
             self.state.assign(words[-1].text, body)
             return None
@@ -350,6 +357,26 @@ class _Shell:
         if (words or before) and self.lines is None:
             self.out.append(Call(tuple(before), tuple(words), self.folder, exported))
         return None
+
+    def read_words(self, words: list[Word]) -> None:
+        """Follow `read -r -a NAME <<< TEXT` and `IFS=, read A B <<< TEXT`."""
+        texts = [one.text for one in words]
+        at, start = texts.index("<<<"), texts.index("read")
+        text, names = words[at + 1], [one for one in texts[start + 1 : at] if not one.startswith("-")]
+        cut = next((one.partition("=")[2] for one in texts[:start] if one.startswith("IFS=")), None)
+        for one in names:
+            self.state.forget(one)
+        if text.open or not names:
+            return
+        parts = text.text.split(cut or None)
+        if any(re.fullmatch(r"-\w*a\w*", one) for one in texts[start + 1 : at]):
+            self.state.missing.pop(names[-1])
+            self.state.arrays[names[-1]] = parts
+            return
+        last = len(names) - 1
+        parts = [*parts[:last], (cut or " ").join(parts[last:])]
+        for name, part in zip(names, [*parts, *[""] * len(names)]):
+            self.state.assign(name, part)
 
     def end(self, how: str, failed: bool = False) -> None:
         """`exit` and `return`: what follows in the innermost branch that may not run does not run; without such a

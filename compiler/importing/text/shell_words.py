@@ -56,7 +56,7 @@ class Words:
         """The words up to the end of the next command; None at the end of the script."""
         words: list[Word] = []
         heredoc: re.Match[str] | None = None
-        self.body = None
+        self.body, sets = None, False
         while self.at < len(self.text):
             character = self.text[self.at]
             if self.text[self.at :] == "\\":  # at the end of the script
@@ -73,7 +73,7 @@ class Words:
                 self.skip(len(self.ended))
                 if heredoc is not None and self.ended == "\n":
                     self.body = self.document(heredoc)
-                if words or self.ended == ";;":
+                if words or sets or self.ended == ";;":
                     if heredoc is not None and self.body is None:
                         self.body = self.document_later(heredoc)
                     return words
@@ -82,13 +82,14 @@ class Words:
                 self.skip(found.end() - self.at)
             elif (array := ARRAY_BEGIN.match(self.text, self.at)) is not None:
                 self.array(array)
+                sets = True
             else:
                 words += self.expanded_word()
                 if len(words) == 3 and (words[0].text, words[2].text) == ("case", "in"):
                     self.ended = "in"
                     return words
         self.ended = ""
-        return words or None
+        return words or ([] if sets else None)
 
     def function(self) -> tuple[str, int, int] | None:
         """The name of a function that begins here, and the place and the line of its body, which is skipped; None if
