@@ -298,6 +298,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     "os.path.dirname": _dirname,
     "os.path.basename": _basename,
     "os.fspath": _same,
+    "*.tqdm": _same,
     "copy.deepcopy": _same,
     "copy.copy": _same,
     "getattr": _getattr,
