@@ -31,8 +31,10 @@ GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
 """Keys of errors about a script's unknown data or model."""
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
 """Arguments that name an adapter."""
-MOST = 6
+MOST = 8
 """Most warnings about what a script does beyond its arguments."""
+ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
+"""Keys of errors about the rows."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
 """Parsers that fill classes of settings, whose arguments have TRL's names."""
 
@@ -108,6 +110,8 @@ def draft(
                       "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip
         elif key in used:
             out.mark(one, "mapped", f"an argument of `{line.program}`")
+        elif one.file != file and "config" in used:
+            out.note(one, f"`{line.program}` reads the file itself")
         elif one.file != file:
             out.note(one, f"`{line.program}` declares no such argument")
             out.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
@@ -151,10 +155,26 @@ def better(named: Draft, script: Draft | None) -> Draft:
     if other or clean or _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
         return script
     _add(named, script)
-    for one in [one for one in script.messages if one.severity == "error"][:MOST]:
-        if one.entry is not None and one.entry.file.endswith(".py"):
-            named.warn(one.entry, f"the script does more than its arguments state: {one.why}")
+    _warn_of_more(named, script)
     return named
+
+
+def _warn_of_more(named: Draft, script: Draft) -> None:
+    """Warn about what the script does beyond its arguments: one warning for each reason, at most MOST, those about rows
+    first.
+    """
+    reasons: dict[str, list[Entry]] = {}
+    for one in script.messages:
+        if one.severity == "error" and one.entry is not None and one.entry.file.endswith(".py"):
+            reasons.setdefault(one.why, []).append(one.entry)
+    listed = sorted(reasons.items(), key=lambda each: not ROWS.match(each[1][0].key))
+    for n, (why, entries) in enumerate(listed):
+        if n == MOST:
+            more = ", ".join(f"`{each[0].key}`" for _, each in listed[n:])
+            named.warn(entries[0], f"the script also does more than its arguments state with {more}")
+            return
+        others = f" (also {', '.join(f'`{each.key}`' for each in entries[1:6])})" if entries[1:] else ""
+        named.warn(entries[0], f"the script does more than its arguments state: {why}{others}")
 
 
 ADDED = ("batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")

@@ -130,7 +130,14 @@ def _defined(overrides: Overrides, name: str) -> bool:
     except (Unreadable, UnicodeDecodeError):
         return False
     kinds = ast.FunctionDef | ast.ClassDef
-    return any(isinstance(node, kinds) and node.name == name for part in found for node in part.tree.body)
+    return any(isinstance(node, kinds) and node.name == name and not _is_stub(node)
+               for part in found for node in part.tree.body)  # fmt: skip
+
+
+def _is_stub(node: ast.stmt) -> bool:
+    """Whether a function only raises NotImplementedError, as those that an import writes with `--partial`."""
+    body = node.body if isinstance(node, ast.FunctionDef) else []
+    return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
 
 def stub(functions: list[Function]) -> str:

@@ -21,7 +21,7 @@ from xpc.compiler.importing.python.interpreter.functions import (
     path_join,
 )
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.parsed_classes import adapter, parameters, quantization, settings
+from xpc.compiler.importing.python.interpreter.parsed_classes import adapter, lacks, parameters, quantization, settings
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -78,6 +78,9 @@ def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node:
 
 def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     if len(positional) >= 2 and isinstance(positional[1].value, str):
+        owner, name = positional[0].value, positional[1].value
+        if len(positional) > 2 and isinstance(owner, Object) and lacks(owner, name):
+            return positional[2].value
         found = attribute(machine, positional[0].value, positional[1].value, node)
         missing = isinstance(found, Unknown) and isinstance(positional[0].value, Instance | Class)
         return positional[2].value if missing and len(positional) > 2 else found

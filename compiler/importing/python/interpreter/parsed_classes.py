@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from xpc.compiler import stacks
-from xpc.compiler.importing.python.interpreter.functions import first, is_library
+from xpc.compiler.importing.python.interpreter.functions import first, is_library, is_settings
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -197,6 +197,14 @@ def _names(last: str) -> frozenset[str]:
     renamed = {old for old, new in RENAMES.items() if new in known}
     older = set(table.get(last.removesuffix("Config").lower(), {}))
     return frozenset(known | renamed | older | set(table["inherited"]))
+
+
+def lacks(value: Object, name: str) -> bool:
+    """Whether a configuration certainly has no field of a name: no version of TRL's class has it, nor the script's."""
+    kind = value.attributes.get("<class>")
+    given = {**value.attributes, **value.keywords}
+    fields = _known(kind if isinstance(kind, Class) else Name(value.path))
+    return value.path.startswith("trl.") and is_settings(value) and name not in given and name not in fields
 
 
 def _block(last: str) -> str:
