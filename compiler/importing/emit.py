@@ -51,7 +51,7 @@ def _lines(draft: Draft, origin: str) -> list[str]:
             duration = f" for {draft.settings[path].text} {unit}"
     if draft.model and draft.sources:
         out.append(f"train {draft.model} on {'corpus' if named else draft.sources[0].ref}{duration}")
-    elif draft.decisions:
+    elif draft.decisions or duration:
         data = draft.sources[0].ref if draft.sources else "DATA"
         out.append(f"# train {_shown(draft.model or 'MODEL')} on {_shown(data)}{_shown(duration)}")
     out.append("")

@@ -130,7 +130,8 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
 
 def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
            zero: Entries | None) -> Draft:  # fmt: skip
-    found, options = Machines(), line.options
+    # `python train.py` starts one process
+    found, options = Machines(each=1 if line.launcher == "python" else None), line.options
     entries = dict(line.arguments)
     config = entries.pop("config", None)
     if llamafactory_command.is_llamafactory(line.program, entries):
@@ -196,6 +197,10 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
                 chosen, "the script does not set the variable that names the file", "`--deepspeed FILE` names it"
             )
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
+    visible = overrides.environment.get("CUDA_VISIBLE_DEVICES")
+    if line.launcher == "python" and overrides.hardware is None and visible is not None and "," in str(visible.value):
+        draft.warn(visible, "the script names several GPUs, and the spec is for one, with one process's batch",
+                   "`--hardware '4 x h100-80gb'` names them")  # fmt: skip
     for word in rest:
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
         draft.error(Entry(word.text, None, file, word.line), why, how)
