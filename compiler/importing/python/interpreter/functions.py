@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.values import (
@@ -158,6 +159,27 @@ def is_made(value: Object) -> bool:
     parts = ("[]", "filter", "train_test_split", "rename_column", "remove_columns", "select_columns", "from_list")
     data = value.path.endswith(parts) and any(is_data(one) for one in lineage(value))
     return value.last in made or data or (value.receiver is None and value.last[:1].isupper())
+
+
+def finds_linear_layers(node: ast.AST) -> bool:
+    """Whether a function returns the names of a model's linear layers without the output layer, as QLoRA's
+    `find_all_linear_names`, which is PEFT's `all-linear`. One that tests other names is another function.
+    """
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    parts = [one for statement in node.body for one in ast.walk(statement)]
+    tests = [ast.unparse(one.test) for one in parts if isinstance(one, ast.If | ast.IfExp)]
+    names = [one for one in parts if isinstance(one, ast.Attribute)]
+    linear = {one.attr for one in names if one.attr.startswith("Linear")}
+    output = any("lm_head" in one for one in tests) or bool(linear) and "Linear" not in linear
+    allowed = re.compile(r"isinstance\(\w+, [\w.]+\)|len\(\w+\) == 1|'(?:lm_head|output_layer)' in \w+")
+    return (
+        any(one.attr == "named_modules" for one in names)
+        and bool(linear)
+        and output
+        and all(allowed.fullmatch(one) or re.fullmatch(r"(?:not )?\w+(?: (?:or|and) \w+)*", one) for one in tests)
+        and isinstance(node.body[-1], ast.Return)
+    )
 
 
 def is_settings(value: Object) -> bool:

@@ -155,12 +155,27 @@ def _texts(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 
+PURE = ("index", "count", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset",
+        "isdisjoint")  # fmt: skip
+"""Methods of lists and sets that change nothing."""
+
+
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
     """Call a method of a list."""
     if name == "append" and values and len(owner) < LONGEST:
         machine.journal.change(owner, [*owner, values[0]])
         return None
-    if name == "extend" and values:
+    if name == "add" and values and len(owner) < LONGEST:  # of a set
+        if values[0] not in owner:
+            machine.journal.change(owner, [*owner, values[0]])
+        return None
+    if name in ("remove", "discard") and values and isinstance(values[0], Scalar) and all(
+        isinstance(one, Scalar) for one in owner
+    ):
+        at = owner.index(values[0]) if values[0] in owner else len(owner)
+        machine.journal.change(owner, [*owner[:at], *owner[at + 1 :]])
+        return None
+    if name in ("extend", "update") and values:
         more = values[0]
         known = isinstance(more, list | tuple) and len(owner) + len(more) < LONGEST
         items = list(more) if known else [machine.unknown(node, "items that are not known")]  # type: ignore[call-overload]
@@ -168,7 +183,7 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
         return None
     if name == "copy":
         return list(owner)
-    if name in ("insert", "pop", "remove", "sort", "reverse", "clear"):
+    if name not in PURE:
         if name == "insert" and len(values) == 2 and isinstance(values[0], int):
             new = list(owner)
             new.insert(values[0], values[1])

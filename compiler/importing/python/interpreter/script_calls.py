@@ -65,6 +65,8 @@ def _follow(
 ) -> object:
     """Follow a function of the script with its arguments."""
     function.called = True
+    if functions.finds_linear_layers(function.node):
+        return "all-linear"
     if machine.nesting >= MAX_CALLS or machine.depth > MAX_DEPTH:
         return machine.unknown(node, "the calls are nested too deeply")
     if machine.following.count(function) >= MAX_RECURSION and any(map(_is_unknown, (*positional, *keywords.values()))):
