@@ -62,6 +62,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     if chain.parts:
         problems += _of_a_mixture(understood(machine, Chain(steps=chain.steps)), chain)
         chain.unknown += [each for one in parts for each in one.unknown]
+    _response(draft, trainer)
     data.problems = problems
     open_ = _problems(draft, machine, trainer, chain, data, given)
     _unread(draft, unread, open_ or COLLATOR)
@@ -71,6 +72,26 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     _evaluation(draft, machine, trainer, chain, data, entries)
     _stream(draft, chain, entries)
     return data
+
+
+def _response(draft: Draft, trainer: Object) -> None:
+    """Report a collator whose loss begins at another text than the one before the answer in the script's prompt."""
+    given = program.argument(trainer, "data_collator")
+    call = None if given is None else given.value
+    written = draft.settings.get("data.prompt_template")
+    if not isinstance(call, Object) or call.last != "DataCollatorForCompletionOnlyLM" or written is None:
+        return
+    template = call.argument("response_template", 0)
+    text = written.text.strip('"')
+    text = draft.files[text].decode() if text in draft.files else text.replace("\\n", "\n")
+    if template is None or (isinstance(template.value, str) and text.rstrip().endswith(template.value.strip())):
+        return
+    draft.differs(
+        "response_template",
+        "the script's loss begins after this text wherever it last occurs; the spec's begins after the prompt",
+        Entry("response_template", template.value if isinstance(template.value, str) else None, template.place.file,
+              template.place.line),
+    )  # fmt: skip
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
