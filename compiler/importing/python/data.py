@@ -142,7 +142,11 @@ def chain_of(value: object, depth: int = 0) -> Chain:
             out.rows, out.place = literal, value.place
             break
         if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
-            value = value.positional[0].value
+            table = value.positional[0].value
+            if value.last == "from_dict" and isinstance(table, Object) and table.last in ("load", "loads"):
+                why = "the file has a list for each column, and a spec reads rows"
+                out.unknown.append(Unknown(why, value.place))
+            value = table
             continue
         if value.last == "concatenate_datasets" and depth < 3:
             inner = value.positional[0].value if value.positional else None
