@@ -80,6 +80,7 @@ def calls(
     shell = _Shell(dict(sets or {}), {} if loops is None else loops, read, {} if written is None else written)
     shell.state.known.update(shell.fixed)
     shell.run(text)
+    shell.ended = False
     for name, (_, _, body) in list(shell.functions.items()):
         if name not in shell.called:
             shell.function(name, [], body)
@@ -102,13 +103,15 @@ class _Shell:
     nested: int = 0
     unset: str = ""
     """`&&` or `||` if the command after it runs because a variable is not set."""
+    ended: bool = False
+    """Whether the script has ended by `exit`."""
     lines: int | None = None
     """The line to which all words belong while a sourced file is read."""
 
     @property
     def dead(self) -> bool:
         """Whether the present command certainly does not run."""
-        return any(one.truth is False or one.ended for one in self.blocks)
+        return self.ended or any(one.truth is False or one.ended for one in self.blocks)
 
     def begin(self, block: Block) -> None:
         """Open a block. Raises Unreadable if too many are open."""
@@ -148,6 +151,9 @@ class _Shell:
                     last = self.group(found[0], last, truth)
                 found = found[1:]
             head = found[0].text if found else ""
+            if head == "{":
+                last = self.group(found[0], last, truth)
+                continue
             if head == "}" and len(self.blocks) > base and self.blocks[-1].kind == "group":
                 self.close(self.blocks.pop(), False)
                 last, truth = ended, None
@@ -393,10 +399,7 @@ class _Shell:
             if one.truth is None:
                 one.ended = True
                 return
-        if self.blocks:
-            self.blocks[0].ended = True
-        else:
-            self.begin(Block("end", 0, self.state, False))
+        self.ended = True
 
     def source(self, name: str) -> None:
         """Set the variables of a file that the script sources."""

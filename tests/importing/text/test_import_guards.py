@@ -1,0 +1,148 @@
+"""Shell scripts with checks before the training, and arguments that conditions add: what runs is what the shell runs,
+and words that a condition may add are reported.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from import_support import HARDWARE, Imported, imported
+
+from xpc.compiler.importing.text.shell import calls
+
+TRAIN = """\
+import argparse
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--seed", type=int, default=7)
+parser.add_argument("--targets", nargs="+", default=["q_proj"])
+args = parser.parse_args()
+trainer = SFTTrainer(model="Qwen/Qwen2.5-3B", train_dataset=load_dataset("org/rows", split="train"),
+                     args=SFTConfig(output_dir="out", learning_rate=args.lr, seed=args.seed))
+trainer.train()
+"""
+
+
+def run(folder: Path, text: str, *arguments: str) -> Imported:
+    (folder / "train.py").write_text(TRAIN)
+    return imported(text, *arguments, name="run.sh", root=str(folder))
+
+
+def last(text: str, **sets: str) -> list[tuple[str, str]]:
+    """The words of the last command, each with the variable in it that is not known."""
+    return [(one.text, one.open) for one in calls(text, sets)[-1].words]
+
+
+@pytest.mark.parametrize("guard", [
+    "[ -f rows ] || { echo no; exit 1; }",
+    '[ -n "${TOKEN:-}" ] || {\n  echo "no token"\n  exit 1\n}',
+    'if [ -z "${TOKEN:-}" ]; then echo no; exit 2; fi',
+    'if [ -n "${TOKEN:-}" ]; then X=1; else exit 1; fi',
+    'case "${MODE:-none}" in sft) X=1;; *) echo usage; exit 1;; esac',
+    "check && { echo yes; X=1; }",
+])  # fmt: skip
+def test_script_whose_guards_hold_trains(guard: str, tmp_path: Path) -> None:
+    assert "lr = 1e-6" in run(tmp_path, f"{guard}\npython train.py --lr 1e-6\n").text
+
+
+def test_what_follows_exit_without_an_error_does_not_run(tmp_path: Path) -> None:
+    assert [one.words[0].text for one in calls("a\nexit 0\nb\n")] == ["a"]
+    assert [one.words[0].text for one in calls("[ -z '' ] && { a; exit 0; }\nb\n")] == ["a"]
+
+
+def test_branch_that_exits_with_an_error_sets_nothing() -> None:
+    assert last('X=1\nif [ -z "" ]; then\n  X=2\n  exit 1\nelse\n  X=3\nfi\na $X') == [("a", ""), ("3", "")]
+    assert last("X=1\n[ -n '' ] && { X=2; }\na $X") == [("a", ""), ("1", "")]
+    assert last("X=1\n{\n  X=2\n}\na $X") == [("a", ""), ("2", "")]
+
+
+def test_backslash_at_the_end_of_a_script_is_no_word() -> None:
+    assert last("a b \\") == [("a", ""), ("b", "")]
+
+
+@pytest.mark.parametrize("start", ["taskset -c 0-7 python", "ionice -c 3 python", "setsid python", "$PYTHON",
+                                   '"$PY" -u'])  # fmt: skip
+def test_programs_before_python_start_the_training(start: str, tmp_path: Path) -> None:
+    assert "lr = 1e-6" in run(tmp_path, f"{start} train.py --lr 1e-6\n").text
+
+
+def test_command_keeps_its_words_if_a_condition_puts_others_before_it(tmp_path: Path) -> None:
+    text = 'CMD=(python train.py --lr 1e-6)\nif command -v taskset; then CMD=(taskset -c 0 "${CMD[@]}"); fi\n"${CMD[@]}"\n'
+    assert "lr = 1e-6" in run(tmp_path, text).text
+
+
+@pytest.mark.parametrize("text", [
+    'CMD=(python train.py --lr 1e-6)\nif [ $Z = 1 ]; then CMD+=(--seed 3); fi\n"${CMD[@]}"\n',
+    'ARGS="--lr 1e-6"\nif [ $Z = 1 ]; then ARGS="$ARGS --seed 3"; fi\npython train.py $ARGS\n',
+    'MORE=()\ncheck && MORE+=(--seed 3)\npython train.py --lr 1e-6 "${MORE[@]}"\n',
+])  # fmt: skip
+def test_words_that_an_undecided_condition_adds_are_a_warning(text: str, tmp_path: Path) -> None:
+    found = run(tmp_path, text)
+    assert "lr = 1e-6" in found.text
+    assert "seed 7" in found.text
+    assert any("a condition that the script's text does not decide adds words here" in one for one in found.messages)
+
+
+def test_arguments_that_branches_set_differently_are_an_error(tmp_path: Path) -> None:
+    text = 'if [ $Z = 1 ]; then ARGS="--lr 1e-6"; else ARGS="--lr 1e-7"; fi\npython train.py $ARGS\n'
+    found = run(tmp_path, text)
+    assert found.draft.wrong
+    assert any("branches of a condition that the script does not decide set $ARGS differently" in one
+               for one in found.messages)  # fmt: skip
+    assert "lr = 1e-7" in run(tmp_path, text, "--set", "ARGS=--lr 1e-7").text
+
+
+def test_variable_that_nothing_sets_is_a_warning_for_a_script_of_the_repository(tmp_path: Path) -> None:
+    found = run(tmp_path, "python train.py --lr 1e-6 $EXTRA\n")
+    assert not found.draft.wrong
+    assert any("`$EXTRA`: the script does not set it" in one for one in found.messages)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ('X="a b"\nread -r -a A <<< "$X"\nf "${A[@]}"', ["f", "a", "b"]),
+    ("IFS=, read -ra A <<< 1,2\nf ${A[1]}", ["f", "2"]),
+    ('read A B <<< "1 2 3"\nf $A "$B"', ["f", "1", "2 3"]),
+    ('[ -n "" ] && E+=(--a)\nf "${E[@]:-}" x', ["f", "", "x"]),
+    ("[ -n 1 ] && E=(--a)\nf ${E[0]}", ["f", "--a"]),
+    ("true || E=(--a)\nE=(--b)\nf ${E[0]}", ["f", "--b"]),
+])  # fmt: skip
+def test_arrays(text: str, words: list[str]) -> None:
+    assert [one for one, _ in last(text)] == words
+
+
+def test_array_after_a_condition_does_not_join_the_next_command() -> None:
+    assert last('[ -n "" ] && E+=(--a)\nf x') == [("f", ""), ("x", "")]
+
+
+def test_text_that_is_not_known_cannot_be_split() -> None:
+    assert last("read -ra A <<< $(ls)\nf ${A[0]}")[1][1]
+
+
+def test_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text("\ufeffLR = 1e-6\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text("\ufeff" + "from parts import LR\n" + TRAIN.replace("args.lr", "LR"), encoding="utf-8")
+    assert "lr = 1e-6" in imported("python train.py\n", name="run.sh", root=str(tmp_path)).text
+
+
+def test_python_alone_is_one_process_also_by_names() -> None:
+    text = "export CUDA_VISIBLE_DEVICES=0,1\npython sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b\n"
+    found = imported(text, name="run.sh")
+    assert found.draft.settings["hardware"].text.startswith("1 x ")
+    assert any("the script names several GPUs" in one for one in found.messages)
+    found = imported(text, *HARDWARE, name="run.sh")
+    assert found.draft.settings["hardware"].text.startswith("8 x ")
+
+
+def test_duration_of_a_base_without_a_model_is_a_comment() -> None:
+    found = imported("learning_rate: 1e-5\nnum_train_epochs: 20\n", "--method", "sft")
+    assert "# train MODEL on DATA for 20 epochs" in found.text
+
+
+def test_fastchat_is_no_method_but_sft() -> None:
+    found = imported("python dpo.py --model_name_or_path Qwen/Qwen2.5-3B --data_path a.json\n", *HARDWARE, name="r.sh")
+    assert "assistant_only" not in found.text
+    assert "assistant_only" in imported("python train.py --model_name_or_path Qwen/Qwen2.5-3B --data_path a.json\n",
+                                        *HARDWARE, name="r.sh").text  # fmt: skip
