@@ -247,7 +247,11 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     assert spec is not None  # files exist only for a spec without errors
     from xpc.compiler.resolve.weights import local_models
 
-    away = [one for one in local_models(spec) if not os.path.isabs(one)]
+    for path, images in spec.images.items():
+        if images.missing:
+            _print_line(f"{images.missing:,} of {images.files:,} images of {path} are not here, and get no digest", to)
+    away = [*local_models(spec), *(f"{one} with its images" for one in spec.images)]
+    away = [one for one in away if not os.path.isabs(one)]
     if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):
         root = os.path.relpath(workspace.root)
         _print_line(f"{away[0]} is not next to it: XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it", to)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from xpc.compiler.files.folder_contents import parts
-from xpc.compiler.files.workspace import HIDDEN, TEXTS, Workspace, read_toml
+from xpc.compiler.files.workspace import HIDDEN, TEXTS, Workspace, inside_of, read_toml
 from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable
 from xpc.grammar.tree import quoted
@@ -39,6 +39,15 @@ class BundleWorkspace(Workspace):
         first = [os.path.join(self.data_root, name)] if self.data_root else []
         places = [inside, *first, *(os.path.join(one, name) for one in _folders_above(self.root))]
         return name, next((one for one in places if os.path.lexists(one)), inside)
+
+    def locate_image(self, folder: str, written: str) -> str | None:
+        """Like Workspace.locate_image. Images are not copied, so the folder is searched for outside the bundle, as a
+        run does.
+        """
+        roots = [self.data_root] if self.data_root else []
+        places = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]
+        found = next((one for one in places if os.path.isdir(one)), None)
+        return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
         """Like Workspace.kind, but finds the files of a data folder among the copies."""

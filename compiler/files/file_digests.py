@@ -42,6 +42,28 @@ def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = Fal
     return digest
 
 
+def size_and_digest(path: str, most: int) -> tuple[int, str] | None:
+    """The size and the digest of a regular file of at most `most` bytes; None for anything else.
+
+    For a pointer of Git LFS, they are those of the file that it stands for.
+    """
+    from xpc.compiler.files import lfs
+
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            return None
+        if found.st_size <= lfs.MOST:
+            with open(path, "rb", opener=_without_waiting) as handle:
+                pointer = lfs.pointer(handle.read(lfs.MOST + 1) or b"")
+            if pointer is not None:
+                return pointer[1], pointer[0]
+    except (OSError, ValueError):
+        return None
+    digest = file_digest(path)
+    return None if digest is None else (found.st_size, digest)
+
+
 def _read(path: str) -> str | None:
     from hashlib import sha256
 

@@ -89,6 +89,12 @@ class Workspace:
         self.located.add(name)
         return name, os.path.join(self.root, name)
 
+    def locate_image(self, folder: str, written: str) -> str | None:
+        """The path of an image that a row names relative to `folder`; None if it leads out of that folder, also through
+        a link.
+        """
+        return inside_of(self.locate(folder)[1], written)
+
     def read_relative(
         self, written: str, base: str, endings: tuple[str, ...] = TEXTS, limit: int = MAX_TEXT
     ) -> Read | str:
@@ -272,6 +278,15 @@ class Workspace:
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
             handle.seek(-min(count, os.fstat(handle.fileno()).st_size), os.SEEK_END)
             return handle.read(count) or b""
+
+
+def inside_of(folder: str, written: str) -> str | None:
+    """The real path of a file below a folder; None if it leads out of the folder, also through a link."""
+    try:
+        root, place = os.path.realpath(folder), os.path.realpath(os.path.join(folder, written))
+        return place if os.path.commonpath((root, place)) == root else None
+    except ValueError:
+        return None
 
 
 def read_file(path: str, limit: int) -> bytes:

@@ -37,6 +37,7 @@ def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
     out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
     for spec in specs(checked):
         out |= {name: f"sha256:{digest}" for name, digest in spec.weights.items()}
+        out |= {f"{path} (images)": f"sha256:{one.sha256}" for path, one in spec.images.items() if one.name}
     for source in _sources(checked):
         for one in (source, *source.parts):
             if one.path is not None and one.sha256 is not None:

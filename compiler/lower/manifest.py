@@ -56,7 +56,8 @@ class ModelEntry:
 class DataEntry:
     """One resolved source of data. The digest of a folder is the digest of what sha256sum prints for its files.
 
-    `evaluated` is the name of the evaluation set, if the source is not for training.
+    `images` is the digest of the list of its `image_files`, if its rows name images by path. `evaluated` is the name of
+    the evaluation set, if the source is not for training.
     """
 
     id: str | None = None
@@ -67,6 +68,8 @@ class DataEntry:
     revision: str | None = None
     shape: str | None = None
     digest: str | None = None
+    images: str | None = None
+    image_files: int | None = None
     evaluated: str | None = None
 
 
@@ -140,8 +143,8 @@ def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
                 params=None if facts is None else facts.params,
             ),
             data=[
-                *(_data(source) for source in spec.data),
-                *(_data(source, one.name) for one in spec.evaluated for source in one.sources),
+                *(_data(spec, source) for source in spec.data),
+                *(_data(spec, source, one.name) for one in spec.evaluated for source in one.sources),
             ],
             pins=dict(line.split("==", 1) for line in requirements(spec).splitlines()),
             inputs={name: "sha256:" + one for name, one in sorted(spec.inputs.items())},
@@ -181,8 +184,9 @@ def written(table: Manifest) -> str:
     return str(toml.dumps(plain, Encoder()))
 
 
-def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
-    digest = source.sha256
+def _data(spec: Spec, source: DataSource, evaluated: str | None = None) -> DataEntry:
+    digest, images = source.sha256, spec.images.get(source.path or "")
+    images = images if images is not None and images.name else None
     if source.parts and all(part.sha256 for part in source.parts):
         lines = "".join(f"{part.sha256}  {part.inside(source)}\n" for part in source.parts)
         digest = sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
@@ -195,5 +199,7 @@ def _data(source: DataSource, evaluated: str | None = None) -> DataEntry:
         revision=source.revision,
         shape=source.shape,
         digest=None if digest is None else "sha256:" + digest,
+        images=None if images is None else "sha256:" + images.sha256,
+        image_files=None if images is None else images.files,
         evaluated=evaluated,
     )

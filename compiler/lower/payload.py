@@ -140,6 +140,9 @@ def _source(spec: Spec, source: DataSource) -> Source:
         "take": _rows(source.take),
         "limit": source.limit,
     }
+    images = spec.images.get(source.path or "")
+    if images is not None:
+        out["images"], out["images_sha256"] = images.name or None, images.sha256 or None
     if source.documents not in (None, "line"):
         out["documents"] = source.documents
     if source.shape == "tokens":

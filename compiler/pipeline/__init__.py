@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.advisor import Advisor
     from xpc.compiler.language.load import Loaded
+    from xpc.compiler.resolve.image_digests import Known
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
     from xpc.grammar.silenced import Silenced
@@ -132,14 +133,13 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
     if checked.spec is None:
         return None, checked
     from xpc.compiler.lower import lower  # importing the emitters costs milliseconds, and `check` needs none of them
-    from xpc.compiler.resolve.weights import with_weights
 
+    images: Known = {}
     checked = evolve(
         checked,
-        spec=with_weights(checked.spec, workspace, workspace.memory),
+        spec=_with_digests(checked.spec, workspace, images),
         members=tuple(
-            evolve(one, spec=one.spec and with_weights(one.spec, workspace, workspace.memory))
-            for one in checked.members
+            evolve(one, spec=one.spec and _with_digests(one.spec, workspace, images)) for one in checked.members
         ),
     )
     assert checked.spec is not None
@@ -148,3 +148,15 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
 
         return sweep(checked.members), checked
     return lower(checked.spec), checked
+
+
+def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> CheckedSpec:
+    """The spec with the digests of files that are not copied into the bundle: local models, and images of rows."""
+    from xpc.compiler.resolve.weights import with_weights
+
+    spec = with_weights(spec, workspace, workspace.memory)
+    if any(one.shape == "images" for one in spec.sources):
+        from xpc.compiler.resolve.image_digests import with_images  # few specs have images
+
+        spec = with_images(spec, workspace, workspace.memory, images)
+    return spec

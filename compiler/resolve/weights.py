@@ -9,6 +9,7 @@ from __future__ import annotations
 from xpc.compiler.files.file_digests import file_digest
 from xpc.compiler.files.file_memory import FileMemory
 from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve
 
@@ -38,7 +39,7 @@ def with_weights(
     return CheckedSpec.of(evolve(spec, weights=found), spec.problems, spec.silenced)
 
 
-def local_models(spec: CheckedSpec) -> list[str]:
+def local_models(spec: Spec) -> list[str]:
     """The folders of local models as the spec writes them: the model, the teacher and the continued adapter, unless
     they are on the hub.
     """

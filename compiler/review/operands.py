@@ -15,15 +15,17 @@ from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.pipeline import Checked, check_text
+from xpc.compiler.resolve.image_digests import pictured, with_images, with_listed
 from xpc.compiler.review.differences.files import is_prose
 from xpc.compiler.review.revision import at_revision, is_revision
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.files.workspace import Workspace
+    from xpc.compiler.resolve.image_digests import Known
 
 MANIFEST = 64 * 2**20
 """The most bytes of a sweep's list of members."""
@@ -179,11 +181,29 @@ class UncheckedOperand:
             return _members(self.folder)
         # runs that do not fit their GPUs are compared, too
         self.workspace.hashes = self.workspace.allow_oom = True
-        checked = check_text(self.data, name, self.workspace)
+        checked = self._checked(name)
         if checked.spec is None:
             problems = check_text(self.data, self.name, self.workspace).problems  # messages name the operand's own file
             return Operand(self.title, (), tuple(located(problems, self.title)))
         return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
+
+    def _checked(self, name: str) -> Checked:
+        """The checked spec, with the lists of its images: those of the bundle, or else those that are there now."""
+        assert self.workspace is not None
+        checked = check_text(self.data, name, self.workspace)
+        if checked.spec is None or not any(pictured(checked.spec)):
+            return checked
+        known: Known = {}
+
+        def listed(spec: CheckedSpec) -> CheckedSpec:
+            assert self.workspace is not None
+            tree = self.tree
+            if tree is None:
+                return with_images(spec, self.workspace, known=known)
+            return with_listed(spec, self.workspace, lambda name: tree.read(name) if name in tree.digests else None)
+
+        members = tuple(evolve(one, spec=one.spec and listed(one.spec)) for one in checked.members)
+        return evolve(checked, spec=listed(checked.spec), members=members)
 
     def _runs(self, checked: Checked, name: str) -> Iterator[Run]:
         assert checked.spec is not None
@@ -195,7 +215,7 @@ class UncheckedOperand:
         unchanged: list[str] = []
         if self.tree is not None and name != self.name:
             assert self.workspace is not None
-            own = check_text(self.data, self.name, self.workspace).spec
+            own = self._checked(self.name).spec
             made = {} if own is None else _digests(Run("", own).emitted)
             unchanged = [file for file, digest in made.items() if self.tree.digests.get(file) == digest]
         yield Run("", checked.spec, self.tree, unchanged)

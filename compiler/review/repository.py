@@ -81,6 +81,22 @@ class Repository:
         lines = [line.split(" ") for line in (answer or b"").decode().splitlines()]
         return {one[0]: int(one[1]) for one in lines if len(one) == 2 and one[1].isdecimal()}
 
+    def blob(self, path: str, length: int) -> str:
+        """The hash that git would give to the contents of a file of the working tree, with this number of digits; empty
+        if the file cannot be read.
+        """
+        import hashlib
+
+        from xpc.compiler.files.folder_contents import read
+
+        try:
+            data = read(os.path.join(self.top, path))
+        except (OSError, ValueError):
+            return ""
+        total = hashlib.sha256() if length == 64 else hashlib.sha1(usedforsecurity=False)
+        total.update(b"blob %d\0" % len(data) + data)
+        return total.hexdigest()
+
     def commit(self, revision: str) -> str | None:
         """The hash of the commit that a revision names, or None."""
         found = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")

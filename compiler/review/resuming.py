@@ -19,7 +19,7 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """
     if before == after:
         return ""
-    was, now = _settings(before), _settings(after)
+    was, now = map(_by_key, (_settings(before), _settings(after)), (_settings(after), _settings(before)))
     division: Any = {name: after.get(DIVISION + name) for name in ("step", "processes", "micro")}
     why = same_run.differences(was, now, division)
     if why:
@@ -28,6 +28,19 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     if folders[0] != folders[1]:
         return f"can be resumed if they are moved from {folders[0]} to {folders[1]}"
     return "can be resumed"
+
+
+def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
+    """The settings, with the keys of two equally long lists of records (the data sources) as settings of their own."""
+    out: dict[str, object] = {}
+    for name, value in table.items():
+        lists = [one for one in (value, other.get(name)) if isinstance(one, list)]
+        records = all(isinstance(each, dict) for one in lists for each in one)
+        if records and len(lists) == 2 and len(lists[0]) == len(lists[1]):
+            out |= {f"{name}[{at}].{key}": each for at, one in enumerate(lists[0]) for key, each in one.items()}
+        else:
+            out[name] = value
+    return out
 
 
 def _settings(tables: Mapping[str, object]) -> dict[str, object]:

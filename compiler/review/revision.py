@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.lfs import pointer
-from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.files.workspace import Workspace, inside_of
 from xpc.compiler.review.repository import Commit, find, followed, stored_file
 from xpc.grammar.record import field, mutable
 
@@ -21,12 +21,13 @@ from xpc.grammar.record import field, mutable
 @mutable
 class RevisionWorkspace(Workspace):
     """The folder of a spec in a commit. `mirror` is a temporary folder for the commit's files. `paths` maps each path
-    from the top to the file in `mirror` or in the working tree.
+    from the top to the file in `mirror` or in the working tree. `tracked` are the files in git's index, once read.
     """
 
     commit: Commit = field(kw_only=True)
     mirror: str = ""
     paths: dict[str, str] = field(factory=dict)
+    tracked: dict[str, str] | None = None
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """Like Workspace.locate, after copying the file from git."""
@@ -37,6 +38,30 @@ class RevisionWorkspace(Workspace):
         if inside not in self.paths:
             self.paths[inside] = self._put(inside, path)
         return name, self.paths[inside]
+
+    def locate_image(self, folder: str, written: str) -> str | None:
+        """The path of an image as it was in the commit. If it has not changed since, that is its path in the working
+        tree, because copying thousands of images takes long.
+        """
+        commit, top = self.commit, self.commit.repository.top
+        below = os.path.relpath(os.path.join(self.root, folder), self.mirror).replace(os.sep, "/")
+        *_, root = followed(below, commit.link)
+        *_, inside = followed(os.path.normpath(os.path.join(below, written)).replace(os.sep, "/"), commit.link)
+        if inside.split("/")[0] in ("", "..") or not (root == "." or inside.startswith(f"{root}/")):
+            return None
+        if inside in commit.files:
+            blob = commit.files[inside][1]
+            here = inside_of(top, inside)
+            if here is not None and commit.repository.blob(inside, len(blob)) == blob:
+                return here
+        elif commit.module(inside) is None:
+            return None if inside in self._index() else inside_of(os.path.join(top, root), os.path.join(top, inside))
+        return self.locate(os.path.join(folder, written))[1]
+
+    def _index(self) -> dict[str, str]:
+        if self.tracked is None:
+            self.tracked = self.commit.repository.index()
+        return self.tracked
 
     def _put(self, inside: str, path: str, commit: Commit | None = None) -> str:
         """Copy a file or a folder of a commit to `path`, or find it in the working tree if git does not have it. The

@@ -121,8 +121,8 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
         yield "Facts for the trainer's code", _changes(one.facts)
     if one.packages:
         yield "Packages", _changes(one.packages)
-    if one.contents:
-        yield "Contents", list(one.contents)
+    if one.contents or one.images:
+        yield "Contents", [*one.contents, *one.images]
     if one.files:
         yield "Files of the bundle", [each.line for each in one.files]
     findings = [*(f"+ {each}" for each in one.new), *(f"- {each}" for each in one.gone)]

@@ -14,6 +14,7 @@ from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.verifying.file_differences import differences
+from xpc.compiler.review.verifying.images import image_drifts
 from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
@@ -43,7 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--run", metavar="OUT", help="compare the finished run in this folder with the bundle")
     parser.add_argument(
         "--quick", action="store_true",
-        help="do not read a local model's files again whose size, times and inode are those of an earlier command",
+        help="do not read files of local models and images again whose size, times and inode have not changed",
     )  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="fail for bytecode that a run or somebody else left")
     parser.add_argument("--python", metavar="PATH", help="the interpreter for --env (default: $PYTHON or python3)")
@@ -177,7 +178,7 @@ def _compared(
             looked = f"; {LOOKED}" if "weights" in table else ""
             broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {made}{looked}")
             continue
-        broken += _weights(path, made[0], table)
+        broken += [*_weights(path, made[0], table), *image_drifts(path, made[0])]
         prefix = os.path.relpath(path, folder).replace(os.sep, "/") + "/" if path != folder else ""
         expected |= {prefix + name: data for name, data in made[1].items()}
         members[os.path.basename(path)] = made
@@ -198,8 +199,10 @@ def _compared(
     if bytecode and options.strict:
         return "".join(f"{visible(line)}\n" for line in bytecode), 1
     many = f", {len(bundles)} members" if len(bundles) > 1 else ""
-    hashed = any(spec.weights for spec, _ in members.values())
-    quick = "; the files of local models were compared by size, times and inode" if options.quick and hashed else ""
+    read = {"local models": any(spec.weights for spec, _ in members.values()),
+            "images": any(spec.images for spec, _ in members.values())}  # fmt: skip
+    quick = " and ".join(f"the files of {what}" for what, there in read.items() if there)
+    quick = f"; {quick} were compared by size, times and inode" if options.quick and quick else ""
     lines = [f"{folder} is what its spec compiles to{many}{quick}", *bytecode]
     return "".join(f"{visible(line)}\n" for line in lines), 0
 

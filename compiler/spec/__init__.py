@@ -28,7 +28,7 @@ from xpc.compiler.language.setting import (
 )
 from xpc.compiler.language.strategies import FSDP
 from xpc.compiler.registry.types import IMAGE_FAMILIES
-from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, Model, kinds
+from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, ImageList, Model, kinds
 from xpc.compiler.spec.values import Value, of_path
 from xpc.compiler.stacks import Field, Stack
 from xpc.grammar.diagnostic import Label
@@ -66,6 +66,7 @@ class Spec:
     - `allow_oom`: whether a run that does not fit its GPUs compiles (`--allow-oom`)
     - `kernels`: the locked commits of the hub's kernel repositories
     - `weights`: the SHA-256 of the files of local models, which only compiling computes
+    - `images`: the list of image files of each source whose rows name them, by the source's path; also only compiling
     """
 
     source: Source
@@ -87,6 +88,7 @@ class Spec:
     allow_oom: bool = False
     kernels: Mapping[str, str] = field(factory=dict)
     weights: Mapping[str, str] = field(factory=dict)
+    images: Mapping[str, ImageList] = field(factory=dict)
 
     if TYPE_CHECKING:
 

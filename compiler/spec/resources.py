@@ -100,6 +100,20 @@ def known_rows(data: Sequence[DataSource]) -> int:
 
 
 @record
+class ImageList:
+    """The list of the image files that the rows of a source name: its name in the bundle, its bytes and their SHA-256.
+
+    `missing` is the number of files that were not there. The name is empty if the rows are not read while compiling.
+    """
+
+    name: str
+    data: bytes = field(repr=False)
+    sha256: str
+    files: int
+    missing: int
+
+
+@record
 class EvalSet:
     """Rows for evaluation: the name of the set in metrics, and its sources, which are joined.
 

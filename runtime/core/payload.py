@@ -133,7 +133,8 @@ class Source(TypedDict):
 
     `kind` is the kind of its rows in a run that mixes shapes; `documents` is what a row of a .txt file is: "paragraph",
     "file", or if missing a line; `tokens` is the column with which the trainer learns only some tokens of a tokenized
-    row: "labels", "completion_mask", or "" if it learns all.
+    row: "labels", "completion_mask", or "" if it learns all; `images` is the bundle's list of the image files that its
+    rows name (null if compiling did not read the rows).
     """
 
     id: str | None
@@ -156,6 +157,8 @@ class Source(TypedDict):
     documents: NotRequired[str]
     kind: NotRequired[str]
     tokens: NotRequired[str]
+    images: NotRequired[str | None]
+    images_sha256: NotRequired[str | None]
 
 
 class EvaluationSet(TypedDict):

@@ -8,8 +8,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from xpc.compiler.data.image_paths import image_folder, image_paths
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
+from xpc.compiler.resolve.image_digests import pictured
+from xpc.compiler.resolve.weights import local_models, model_files
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
 from xpc.compiler.review.consequences import IS, Forecast, verdict_change
@@ -143,14 +147,26 @@ def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) 
 def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
     """Whether checking a spec of the working tree reads one of these files, or a folder that contains one."""
     with open_operand(os.path.join(repository.top, path)) as one:
-        one.check(one.name)
         if one.workspace is None:
             return False
+        one.workspace.allow_oom = True
+        checked = check_text(one.data, one.name, one.workspace)
+        if checked.spec is not None:
+            one.workspace.located.update(_uncopied(checked.spec, one.workspace))
         folder = os.path.dirname(path)
         located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
         read = {each for name in located for each in followed(name, repository.link)}
     names = read.union(*map(parents, read))  # a submodule or a link may be one of them
     return any(other in names or any(other.startswith(f"{name}/") for name in read) for other in changed)
+
+
+def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
+    """The files that a run reads and a bundle does not contain: files of local models, and images of rows."""
+    for folder in local_models(spec):
+        yield from model_files(folder, workspace)
+    for source in pictured(spec):
+        folder = image_folder(source)
+        yield from (os.path.join(folder, path) for path in image_paths(source, workspace) or ())
 
 
 def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[tuple[str, str]]:

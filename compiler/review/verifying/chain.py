@@ -10,7 +10,6 @@ out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -100,7 +99,7 @@ def _commit(folder: str) -> Iterator[Line]:
     same, other = 0, list[str]()
     for name, (mode, blob) in listed.files.items():
         if mode.startswith("100") and name.startswith(start):
-            if _blob(os.path.join(place.top, name), len(blob)) == blob:
+            if place.blob(name, len(blob)) == blob:
                 same += 1
             else:
                 other.append(name)
@@ -129,17 +128,6 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
         if found is not None and repository.stored_file(place, name, *found) == path:
             out.add(name)
     return out
-
-
-def _blob(path: str, length: int) -> str:
-    """The name that git gives to a file's bytes; empty if it cannot be read."""
-    try:
-        data = read(path)
-    except OSError:
-        return ""
-    total = hashlib.sha256() if length == 64 else hashlib.sha1(usedforsecurity=False)
-    total.update(b"blob %d\0" % len(data) + data)
-    return total.hexdigest()
 
 
 def _spec(path: str) -> Iterator[Line]:

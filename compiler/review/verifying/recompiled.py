@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from xpc.compiler.engines.pin import LIST, pin
@@ -23,6 +24,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.sweep import top_files, value
 from xpc.compiler.pipeline import check_text
+from xpc.compiler.resolve.image_digests import pictured, with_images
 from xpc.compiler.resolve.sweep import PLAIN
 from xpc.compiler.resolve.sweep_member import Member, own_folder
 from xpc.compiler.resolve.weights import with_weights
@@ -59,7 +61,8 @@ def recompiled(
 def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
     """The bundle's spec, checked again under its original name; or the message of its first error.
 
-    The files of local models are hashed. With `trusted`, the digests in `memory` are used for unchanged files.
+    The files of local models and the images of rows are hashed. With `trusted`, the digests in `memory` are used for
+    unchanged files.
     """
     try:
         data = read_inside(folder, bundled.SPEC)
@@ -82,8 +85,18 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
             spec.silenced,
         )
     spec = with_weights(spec, workspace, memory, trusted)
+    if any(pictured(spec)):
+        spec = with_images(spec, workspace, memory, trusted=partial(_held, folder) if trusted else None)
     named = evolve(spec, name=table["bundle"]["name"], folder=inside, inputs=_with_base_digests(spec, table["inputs"]))
     return CheckedSpec.of(named, spec.problems, spec.silenced)
+
+
+def _held(folder: str, name: str) -> bytes | None:
+    """The bytes of a file of the bundle."""
+    try:
+        return read_inside(folder, name)
+    except OSError:
+        return None
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:

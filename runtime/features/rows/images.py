@@ -5,18 +5,20 @@ images in that order, each with its path or bytes and its size in pixels.
 """
 
 import base64
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from hashlib import sha256
+from functools import lru_cache, partial
+from hashlib import file_digest, sha256
 from io import BytesIO
 from typing import Any
 
 from ...core import rows
-from ...core.errors import RunError, first_line
+from ...core.errors import RunError, first_line, say
 from ...core.feature import Bundle, Feature
 from ...core.rows import KEPT, RowFormat, from_value, name, with_system
 from ..launch import local_files
+from ..launch.verified_files import changed
 from . import chat
 
 SHAPE = "images"
@@ -117,8 +119,29 @@ def _read(
     """Convert a row, and check its images. ``folder`` is the bundle's."""
     made = convert(source, row, index, **how)
     where, root = f"{name(source)}, row {index}", _root(folder, source)
-    made[SHAPE] = [checked(one, root, f"{where}: image {number}") for number, one in enumerate(made.get(SHAPE, ()))]
+    stated = listed(folder, source.get(SHAPE), source.get("images_sha256"))
+    stored = made.get(SHAPE, ())
+    made[SHAPE] = [checked(one, root, f"{where}: image {number}", stated) for number, one in enumerate(stored)]
     return made
+
+
+@lru_cache(maxsize=8)
+def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tuple[int, str] | None]:
+    """The size and the SHA-256 of each image when the bundle was compiled, by its path; None for a file that was not
+    there. Empty if the bundle in ``folder`` has no list ``file`` of them. Raises RunError for an edited list.
+    """
+    if file is None:
+        return {}
+    path = os.path.join(folder, file)
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read(LARGEST + 1)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    if sha256(data).hexdigest() != digest:
+        raise changed(path)
+    found = [json.loads(line) for line in data.splitlines()]
+    return {one["path"]: None if one["sha256"] is None else (one["bytes"], one["sha256"]) for one in found}
 
 
 def _root(folder: str, source: Mapping[str, Any]) -> str:
@@ -127,11 +150,13 @@ def _root(folder: str, source: Mapping[str, Any]) -> str:
     return local_files.find(folder, path if source.get("files") else os.path.dirname(path) or ".")
 
 
-def checked(stored: Any, root: str, where: str) -> dict[str, Any]:
+def checked(
+    stored: Any, root: str, where: str, stated: Mapping[str, tuple[int, str] | None] | None = None
+) -> dict[str, Any]:
     """A stored image with its path or bytes and its size. It is decoded once, so that a broken one is found now.
 
-    ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. Raises
-    RunError.
+    ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. A file must
+    be the one that is ``stated``. Raises RunError.
     """
     from PIL import Image
 
@@ -159,6 +184,9 @@ def checked(stored: Any, root: str, where: str) -> dict[str, Any]:
     size = len(found["bytes"]) if found["path"] is None else os.path.getsize(found["path"])
     if size > LARGEST:
         raise RunError(f"{where} has {size:,} bytes; at most {LARGEST:,} are read")
+    expected = None if found["path"] is None or stated is None else stated.get(stored)
+    if expected is not None:
+        _unchanged(stored, found["path"], size, expected, where)
     try:
         found["width"], found["height"] = _size(found)
     except RunError as error:
@@ -166,6 +194,18 @@ def checked(stored: Any, root: str, where: str) -> dict[str, Any]:
     except Exception as error:  # readers of broken files raise many classes
         raise RunError(f"{where} cannot be read: {first_line(error)}") from error
     return found
+
+
+def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where: str) -> None:
+    """Compare an image with the bundle's list. Raises RunError with both values."""
+    with open(place, "rb") as handle:
+        digest = file_digest(handle, "sha256").hexdigest()
+    if digest != stated[1]:
+        raise RunError(
+            f"{where}, {path[:80]!r}, is not the file that this bundle was compiled with: it had {stated[0]:,} bytes "
+            f"(sha256 {stated[1][:12]}), and has {size:,} (sha256 {digest[:12]}); put the old file back, or compile "
+            "the spec again"
+        )
 
 
 def files_state(root: str, stored: Iterable[Any]) -> str:
@@ -245,6 +285,24 @@ FORMAT = RowFormat(columns, rows.dropped, rows.conversations, to_row)
 class Images(Feature):
     """The feature of a run on rows with images."""
 
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Report images that the bundle has no digest of, because their changes are not noticed. An edited list is a
+        finding.
+        """
+        found = []
+        for source in bundle.sources():
+            if "images" in source and source["images"] is None:
+                say(f"{name(source)}: the bundle has no digests of its images, so that changes of them are not noticed")
+            elif "images" in source:
+                try:
+                    stated = listed(bundle.folder, source["images"], source.get("images_sha256"))
+                except RunError as error:
+                    found.append(str(error))
+                    continue
+                if missing := list(stated.values()).count(None):
+                    say(f"{name(source)}: {missing:,} images were not there when the bundle was compiled, and are new")
+        return found
+
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format of rows with images."""
         return FORMAT
@@ -266,7 +324,8 @@ class Images(Feature):
 
         text = Value("string")
         used = columns(source, stored.column_names)
-        state = files_state(_root(bundle.folder, source), stored[used[SHAPE]]) if SHAPE in used else None
+        root = _root(bundle.folder, source)
+        state = files_state(root, stored[used[SHAPE]]) + str(source.get("images_sha256")) if SHAPE in used else None
         path, size = Value("string", id=state), Value("int32")
         image = {"path": path, "bytes": Value("binary"), "width": size, "height": size}
         kept = {column: kind for column, kind in stored.features.items() if column not in dropped}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,27 @@ def trained(place: Path, name: str, *lines: str, hardware: str = "cpu", micro: i
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) -> None:
+    """It is compared before the first step; with the old file, the same command trains."""
+    from PIL import Image
+
+    path = place / "pictures" / "red.png"
+    data = path.read_bytes()
+    trained(place, "changed")
+    Image.new("RGB", SIZES["red"], COLOURS["blue"]).save(path)
+    shutil.rmtree(place / "out" / "changed")
+    bundle = place / "changed.bundle"
+    environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
+    command = {"args": [bundle / "launch.sh"], "cwd": place, "env": environment, "capture_output": True, "text": True}
+    stopped = subprocess.run(**command, check=False)
+    assert stopped.returncode != 0
+    assert "'pictures/red.png', is not the file that this bundle was compiled with: it had" in stopped.stderr
+    assert "step 1" not in stopped.stdout
+    path.write_bytes(data)
+    again = subprocess.run(**command, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
 
 
 def weights(folder: Path, name: str = "model.safetensors") -> dict[str, Any]:

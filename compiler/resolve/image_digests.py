@@ -1,0 +1,163 @@
+"""List the image files that rows name by path, with their digests.
+
+Images are not copied into the bundle, so it has one list for each source: a line of JSON for each image, in the order
+of the rows. `xpc check` lists none, because hashing takes minutes.
+
+    {"path": "photos/cat.jpg", "bytes": 20481, "sha256": "5e88..."}
+
+An image that is not there has null in place of a number and a digest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from hashlib import sha256
+
+from xpc.compiler.data.image_paths import image_folder, image_paths
+from xpc.compiler.data.shapes import IMAGES
+from xpc.compiler.files.bundled import bundle_name
+from xpc.compiler.files.file_digests import SHOWN, size_and_digest
+from xpc.compiler.files.file_memory import SETTLED, FileMemory
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
+from xpc.compiler.spec.resources import DataSource, ImageList
+from xpc.grammar.record import evolve
+
+ENDING = ".images.jsonl"
+LARGEST = 64 * 2**20
+"""The largest image file that a run reads (runtime/features/rows/images.py), and the largest list, in bytes."""
+MANY = 20_000
+"""The number of images between two lines of progress."""
+UNREAD = ImageList("", b"", "", 0, 0)
+Known = MutableMapping[tuple[str, str], ImageList | None]
+"""Lists that this command has made, by the path of the source and the digest of its rows."""
+
+
+def with_images(
+    spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, known: Known | None = None,
+    trusted: Callable[[str], bytes | None] | None = None,
+) -> CheckedSpec:  # fmt: skip
+    """The spec with the lists of its images. The members of a sweep share `known`.
+
+    `trusted` returns a list that a bundle has. It is used if no image's size, times or inode have changed since that
+    list was made (`memory`).
+    """
+    found: dict[str, ImageList] = {}
+    known = {} if known is None else known
+    for source in pictured(spec):
+        path = source.path or ""
+        key = (path, " ".join(str(part.sha256) for part in source.parts or (source,)))
+        if key not in known:
+            known[key] = _listed(source, workspace, memory, trusted)
+        made = known[key]
+        if made is not None:
+            found[path] = made
+    return listing(spec, found)
+
+
+def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], bytes | None]) -> CheckedSpec:
+    """The spec with the lists that its bundle has; no image is read."""
+    found = {}
+    for source in pictured(spec):
+        name = list_name(source.path or "")
+        data = read(name)
+        if data is not None or image_paths(source, workspace) is None:
+            found[source.path or ""] = UNREAD if data is None else _list(name, data)
+    return listing(spec, found)
+
+
+def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
+    """The spec with these lists, which go into its bundle."""
+    if not images:
+        return spec
+    bundled = {**spec.bundled, **{one.name: one.data for one in images.values() if one.name}}
+    return CheckedSpec.of(evolve(spec, images=images, bundled=bundled), spec.problems, spec.silenced)
+
+
+def pictured(spec: Spec) -> Iterator[DataSource]:
+    """The local sources of rows with images."""
+    return (one for one in spec.sources if one.shape == IMAGES and one.path is not None)
+
+
+def list_name(path: str) -> str:
+    """The name of a source's list in the bundle."""
+    digest = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"data/{bundle_name(path.rstrip('/'), digest).rpartition('.')[0]}{ENDING}"
+
+
+def _list(name: str, data: bytes) -> ImageList:
+    return ImageList(name, data, sha256(data).hexdigest(), data.count(b"\n"), data.count(b'"bytes": null, '))
+
+
+def _listed(
+    source: DataSource, workspace: Workspace, memory: FileMemory | None, trusted: Callable[[str], bytes | None] | None
+) -> ImageList | None:
+    paths = image_paths(source, workspace)
+    if not paths:
+        return UNREAD if paths is None else None
+    name, folder = list_name(source.path or ""), image_folder(source)
+    places = {path: workspace.locate_image(folder, path) for path in paths}
+    stamp, changed = _stamp(places)
+    if trusted is not None and memory is not None:
+        held = trusted(name)
+        if held is not None and _remembered(memory, name, stamp) == sha256(held).hexdigest():
+            return _list(name, held)
+    data = b"".join(_lines(places))
+    if len(data) > LARGEST:  # no file of a bundle is larger
+        return UNREAD
+    made = _list(name, data)
+    if memory is not None and changed < time.time() - SETTLED and _stamp(places)[0] == stamp:
+        _remember(memory, name, stamp, made.sha256)
+    return made
+
+
+def _lines(places: Mapping[str, str | None]) -> Iterator[bytes]:
+    done = shown = 0
+    for number, (path, place) in enumerate(places.items()):
+        found = None if place is None else size_and_digest(place, LARGEST)
+        size, digest = (None, None) if found is None else found
+        done += size or 0
+        if done - shown >= SHOWN or (number and number % MANY == 0):
+            shown = done
+            print(f"hashing: {number:,} of {len(places):,} images", file=sys.stderr, flush=True)
+        line = json.dumps({"path": path, "bytes": size, "sha256": digest}) + "\n"
+        yield line.encode()
+
+
+def _stamp(places: Mapping[str, str | None]) -> tuple[str, float]:
+    """A digest of the sizes, times and inodes of all files, and the time of the last change."""
+    total, newest = sha256(), 0.0
+    for path, place in places.items():
+        try:
+            found = None if place is None else os.stat(place)
+        except (OSError, ValueError):
+            found = None
+        if found is not None:
+            newest = max(newest, found.st_mtime, found.st_ctime)
+        facts = None if found is None else (
+            place, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
+        )  # fmt: skip
+        total.update(repr((path, facts)).encode("utf-8", "surrogatepass"))
+    return total.hexdigest(), newest
+
+
+def _entry(name: str, stamp: str) -> str:
+    return sha256(f"{name}\0{stamp}\0images".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _remembered(memory: FileMemory, name: str, stamp: str) -> object:
+    from xpc.compiler.files.private_folder import read
+
+    entry = read(memory.folder, _entry(name, stamp))
+    return None if entry is None else entry.get("images")
+
+
+def _remember(memory: FileMemory, name: str, stamp: str, digest: str) -> None:
+    from xpc.compiler.files.private_folder import write
+
+    write(memory.folder, _entry(name, stamp), json.dumps({"images": digest}))

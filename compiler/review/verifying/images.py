@@ -1,0 +1,43 @@
+"""Compare the images that rows name with the bundle's list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.files import bundled
+from xpc.compiler.files.folder_contents import read_inside
+from xpc.compiler.resolve.image_digests import list_name, pictured
+from xpc.compiler.review.differences.images import described, entries
+from xpc.compiler.spec.checked import CheckedSpec
+
+LOOKED = "XPC_DATA_ROOT names the folder that has the rows' folder, if it is not next to the bundle"
+
+
+def image_drifts(folder: str, spec: CheckedSpec) -> Iterator[str]:
+    """A sentence for each source whose images have changed since its bundle was compiled.
+
+    A list that somebody edited is compared with the other files of the bundle.
+    """
+    for source in pictured(spec):
+        path = source.path or ""
+        name = list_name(path)
+        try:
+            data = read_inside(folder, name)
+        except OSError:
+            continue
+        made = spec.images.get(path)
+        if not _is_listed(folder, name, data) or (made is not None and made.data == data):
+            continue
+        was = entries(data)
+        now = {} if made is None else entries(made.data)
+        if was and not any(now.values()) and any(was.values()):
+            yield f"the images of {path}, which {folder} was compiled with, are not here; {LOOKED}"
+        elif was != now:
+            yield f"{path}: {described(was, now)} (since {folder} was compiled)"
+
+
+def _is_listed(folder: str, name: str, data: bytes) -> bool:
+    """Whether a file of the bundle has the digest that the manifest states."""
+    from xpc.compiler.files.digest import digest
+
+    return (bundled.manifest(folder) or {}).get("files", {}).get(name) == digest(data)
