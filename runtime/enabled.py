@@ -14,6 +14,7 @@ from .features.distributed.single_process import SingleProcess
 from .features.evaluation.during_training import EvaluatingTrainer, Evaluation
 from .features.evaluation.early_stopping import EarlyStopping
 from .features.launch.local_files import LocalFiles
+from .features.launch.model_files import ModelFiles
 from .features.launch.packages import Packages
 from .features.launch.trackers import Trackers
 from .features.method.assistant_masks import AssistantMasks
@@ -120,6 +121,7 @@ FEATURES: tuple[Feature, ...] = (
     CheckpointingWarning(),
     FirstRows(),
     LocalFiles(),
+    ModelFiles(),
     LocalSources(),
     MessageFields(),
     Images(),

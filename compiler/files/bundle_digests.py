@@ -106,6 +106,20 @@ def _listed(folder: str) -> Mapping[str, str]:
     return whole["files"]
 
 
+def stated_weights(folder: str) -> dict[str, str]:
+    """The digests of local models' files in the manifest of a bundle. Most bundles have none, and are not parsed."""
+    import tomllib
+
+    data = read_regular(os.path.join(folder, MANIFEST))
+    if b"\n[weights]\n" not in data:
+        return {}
+    try:
+        table = tomllib.loads(data.decode())["weights"]
+        return {str(name): str(digest) for name, digest in table.items()}
+    except (ValueError, RecursionError, KeyError, AttributeError) as error:
+        raise UsageError(f"{folder} is not a bundle: its {MANIFEST} is damaged") from error
+
+
 def files_at_top(folder: str) -> dict[str, str]:
     """The digests of the files directly in a folder. Raises UsageError if one is not a regular file."""
     with os.scandir(folder) as entries:

@@ -42,10 +42,10 @@ def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = Fal
     return digest
 
 
-def size_and_digest(path: str, most: int) -> tuple[int, str] | None:
+def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> tuple[int, str] | None:
     """The size and the digest of a regular file of at most `most` bytes; None for anything else.
 
-    For a pointer of Git LFS, they are those of the file that it stands for.
+    For a pointer of Git LFS, they are those of the file that it stands for. A digest in `memory` is trusted.
     """
     from xpc.compiler.files import lfs
 
@@ -60,8 +60,13 @@ def size_and_digest(path: str, most: int) -> tuple[int, str] | None:
                 return pointer[1], pointer[0]
     except (OSError, ValueError):
         return None
-    digest = file_digest(path)
+    digest = file_digest(path, memory, memory is not None)
     return None if digest is None else (found.st_size, digest)
+
+
+def show_count(done: int, total: int) -> None:
+    """A line of progress about many small files."""
+    print(f"hashing: {done:,} of {total:,} images", file=sys.stderr, flush=True)
 
 
 def _read(path: str) -> str | None:

@@ -28,6 +28,8 @@ MAX_DATA = 64 * 2**20
 """The largest local data file that is copied into a bundle, in bytes."""
 MOST = 10_000
 """The most files of a data folder."""
+LEVELS = 2
+"""The most folders above a file of a model's folder, inside that folder."""
 HEAD = 2**20
 """The number of bytes of a data file that are read to find the columns of its first row."""
 BASES = (".xp",)
@@ -243,7 +245,7 @@ class Workspace:
             folders[:] = sorted(one for one in folders if not one.startswith((".", "checkpoint-", "global_step")))
             prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
             out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
-            if prefix.count("/") > 1 or len(out) > MOST:
+            if prefix.count("/") >= LEVELS or len(out) > MOST:
                 folders.clear()
         return sorted(out)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from hashlib import sha256
@@ -20,7 +19,7 @@ from hashlib import sha256
 from xpc.compiler.data.image_paths import image_folder, image_paths
 from xpc.compiler.data.shapes import IMAGES
 from xpc.compiler.files.bundled import bundle_name
-from xpc.compiler.files.file_digests import SHOWN, size_and_digest
+from xpc.compiler.files.file_digests import SHOWN, show_count, size_and_digest
 from xpc.compiler.files.file_memory import SETTLED, FileMemory
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.spec import Spec
@@ -124,7 +123,7 @@ def _lines(places: Mapping[str, str | None]) -> Iterator[bytes]:
         done += size or 0
         if done - shown >= SHOWN or (number and number % MANY == 0):
             shown = done
-            print(f"hashing: {number:,} of {len(places):,} images", file=sys.stderr, flush=True)
+            show_count(number, len(places))
         line = json.dumps({"path": path, "bytes": size, "sha256": digest}) + "\n"
         yield line.encode()
 

@@ -128,6 +128,8 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
         names.append("spec.xp")
     if one.stale != other.stale:
         yield one.stale, other.stale
+    if one.models != other.models:
+        yield tuple(one.models.items()), tuple(other.models.items())
     before, after = one.read(names), other.read(names)
     for name in names:
         marks = [run.digests.get(name, "").partition(" ")[2] for run in (one, other)]

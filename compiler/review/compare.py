@@ -17,6 +17,7 @@ from xpc.compiler.review.differences.change import Change as Change
 from xpc.compiler.review.differences.change import scalar, short
 from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
 from xpc.compiler.review.differences.images import about_images, image_changes
+from xpc.compiler.review.differences.models import model_changes
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
 from xpc.compiler.review.differences.rows import row_changes
 from xpc.compiler.review.meaning import plain
@@ -52,9 +53,9 @@ class Difference:
     the names of both stacks. If they differ, `renamed` are arguments with another name and the same value; otherwise,
     `facts` are changed facts for the trainer's code. `new` and `gone` are findings that only one of the runs has.
     `runs_now` and `ran_before` are programs that only the new or only the old run starts next to its trainer.
-    `contents` are lines about rows and texts that differ, `images` about images that rows name by path. `checkpoints`
-    is a sentence on whether the new run can resume from checkpoints of the old one, and `fixed` are errors of libraries
-    in the old stack that the new stack does not have.
+    `contents` are lines about rows and texts that differ, `images` about images that rows name by path; `models` are
+    files of local models that differ. `checkpoints` is a sentence on whether the new run can resume from checkpoints of
+    the old one, and `fixed` are errors of libraries in the old stack that the new stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -75,6 +76,7 @@ class Difference:
     stacks: tuple[str, str]
     contents: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    models: tuple[Change, ...] = ()
 
     @property
     def across(self) -> bool:
@@ -84,7 +86,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         """The verdict on the difference, one of VERDICTS. Findings do not affect it."""
-        if self.settings or self.follows or self.arguments or self.renamed:
+        if self.settings or self.follows or self.arguments or self.renamed or self.models:
             return DIFFERS
         if any(one.name.startswith(CONTENT) for one in self.files):
             return DIFFERS
@@ -120,7 +122,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     found = Difference(
         tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
         tuple(listed), packages, new, gone, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
-        tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
+        tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)), model_changes(one.models, other.models),
     )  # fmt: skip
     first = before.length.headline(after.length, settings)
     return evolve(found, headline=_headline(found, first, verdict_change(before.plan, after.plan)))
@@ -234,7 +236,9 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
 def _others(found: Difference) -> str:
     """The first line if no setting changed: it names a changed derived value, emitted argument or file."""
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
-    lines = [*found.images, *map(_moved, changes)] or [each.line.replace("  ", " ") for each in found.files]
+    lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
+        each.line.replace("  ", " ") for each in found.files
+    ]
     more = len(lines) - SHOWN
     return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 

@@ -10,13 +10,14 @@ from functools import cached_property
 
 from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files import bundled
-from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, files_at_top, read_regular
+from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, files_at_top, read_regular, stated_weights
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.resolve.image_digests import pictured, with_images, with_listed
 from xpc.compiler.review.differences.files import is_prose
+from xpc.compiler.review.differences.models import model_paths
 from xpc.compiler.review.revision import at_revision, is_revision
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
@@ -50,10 +51,15 @@ class Run:
     """
 
     def __init__(
-        self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = ()
-    ) -> None:
-        """`unchanged` are files whose contents on disk are used, because the spec is checked under another name."""
+        self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
+        model_paths: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """`unchanged` are files whose contents on disk are used, because the spec is checked under another name.
+
+        `model_paths` are the paths of the files of local models, for a run that is not on disk.
+        """
         self.name, self.checked, self.tree, self.unchanged = name, checked, tree, unchanged
+        self.model_paths = model_paths or {}
 
     @cached_property
     def spec(self) -> CheckedSpec:
@@ -90,6 +96,11 @@ class Run:
             out |= self.tree.bytecode
         out |= dict.fromkeys(self.tree.foreign, f"{FOREIGN} {self.tree.folder}")
         return out | _digests({name: self.emitted[name] for name in self.unchanged if name in self.emitted})
+
+    @cached_property
+    def models(self) -> Mapping[str, str]:
+        """Each file of a local model: its digest in the bundle's manifest (`sha256:...`), or the path of the file."""
+        return self.model_paths if self.tree is None else stated_weights(self.tree.folder)
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -207,18 +218,19 @@ class UncheckedOperand:
 
     def _runs(self, checked: Checked, name: str) -> Iterator[Run]:
         assert checked.spec is not None
+        assert self.workspace is not None
         for one in checked.members:
             assert one.spec is not None
-            yield Run(one.name, one.spec)
+            yield Run(one.name, one.spec, model_paths=model_paths(one.spec, self.workspace))
         if checked.members:
             return
         unchanged: list[str] = []
         if self.tree is not None and name != self.name:
-            assert self.workspace is not None
             own = self._checked(self.name).spec
             made = {} if own is None else _digests(Run("", own).emitted)
             unchanged = [file for file, digest in made.items() if self.tree.digests.get(file) == digest]
-        yield Run("", checked.spec, self.tree, unchanged)
+        paths = model_paths(checked.spec, self.workspace) if self.tree is None else {}
+        yield Run("", checked.spec, self.tree, unchanged, paths)
 
 
 def _members(folder: str) -> Operand:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.lfs import pointer
-from xpc.compiler.files.workspace import Workspace, inside_of
+from xpc.compiler.files.workspace import LEVELS, Workspace, inside_of
 from xpc.compiler.review.repository import Commit, find, followed, stored_file
 from xpc.grammar.record import field, mutable
 
@@ -38,6 +38,18 @@ class RevisionWorkspace(Workspace):
         if inside not in self.paths:
             self.paths[inside] = self._put(inside, path)
         return name, self.paths[inside]
+
+    def listed(self, written: str) -> list[str]:
+        """Like Workspace.listed. Files that git does not have, but LFS has, are not in the mirror's folder."""
+        start = os.path.relpath(Workspace.locate(self, written)[1], self.mirror).replace(os.sep, "/") + "/"
+        found = set(Workspace.listed(self, written))
+        there = (one for one, path in self.paths.items() if one.startswith(start) and os.path.isfile(path))
+        for name in (one[len(start) :] for one in there):
+            *folders, last = name.split("/")
+            hidden = any(one.startswith((".", "checkpoint-", "global_step")) for one in folders)
+            if not (hidden or last.startswith(".") or len(folders) > LEVELS):
+                found.add(name)
+        return sorted(found)
 
     def locate_image(self, folder: str, written: str) -> str | None:
         """The path of an image as it was in the commit. If it has not changed since, that is its path in the working

@@ -117,6 +117,8 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
     changed = [each for each, single in zip(one.arguments, one_sided, strict=True) if not (single and one.across)]
     if changed:
         yield f"Emitted arguments ({one.same_arguments:,} others unchanged)", _folded(changed)
+    if one.models:
+        yield "Files of local models (sha256)", _changes(one.models)
     if one.facts:
         yield "Facts for the trainer's code", _changes(one.facts)
     if one.packages:

@@ -182,6 +182,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
         "mixed_shapes": any(one.get("kind") for one in sources(plan)),
         "mixture": not by_share and (several or held_out or unpaired or data.get("unique")),
+        "model_files": continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "muon": plan.get("muon"),
         "named_log": evaluates,
         "named_roles": data.get("roles"),

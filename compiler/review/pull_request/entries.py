@@ -18,6 +18,7 @@ from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
 from xpc.compiler.review.consequences import IS, Forecast, verdict_change
 from xpc.compiler.review.differences.change import Change, short
+from xpc.compiler.review.differences.models import model_changes
 from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.previews import preview_changes
@@ -335,7 +336,7 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
         return ()
     one, other = was.runs[0].spec, now.runs[0].spec
     files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)
-    if files[0] != files[1] or package_changes(*lists):
+    if files[0] != files[1] or package_changes(*lists) or model_changes(was.runs[0].models, now.runs[0].models):
         return ()
     out = []
     for change in changes(one, other)[0]:

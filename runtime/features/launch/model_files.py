@@ -1,0 +1,154 @@
+"""Compare the files of local models (weights, tokenizer, adapter) with the digests in bundle.toml, before the launch.
+
+Files whose size, times and inode are those of an earlier command are not read again (``known_digests``). Hashing the
+others reads what the run reads next, so it costs little more than the processor's time.
+"""
+
+import os
+import queue
+import threading
+import tomllib
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from ...core import progress
+from ...core.bundle import LARGEST, MANIFEST
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+from . import known_digests, local_files
+
+READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
+"""Endings of the files that transformers and peft read."""
+STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
+"""Prefixes of other files of a checkpoint."""
+RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
+"""Files that a run writes next to its model."""
+THREADS = 8
+BLOCK = 2**22
+MOST = 10_000
+DIGITS = 16
+"""Digits of a digest that a message shows."""
+WAY_OUT = "put the old files back, or compile the spec again with these"
+
+
+class ModelFiles(Feature):
+    """The feature of a run with a local model, teacher or adapter."""
+
+    def check_files(self, bundle: Bundle, digests: Mapping[str, str]) -> dict[str, str]:
+        """A finding for each folder of which a file has changed, is new or is missing."""
+        stated = weights(bundle.folder)
+        found = {}
+        for folder in folders(bundle):
+            own = {name[len(folder) + 1 :]: one for name, one in stated.items() if name.startswith(f"{folder}/")}
+            if own:  # otherwise the folder did not exist when the bundle was compiled
+                try:
+                    found[folder] = finding(folder, local_files.find(bundle.folder, folder), own)
+                except RunError:  # no such folder; loading it reports that
+                    continue
+        return found
+
+
+def weights(bundle: str) -> dict[str, str]:
+    """The digests of local models' files in bundle.toml; empty if it is missing or unreadable."""
+    try:
+        with open(os.path.join(bundle, MANIFEST), "rb") as handle:
+            table = tomllib.loads(handle.read(LARGEST).decode()).get("weights")
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {str(name): str(digest) for name, digest in table.items()} if isinstance(table, dict) else {}
+
+
+def folders(bundle: Bundle) -> list[str]:
+    """The folders of local models as the spec names them: the model, the teacher, the continued adapter."""
+    lora: Mapping[str, Any] = bundle.lora or {}
+    used = [bundle.model, bundle.plan["method"]["teacher"], lora.get("continued")]
+    return list(dict.fromkeys(str(one["path"]).rstrip("/") for one in used if one and one["path"]))
+
+
+def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
+    """How the files in ``place`` differ from the stated digests; "" if they are equal."""
+    there = listed(place)
+    actual = digests({name: os.path.join(place, name) for name in there})
+    wrong = [
+        f"{folder}/{name} has sha256 {actual[name][:DIGITS]}, and had {stated[name].removeprefix('sha256:')[:DIGITS]}"
+        for name in there
+        if name in stated and f"sha256:{actual[name]}" != stated[name]
+    ]
+    wrong += [f"{folder}/{name} is not here, and was" for name in sorted(stated) if name not in there]
+    wrong += [f"{folder}/{name} is here, and was not" for name in there if name not in stated]
+    more = f" ({len(wrong) - 1} more differ)" if len(wrong) > 1 else ""
+    return f"{wrong[0]} when this bundle was compiled{more}; {WAY_OUT}" if wrong else ""
+
+
+def listed(place: str) -> list[str]:
+    """The files of a model's folder and of the folders in it that a run reads; links to folders are not followed."""
+    out: list[str] = []
+    for where, inside, names in os.walk(place):
+        inside[:] = sorted(one for one in inside if not one.startswith((".", "checkpoint-", "global_step")))
+        prefix = os.path.relpath(where, place).replace(os.sep, "/") + "/"
+        out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
+        if prefix.count("/") > 1 or len(out) > MOST:
+            inside.clear()
+    return sorted(
+        one
+        for one in out
+        if one.endswith(READ)
+        and not one.startswith(STATES)
+        and one not in RECORDS
+        and os.path.isfile(os.path.join(place, one))
+    )
+
+
+def digests(paths: Mapping[str, str]) -> dict[str, str]:
+    """The SHA-256 of files by name, read by several threads. A file that cannot be read has the reason instead."""
+    found: dict[str, str] = {}
+    left: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for name, path in paths.items():
+        known = known_digests.recall(path)
+        if known is None:
+            left.put(name)
+        else:
+            found[name] = known
+    if left.empty():
+        return found
+    unread = [path for name, path in paths.items() if name not in found]
+    with progress.phase("hashing the local model's files, in MiB"):
+        progress.Phase.total = sum(map(_size, unread)) >> 20
+        threads = [threading.Thread(target=_worker, args=(left, paths, found), daemon=True)
+                   for _ in range(min(THREADS, os.cpu_count() or 1, len(unread)))]  # fmt: skip
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    return found
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _worker(left: "queue.SimpleQueue[str]", paths: Mapping[str, str], found: dict[str, str]) -> None:
+    while True:
+        try:
+            name = left.get_nowait()
+        except queue.Empty:
+            return
+        found[name] = _digest(paths[name])
+
+
+def _digest(path: str) -> str:
+    total = sha256()
+    try:
+        before = known_digests.stamp(path)
+        with open(path, "rb") as handle:
+            while block := handle.read(BLOCK):
+                total.update(block)
+                progress.Phase.done += len(block) >> 20
+    except OSError as error:
+        return f"({error.strerror})"
+    known_digests.keep(path, before, total.hexdigest())
+    return total.hexdigest()

@@ -1,0 +1,138 @@
+"""`xpc diff` and the comment on a pull request see that a file of a local model, or its tokenizer, changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from case_support import ROW
+from compile_support import CONFIG, put, xpc
+
+from xpc.compiler.files import file_digests
+from xpc.compiler.review import diff
+from xpc.compiler.review.pull_request.entries import entries
+
+SPEC = """\
+xpc 1
+
+train "models/tiny" on "rows.jsonl" for 1 epochs
+
+hardware 2 x cpu
+precision fp32
+
+batch {
+  gbs = 4
+  micro = 1
+  seq = 256
+}
+
+save "out/x"
+"""
+MODEL = {
+    "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}",
+    "chat_template.jinja": "{{ messages }}", "model.safetensors": b"w" * 4000,
+}  # fmt: skip
+WEIGHTS = "models/tiny/model.safetensors"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    put(tmp_path / "models" / "tiny", MODEL)
+    put(tmp_path, {"x.xp": SPEC, "rows.jsonl": ROW * 40})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compiled(bundle: str) -> None:
+    done = xpc("compile", "x.xp", "-o", bundle)
+    assert done.returncode == 0, done.stdout
+
+
+def compared(*words: str) -> tuple[str, int]:
+    return diff.run(diff.parse([*words, "--exit-code"]))
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
+
+
+def committed(*paths: str) -> None:
+    git("init", "-q", "-b", "main")
+    git("add", *paths)
+    git("commit", "-qm", "first")
+    git("checkout", "-q", "-b", "change")
+
+
+def short(data: bytes) -> str:
+    return sha256(data).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
+def test_bundles_of_other_weights_differ(place: Path, more: str) -> None:
+    """Only the digests in bundle.toml differ."""
+    put(place, {"x.xp": SPEC + more})
+    compiled("a.bundle")
+    compiled("b.bundle")
+    assert compared("a.bundle", "b.bundle")[1] == 0
+    put(place, {WEIGHTS: b"v" * 4000})
+    compiled("c.bundle")
+    text, status = compared("a.bundle", "c.bundle")
+    assert status == 1
+    assert f"{WEIGHTS} {short(b'w' * 4000)} -> {short(b'v' * 4000)}" in text.partition("\n")[0]
+    assert compared("a.bundle", "x.xp")[1] == 1
+    assert compared("c.bundle", "x.xp")[1] == 0
+
+
+def test_a_file_that_is_new_or_gone(place: Path) -> None:
+    compiled("a.bundle")
+    put(place, {"models/tiny/added_tokens.json": "{}"})
+    text, status = compared("a.bundle", "x.xp")
+    assert (status, "models/tiny/added_tokens.json absent -> " in text) == (1, True)
+
+
+def test_a_model_in_a_commit(place: Path) -> None:
+    committed("-A")
+    assert compared("main:x.xp", "x.xp")[1] == 0
+    put(place, {"models/tiny/tokenizer.json": "{ }"})
+    text, status = compared("main:x.xp", "x.xp")
+    assert (status, text.startswith("models/tiny/tokenizer.json ")) == (1, True), text
+    git("commit", "-qam", "another tokenizer")
+    assert [one.line.partition(" ")[0] for one in entries(".", "main")] == ["models/tiny/tokenizer.json"]
+
+
+def test_a_model_that_is_in_no_commit_is_not_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed("x.xp", "rows.jsonl")
+    file_digests._known.clear()
+    monkeypatch.setattr(file_digests, "_read", lambda path: pytest.fail(path))
+    assert compared("main:x.xp", "x.xp")[1] == 0
+
+
+def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(place: Path) -> None:
+    data = (place / WEIGHTS).read_bytes()
+    put(place, {WEIGHTS: f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\n"
+                         f"size {len(data)}\n"})  # fmt: skip
+    committed("-A")
+    put(place, {WEIGHTS: data})
+    assert compared("main:x.xp", "x.xp")[1] == 0
+    put(place, {WEIGHTS: data + b"!"})
+    assert compared("main:x.xp", "x.xp")[1] == 1
+
+
+def test_another_model_is_a_setting(place: Path) -> None:
+    put(place / "models" / "other", {**MODEL, "model.safetensors": b"v"})
+    put(place, {"y.xp": SPEC.replace("models/tiny", "models/other")})
+    text = compared("x.xp", "y.xp")[0]
+    assert text.startswith("model models/tiny -> models/other")
+    assert "Files of local models" not in text
+
+
+def test_pipes_and_links_to_nothing_are_not_waited_for(place: Path) -> None:
+    compiled("a.bundle")
+    os.remove(place / WEIGHTS)
+    os.mkfifo(place / WEIGHTS)
+    text, status = compared("a.bundle", "x.xp")
+    assert (status, "-> unreadable" in text) == (1, True)

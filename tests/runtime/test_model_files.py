@@ -1,0 +1,194 @@
+"""Before the launch, the files of a local model are compared with the digests in the bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from case_support import ROW
+from compile_support import CONFIG, put, xpc
+
+from xpc.compiler.files import file_digests, file_memory
+from xpc.compiler.resolve import weights
+from xpc.runtime.core import bundle as bundles
+from xpc.runtime.core import bundle_integrity
+from xpc.runtime.enabled import FEATURES
+from xpc.runtime.features.launch import known_digests, model_files
+
+SPEC = """\
+xpc 1
+
+train "models/tiny" on "rows.jsonl" for 1 epochs
+
+hardware 2 x cpu
+precision fp32
+
+batch {
+  gbs = 4
+  micro = 1
+  seq = 256
+}
+
+save "out/x"
+"""
+MODEL = {
+    "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}",
+    "chat_template.jinja": "{{ messages }}",
+    "model.safetensors": b"w" * 4000, "optimizer.pt": "state", "trainer_state.json": "{}", "summary.json": "{}",
+}  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiled bundle of a local model, without remembered digests."""
+    put(tmp_path / "models" / "tiny", MODEL)
+    put(tmp_path, {"x.xp": SPEC, "rows.jsonl": ROW * 40})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XPC_CACHE", "off")
+    monkeypatch.chdir(tmp_path)
+    compiled()
+    monkeypatch.delenv("XPC_CACHE")
+    return tmp_path
+
+
+def compiled() -> None:
+    done = xpc("compile", "x.xp", "--force", env={"XPC_CACHE": "", **os.environ})
+    assert done.returncode == 0, done.stdout
+
+
+def found(folder: str = "x.bundle") -> list[str]:
+    return bundle_integrity.problems(bundles.read(folder, FEATURES))
+
+
+def test_an_unchanged_model(place: Path) -> None:
+    assert found() == []
+
+
+def test_a_changed_file_stops_the_run_with_both_digests(place: Path) -> None:
+    put(place, {"models/tiny/model.safetensors": b"v" * 4000})
+    (line,) = found()
+    was, now = (sha256(one * 4000).hexdigest()[:16] for one in (b"w", b"v"))
+    assert line == (
+        f"models/tiny/model.safetensors has sha256 {now}, and had {was} when this bundle was compiled; put the old "
+        "files back, or compile the spec again with these"
+    )
+    compiled()
+    assert found() == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
+def test_the_tokenizer_and_the_configuration_count(name: str, place: Path) -> None:
+    with open(place / "models" / "tiny" / name, "a", encoding="utf-8") as handle:
+        handle.write(" ")
+    assert f"models/tiny/{name} has sha256 " in found()[0]
+
+
+def test_missing_and_new_files(place: Path) -> None:
+    put(place, {"models/tiny/added_tokens.json": "{}"})
+    assert "models/tiny/added_tokens.json is here, and was not when this bundle was compiled; put" in found()[0]
+    os.remove(place / "models" / "tiny" / "tokenizer.json")
+    assert "models/tiny/tokenizer.json is not here, and was when this bundle was compiled (1 more differ)" in found()[0]
+
+
+def test_files_that_a_new_run_does_not_read(place: Path) -> None:
+    put(place / "models" / "tiny", {"optimizer.pt": "x", "summary.json": "x", "checkpoint-1/model.safetensors": "x"})
+    assert found() == []
+
+
+def test_a_model_that_did_not_exist_when_the_bundle_was_compiled(place: Path) -> None:
+    text = (place / "x.bundle" / "bundle.toml").read_text()
+    (place / "x.bundle" / "bundle.toml").write_text(text.replace('"models/tiny/', '"models/other/'))
+    assert found() == []
+
+
+def test_the_model_below_the_data_root_is_the_one_that_is_compared(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / "far" / "models" / "tiny", {**MODEL, "model.safetensors": b"v" * 4000})
+    monkeypatch.setenv("XPC_DATA_ROOT", str(place / "far"))
+    assert len(found()) == 1
+
+
+def test_unchanged_files_are_read_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_digests, "SETTLED", -1.0)
+    assert found() == []
+    read: list[str] = []
+    monkeypatch.setattr(model_files, "_digest", lambda path: read.append(os.path.basename(path)) or "0")
+    assert found() == []
+    assert read == []
+    put(place, {"models/tiny/model.safetensors": b"v" * 4000})
+    assert len(found()) == 1
+    assert read == ["model.safetensors"]
+
+
+def test_the_entries_are_those_of_the_compiler(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both directions: a launch after `compile` reads nothing, and `verify --quick` after a launch reads nothing."""
+    monkeypatch.setattr(file_memory, "SETTLED", -1.0)
+    monkeypatch.setattr(known_digests, "SETTLED", -1.0)
+    file_digests._known.clear()
+    compiled()
+    with monkeypatch.context() as patched:
+        patched.setattr(model_files, "_digest", lambda path: pytest.fail(path))
+        assert found() == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "another"))
+    assert found() == []
+    file_digests._known.clear()
+    monkeypatch.setattr(file_digests, "_read", lambda path: pytest.fail(path))
+    assert xpc("verify", "x.bundle", "--quick", env={"XPC_CACHE": "", **os.environ}).returncode == 0
+
+
+def test_what_others_can_write_is_not_believed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_digests, "SETTLED", -1.0)
+    assert found() == []
+    folder = place / "cache" / "xpc" / "data"
+    path = place / "models" / "tiny" / "tokenizer.json"
+    assert known_digests.recall(str(path)) is not None
+    assert {stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()} == {0o600}
+    folder.chmod(0o777)
+    assert known_digests.recall(str(path)) is None
+    folder.chmod(0o700)
+    for one in folder.iterdir():
+        one.chmod(0o666)
+    assert known_digests.recall(str(path)) is None
+    monkeypatch.setenv("XPC_CACHE", "off")
+    assert known_digests.recall(str(path)) is None
+    monkeypatch.delenv("XPC_CACHE")
+    (place / "cache" / "xpc").rename(place / "elsewhere")
+    (place / "cache" / "xpc").symlink_to(place / "elsewhere")
+    assert known_digests.recall(str(path)) is None
+    known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # never raises
+
+
+def test_the_compiler_and_the_run_mean_the_same_files() -> None:
+    assert (model_files.READ, model_files.STATES, model_files.RECORDS) == (
+        weights.READ,
+        weights.STATES,
+        weights.RECORDS,
+    )
+
+
+@pytest.mark.slow
+def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
+    """With the old file, the same command trains."""
+    import tiny
+
+    tiny.build(str(tmp_path / "models" / "tiny"))
+    put(tmp_path, {"x.xp": SPEC.replace("1 epochs", "2 steps"), "rows.jsonl": ROW * 40})
+    assert xpc("compile", "x.xp", cwd=str(tmp_path)).returncode == 0
+    path = tmp_path / "models" / "tiny" / "tokenizer.json"
+    data = path.read_text()
+    path.write_text(data + "\n")
+    environment = {**os.environ, "PYTHON": sys.executable, "HF_HUB_OFFLINE": "1"}
+    command = [str(tmp_path / "x.bundle" / "launch.sh")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "models/tiny/tokenizer.json has sha256 " in done.stderr + done.stdout
+    path.write_text(data)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
