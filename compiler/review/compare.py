@@ -106,7 +106,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     stacks = one.spec.stack.name, other.spec.stack.name
     names = differing(one.digests, other.digests)
     files = one.read(names), other.read(names)
-    tabled = [tables(each.read(filter(is_table, each.digests)), ()) for each in (one, other)]
+    tabled = [tables(each.read(_read_by_runs(each, others)), ()) for each, others in ((one, other), (other, one))]
     checkpoints = resumes(*tabled)
     about_stack = [{key: each.pop(key) for key in [*each] if key.startswith(FACTS)} for each in tabled]
     renamed, arguments, same = argument_changes(one.spec, other.spec, *tabled)
@@ -126,6 +126,12 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     )  # fmt: skip
     first = before.length.headline(after.length, settings)
     return evolve(found, headline=_headline(found, first, verdict_change(before.plan, after.plan)))
+
+
+def _read_by_runs(run: Run, other: Run) -> list[str]:
+    """The tables of a run. A file that somebody added next to them is not one, because the trainer does not read it."""
+    listed = run.digests if run.tree is None else run.tree.listed
+    return [name for name in run.digests if is_table(name) and (name in listed or name in other.digests)]
 
 
 def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.engines.pin import LIST, NOT_RUN
@@ -15,6 +16,8 @@ FACTS = (
 """Keys that are not compared: they follow from the stack's name, the model and the hardware; and the list of modules,
 which follows from the other keys.
 """
+QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
+COMMENT = re.compile(r"(?<!\S)#")
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that repeat other files as text or as digests, so that any change of a bundle changes them."""
 
@@ -61,10 +64,20 @@ def _yaml(text: str) -> dict[str, object]:
         if line and not line.startswith("#"):
             block = block if line[0] == " " else ""
             if value:
+                value = without_comment(value.strip())
                 try:
                     out[f"{block}{key}"] = json.loads(value)
                 except ValueError:
-                    out[f"{block}{key}"] = value.strip()
+                    out[f"{block}{key}"] = value
             else:
                 block = f"{key}."
     return out
+
+
+def without_comment(value: str) -> str:
+    """A value of YAML without the comment after it; `#` begins one only at the start or after a space."""
+    quoted = QUOTED.match(value)
+    if quoted is not None:
+        return quoted[1]
+    comment = None if value.startswith(('"', "'")) else COMMENT.search(value)
+    return value if comment is None else value[: comment.start()].rstrip()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler import __version__
 from xpc.compiler.files import bundled
-from xpc.compiler.files.bundle import why_foreign
+from xpc.compiler.files.bundle import MANIFESTS, why_foreign
 from xpc.compiler.files.folder_contents import Tree, tree
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.argument_parser import ArgumentParser
@@ -95,11 +95,11 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle that contains a file, because pre-commit passes files. A folder is returned unchanged."""
+    """The bundle or sweep that contains a file, because pre-commit passes files. A folder is returned unchanged."""
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
-        if os.path.isfile(os.path.join(folder, bundled.MANIFEST)):
+        if any(os.path.isfile(os.path.join(folder, one)) for one in MANIFESTS):
             return folder
     return path
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files.bundle_digests import NOT_EXECUTABLE
 from xpc.compiler.review.differences.packages import installs
+from xpc.compiler.review.tables import without_comment
 from xpc.grammar.record import record
 
 MANIFEST = "bundle.toml"
@@ -63,8 +64,13 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     return "/" in name or not name.endswith(".json")
 
 
-def _without_comments(data: bytes) -> list[bytes]:
-    return [line.rstrip() for line in data.split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")]
+def _without_comments(data: bytes) -> list[str]:
+    lines = (line.rstrip().partition(":") for line in data.decode("utf-8", "surrogateescape").split("\n"))
+    return [
+        f"{key}:{without_comment(value.strip())}" if colon else key
+        for key, colon, value in lines
+        if key.strip() and not key.lstrip().startswith("#")
+    ]
 
 
 def file_changes(
