@@ -1,0 +1,41 @@
+"""One end token after each answer, for trainers that append it to answers that the chat template has ended.
+
+trl's ORPO and CPO, and its KTO before 1.0, append the end token to a rendered answer unless it is the answer's last
+token, so an answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 always appends it.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from ...core.feature import Bundle, Feature
+from ...library_internals.trl_modules import replaced
+
+ANSWERS = ("chosen", "rejected", "completion")
+
+
+class AnswerEnds(Feature):
+    """The feature of a run that compares answers."""
+
+    def making_trainer(
+        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+    ) -> AbstractContextManager[Any]:
+        """Render each answer without what follows its end token; without that token, too, if trl always appends it."""
+        render = getattr(module, "maybe_apply_chat_template", None)  # trl 1.0's DPO and KTO do not append it
+        return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
+
+
+def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
+    """The texts of a row, rendered by trl. Rows that are texts already are unchanged."""
+    made = render(example, **options)
+    end = options["processing_class" if "processing_class" in options else "tokenizer"].eos_token
+    rendered = {name: made[name] for name in ANSWERS if name in made and not isinstance(example[name], str)}
+    return {**made, **{name: without_end(text, end, always) for name, text in rendered.items()}}
+
+
+def without_end(text: str, end: str, always: bool) -> str:
+    """The text up to its end token if nothing but white space follows it; without the token if ``always``."""
+    if not text.rstrip().endswith(end):
+        return text
+    return text.rstrip().removesuffix(end) + ("" if always else end)
