@@ -17,6 +17,7 @@ from .features.launch.local_files import LocalFiles
 from .features.launch.model_files import ModelFiles
 from .features.launch.packages import Packages
 from .features.launch.trackers import Trackers
+from .features.method.answer_ends import AnswerEnds
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
 from .features.method.kto import KtoRows
@@ -39,6 +40,7 @@ from .features.model.frozen_weights import FrozenWeights
 from .features.model.liger import Liger
 from .features.model.liger_family import LigerFamily
 from .features.model.merged_adapters import MergedAdapters
+from .features.model.newer_config import NewerConfig
 from .features.model.reward_head import RewardHead
 from .features.model.rope import Rope
 from .features.model.special_tokens import SpecialTokens
@@ -111,6 +113,7 @@ FEATURES: tuple[Feature, ...] = (
     OnPolicy(),
     EarlyStopping(),
     Reference(),
+    AnswerEnds(),
     LossDivision(),
     WeightDtypes(),
     DeepSpeedShards(),
@@ -142,6 +145,7 @@ FEATURES: tuple[Feature, ...] = (
     Packing(),
     LossMask(),
     RewardHead(),
+    NewerConfig(),
     Rope(),
     HubKernels(),
     ProjectedGradients(),

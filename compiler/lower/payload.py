@@ -66,7 +66,7 @@ def payload(spec: Spec) -> Payload:
 def stack_section(stack: Stack) -> StackSection:
     """Facts about the stack for the runtime, so that it never compares names of stacks."""
     facts = stack.facts
-    return {
+    out: StackSection = {
         "epoch_forgotten": facts.epoch_forgotten,
         "dtype_keyword": stack.arguments["dtype"],
         "losses_not_divided": [*facts.losses_not_divided],
@@ -78,6 +78,9 @@ def stack_section(stack: Stack) -> StackSection:
         "zero3_gathers_early": facts.zero3_gathers_early,
         "zero3_hooks_shared": facts.zero3_hooks_shared,
     }
+    if not facts.reads_newer_files:
+        out["older_transformers"] = True
+    return out
 
 
 def _text(spec: Spec, path: Path) -> str | None:

@@ -32,6 +32,8 @@ class Facts:
     """The path of the vLLM server's health check."""
     vllm_program: Literal["trl", "vllm"]
     """The program that starts the vLLM server."""
+    reads_newer_files: bool
+    """Whether transformers reads the files of a tokenizer and a configuration that transformers 5 has saved."""
     volta_wheels: str
     """The CUDA version of torch's wheels that still support V100."""
 

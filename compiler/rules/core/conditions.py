@@ -98,6 +98,11 @@ def gemma(spec: Spec) -> bool:
     return spec.model.name.startswith("gemma-")
 
 
+def older_transformers(spec: Spec) -> bool:
+    """The stack's transformers does not read all files that transformers 5 saves."""
+    return not spec.stack.facts.reads_newer_files
+
+
 def names_an_engine(spec: Spec) -> bool:
     """The spec names an engine, or writes a setting that only some engines read."""
     written = (row.engines and spec.written(row.path) for row in children("launch"))

@@ -1,0 +1,63 @@
+"""Models whose files were saved by a newer transformers than the stack has (XP568)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from xpc.compiler import stacks
+from xpc.compiler.rules.core.conditions import older_transformers
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import Model
+
+WHEN = older_transformers
+
+CLASS = re.compile(rb'"tokenizer_class":\s*"TokenizersBackend"')
+TOKENS = re.compile(rb'"extra_special_tokens":\s*\[')
+BASE = 10000.0
+"""The base of rotary positions that most classes of transformers 4 have if config.json does not state one."""
+OTHER_BASE = ("smollm3", "mixtral", "gpt_oss", "llama4_text", "gemma3_text", "ernie4_5", "ernie4_5_moe")
+"""Families whose classes have another base."""
+
+
+@rule("XP568", "saved-by-newer-transformers")
+def newer_files(spec: Spec) -> Iterator[Finding]:
+    """transformers 5 saves the class `TokenizersBackend`, a list of `extra_special_tokens` and the rotary positions as
+    `rope_parameters`. The transformers 4 of an older stack cannot load the first two, and ignores the third.
+
+    Why it is bad: positions with another base or without their scaling are trained without an error.
+
+    Without this rule: "Tokenizer class TokenizersBackend does not exist", "'list' object has no attribute 'keys'", or
+    silently other positions; the run stops in the last case.
+
+    Source: transformers 4.57.6 and 4.52.3 `AutoTokenizer` and `AutoConfig`; confirmed by running them.
+    """
+    for model in (spec.model, spec.teacher):
+        found = None if model is None or model.path is None else _unread(model)
+        if model is not None and found is not None:
+            what, help = found
+            able = stacks.able(lambda stack: stack.facts.reads_newer_files)
+            yield Finding(
+                model.label,
+                f"{what} of `{model.name[:80]}` was saved by transformers 5, which {spec.stack.name} does not read",
+                f"write `target {able}`, or {help}",
+            )
+
+
+def _unread(model: Model) -> tuple[str, str] | None:
+    """The part of a model's files that transformers 4 does not read, and what to change in it."""
+    tokens = model.vocabulary or b""
+    if CLASS.search(tokens):
+        return "the tokenizer", 'write `"tokenizer_class": "PreTrainedTokenizerFast"` in its tokenizer_config.json'
+    if TOKENS.search(tokens):
+        return "the tokenizer", "rename `extra_special_tokens` in its tokenizer_config.json `additional_special_tokens`"
+    positions = model.config.get("rope_parameters")
+    if not isinstance(positions, dict) or "rope_theta" in model.config:
+        return None
+    base, kind = positions.get("rope_theta", BASE), positions.get("rope_type", "default")
+    if kind == "default" and (base == BASE or model.model_type in OTHER_BASE):
+        return None
+    return "config.json", f'add `"rope_theta": {base}`' + (
+        "" if kind == "default" else " and `rope_scaling` with the other values of `rope_parameters`"
+    )
