@@ -96,6 +96,19 @@ def all_texts(sources: tuple[DataSource, ...]) -> bool:
     return all(conversational(source) is False for source in sources)
 
 
+def turn_columns(head: bytes) -> dict[str, str]:
+    """The columns of the first JSON row whose values are lists of turns, each with the shape of such turns."""
+    text = head.decode("utf-8", "replace")
+    try:
+        row, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
+    except (ValueError, RecursionError):
+        return {}
+    first = {str(name): value[0] for name, value in row.items() if isinstance(value, list) and value}
+    turns = {name: turn for name, turn in first.items() if isinstance(turn, dict)}
+    shapes = (("messages", {"role", "content"}), ("conversations", {"from", "value"}))
+    return {name: shape for name, turn in turns.items() for shape, keys in shapes if keys <= turn.keys()}
+
+
 def first_columns(path: str, head: bytes) -> list[str] | None:
     """The columns of the first row, or None if the format cannot be read here."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")

@@ -87,6 +87,8 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         named = (prompt, *named)
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
     problems += wrong if all(one.code != "XP124" for one in more) else []  # an unknown shape is reported once
+    if shape is not None or prompt is not None:
+        source = evolve(source, stated=True)
     if isinstance(take, Amount):
         source = evolve(source, take=take)
     share = settings.get("share")
@@ -217,7 +219,7 @@ def _local(
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return _folder(source, node, shape, block, named)
-    from xpc.compiler.data.rows import first_columns  # not loaded for registered data
+    from xpc.compiler.data.rows import first_columns, turn_columns  # not loaded for registered data
 
     seen: tuple[list[str], int] | None = None
     try:
@@ -239,7 +241,7 @@ def _local(
     columns = first_columns(path, head)
     if seen is not None:
         columns, source = seen[0], evolve(source, rows=seen[1])
-    return _shaped(source, columns, shape, block, named)
+    return _shaped(source, columns, shape, block, named, {} if columnar else turn_columns(head))
 
 
 def _shaped(
@@ -248,8 +250,11 @@ def _shaped(
     shape: str | None,
     block: Reading,
     named: tuple[str, ...] | None = None,
+    turns: Mapping[str, str] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its shape and columns. The columns decide the shape if the spec states none."""
+    """The source with its shape and columns. The columns decide the shape if the spec states none; `turns` are those
+    columns of the first row that contain turns.
+    """
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
@@ -268,7 +273,7 @@ def _shaped(
                 "XP124",
                 f"the columns of `{source.name[:80]}` match no known shape of rows",
                 source.label,
-                help=f"{listed}; {expected_columns(method, columns, source.label.typed * block.several)}",
+                help=f"{listed}; {expected_columns(method, columns, source.label.typed * block.several, turns)}",
             )
             columns = None
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.data.shapes import SHAPES
@@ -11,8 +11,13 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.suggest.tables import usual_columns
 
 
-def form(method: str, columns: Iterable[str]) -> str | None:
-    """The `data` clause that makes these columns legal for a method, or None."""
+def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = None) -> str | None:
+    """The `data` clause that makes these columns legal for a method, or None. `turns` are the columns that contain
+    turns, each with the shape of its turns.
+    """
+    known_turns = [(name, shape) for name, shape in (turns or {}).items() if shape in METHODS[method].shapes]
+    if len(known_turns) == 1 and known_turns[0][0].isidentifier():
+        return f"data(format={known_turns[0][1]}, columns=[{known_turns[0][0]}])"
     lower = {name.lower(): name for name in columns if name.isascii() and name.isidentifier()}
     part = {part: next((lower[one] for one in names if one in lower), None) for part, names in usual_columns().items()}
     prompt, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
@@ -64,11 +69,11 @@ def _registered_example(method: str) -> str:
     return min(fitting)[2]
 
 
-def expected_columns(method: str, columns: Iterable[str], ref: str) -> str:
+def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None = None) -> str:
     """What to write for rows of an unknown shape: the likely columns, or what a row must contain; `ref` is the source's
     name if there are several.
     """
-    found = _for_source(ref, form(method, columns))
+    found = _for_source(ref, form(method, columns, turns))
     if found is not None:
         return f"write `{found}`"
     if method == "sft":
