@@ -14,9 +14,11 @@ UNLEARNED = -100
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
-    "observation": "tool",
+    "observation": "tool", "tool_response": "tool",
 }  # fmt: skip
 """Speakers of from/value conversations that the runtime knows, each with its role."""
+CALLERS = ("function_call", "tool_call")
+"""Speakers of from/value conversations whose turns are tool calls as JSON text."""
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
@@ -192,6 +194,24 @@ def _wrong_part(value: object, name: str) -> str | None:
     return wrong_turns(turns, "from" if by_from else "role", name)
 
 
+def from_caller(turn: Row) -> Row:
+    """The assistant's turn with tool calls for a turn of a speaker in `CALLERS`; another turn as it is."""
+    if turn.get("from") not in CALLERS:
+        return turn
+    calls = turn.get("value")
+    try:
+        calls = json.loads(calls) if isinstance(calls, str) else calls
+    except ValueError:
+        return turn
+    calls = [calls] if isinstance(calls, dict) else calls
+    functions = [one.get("function", one) for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+    if not isinstance(calls, list) or not functions or len(functions) != len(calls):
+        return turn
+    if not all(isinstance(one, dict) and "name" in one for one in functions):
+        return turn
+    return {**turn, "from": "gpt", "value": "", "tool_calls": [{"function": one} for one in functions]}
+
+
 def _wrong_part_of(content: list[object]) -> str | None:
     """The type of the first part of a message's content that is not text."""
     for part in content:
@@ -215,6 +235,11 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
         other = {"role": ("from", "conversations"), "from": ("role", "messages")}[speaker]
         if who is None and other[0] in turn:
             return f"its turns have `{other[0]}`, as those of `format = {other[1]}` do"
+        if speaker == "from" and who in CALLERS:
+            turn = from_caller(turn)
+            who = turn["from"]
+            if who in CALLERS:
+                return f'the value of a turn from `{who}` is not a call as JSON, such as {{"name": "add"}}'
         if speaker == "from" and (not isinstance(who, str) or who not in ROLES):
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn does not name its speaker"
         if speaker == "role" and (not isinstance(who, str) or "content" not in turn):

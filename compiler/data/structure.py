@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys of a turn by which tools such as OpenAI's and axolotl mark that it is not learned."""
+MASKED = ("mask", "masked")
+"""Keys of a turn by which tools such as torchtune mark with true that it is not learned."""
+MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
+"""Matches the name of a key that is likely to say whether a turn is learned."""
+TURN_KEY = "turn_key:"
+"""The beginning of the kind of a row with such a key that no trainer reads; the key follows."""
 
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
 """Names by which published preference pairs call the column of the prompt."""
@@ -17,10 +25,13 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     """The kinds of a conversation. Each element of `turns` is a role, the turn itself and its content.
 
     - `tool_calls`, `several_calls` in a turn, `text_with_call`: a text next to a call
+    - `odd_arguments`: a call whose arguments are not a JSON object
+    - `reasoning_twice`: the same turn has reasoning in a field and in its content
     - `reasoning` in a field of a turn; `early_reasoning` before the last question
     - `inline_reasoning`, `early_inline_reasoning`: the same in the content, between <think> and </think>
     - `tool`, `developer`: turns of these roles
     - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with another weight than 0 and 1
+    - `turn_key:NAME`: a turn with a key that is not read, although it seems to say whether the turn is learned
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
     found: set[str] = set()
@@ -28,22 +39,58 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
         early = "early_" if number < last else ""
         if role in ("tool", "developer") and content:
             found.add(role)
-        if any(_visible(turn.get(key)) for key in REASONING):
-            found.add(early + "reasoning")
-        thoughts = content.partition("</think>") if role == "assistant" and isinstance(content, str) else ("", "", "")
-        if thoughts[1] and _visible(thoughts[0].rpartition("<think>")[2]):
-            found.add(early + "inline_reasoning")
-        calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else None)
-        if calls and isinstance(calls, list):
-            found.add("tool_calls")
-            found |= {"several_calls"} if len(calls) > 1 else set()
-            found |= {"text_with_call"} if _visible(content) or isinstance(content, list) else set()
-        marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
-        if any(map(declined, marks)):
-            found.add("untrained")
-        elif role == "assistant" and any(isinstance(one, int | float) and one != 1 for one in marks):
-            found.add("turn_weight")
-    return found
+        found |= {early + one for one in _reasoning(role, turn, content)}
+        found.update(_calls(turn, content))
+        found.update(_marks(role, turn))
+    return {one.replace("early_reasoning_twice", "reasoning_twice") for one in found}
+
+
+def _reasoning(role: str, turn: Mapping[str, object], content: object) -> Iterator[str]:
+    fields = [str(turn[key]).strip() for key in REASONING if _visible(turn.get(key))]
+    opened, closed, _ = content.partition("</think>") if role == "assistant" and isinstance(content, str) else ("",) * 3
+    inline = opened.rpartition("<think>")[2].strip() if closed else ""
+    if inline:
+        yield "inline_reasoning"
+    if fields and inline:
+        yield "reasoning_twice"
+    if any(one != inline for one in fields):
+        yield "reasoning"
+
+
+def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
+    calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else None)
+    if not calls or not isinstance(calls, list):
+        return
+    yield "tool_calls"
+    if len(calls) > 1:
+        yield "several_calls"
+    if _visible(content) or isinstance(content, list):
+        yield "text_with_call"
+    if any(map(odd_arguments, calls)):
+        yield "odd_arguments"
+
+
+def odd_arguments(call: object) -> bool:
+    """Whether a tool call has arguments that are not a JSON object, or the text of one. A call may have none."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    given = function.get("arguments") if isinstance(function, dict) else None
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else None
+        except ValueError:
+            return True
+    return not isinstance(given, dict | None)
+
+
+def _marks(role: str, turn: Mapping[str, object]) -> Iterator[str]:
+    marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
+    if any(map(declined, marks)) or any(turn.get(key) in (True, 1) for key in MASKED):
+        yield "untrained"
+    elif role == "assistant" and any(isinstance(one, int | float) and one != 1 for one in marks):
+        yield "turn_weight"
+    for key in turn.keys() - PLAIN - {*TRAINED, *REASONING}:
+        if MARKS.search(key) and turn[key] is not None and (key not in MASKED or not isinstance(turn[key], int)):
+            yield TURN_KEY + key[:40]
 
 
 def declined(mark: object) -> bool:

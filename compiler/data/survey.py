@@ -11,6 +11,7 @@ from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.data.structure import PLAIN, REASONING, structure, unread
+from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
@@ -142,8 +143,10 @@ def empty(value: object) -> bool:
     return value is None
 
 
-def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[object]]:
-    """Kinds of a conversation that rules report, and a key that equal conversations share."""
+def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tuple[set[str], list[object]]:
+    """Kinds of a conversation that rules report, and a key that equal conversations share. A part of a conversation
+    (`whole` is false) may begin with an answer.
+    """
     if not isinstance(value, list):
         return set(), [str(value)]
     found: set[str] = set()
@@ -155,6 +158,7 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
         if not isinstance(turn, dict):
             continue
         by_from = "from" in turn
+        turn = row_shapes.from_caller(turn) if by_from else turn
         who, content = (turn["from"], turn.get("value")) if by_from else (turn.get("role"), turn.get("content"))
         who = who if isinstance(who, str) else str(who)
         role = row_shapes.ROLES.get(who, "") if by_from else "tool" if who == "function" else who
@@ -183,6 +187,8 @@ def _turns(value: object, number: int, roles: _Counts) -> tuple[set[str], list[o
         roles.add(one[:40], number)
     if not answered:
         found.add("unanswered")
+    if whole:
+        found |= order(tuple(role for role, _, _ in roled))
     return (found | structure(roled) if special else found), same
 
 
@@ -239,7 +245,7 @@ def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]
         if empty(value):
             found.add(kind)
         return str(value)
-    more, same = _turns(value, number, roles)
+    more, same = _turns(value, number, roles, whole=False)
     found |= more - {"unanswered"}
     return tuple(same)
 
@@ -248,7 +254,7 @@ def _inspect_pair(values: list[object], number: int, roles: _Counts) -> tuple[It
     prompt, answer = values[0], values[1]
     if isinstance(prompt, str) and isinstance(answer, str) and prompt.strip() and answer.strip():
         return (), (prompt, answer)
-    found: set[str] = set()
+    found = of_pair(prompt, answer)
     first = _part(prompt, "empty_prompt", number, roles, found)
     return found, (first, _part(answer, "empty_answer", number, roles, found))
 
@@ -259,12 +265,12 @@ def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tupl
 
 
 def _inspect_prompt(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    found: set[str] = set()
+    found = set(order(roles_of(values[0])))
     return found, _part(values[0], "empty_prompt", number, roles, found)
 
 
 def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    found: set[str] = set()
+    found = of_preference(values[0] if len(values) > 2 else None, values[-2], values[-1])
     if len(values) > 2 and values[0] is None:  # the answers begin with the prompt
         values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]

@@ -21,6 +21,7 @@ READERS = (
     "data/row_shapes.py",
     "data/shapes.py",
     "data/structure.py",
+    "data/turn_order.py",
     "data/survey_cache.py",
     "spec/survey.py",
 )

@@ -199,9 +199,16 @@ def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
     """The answer, with slug and severity added to each verdict."""
     for row in answer["rows"]:
         for one in row["verdicts"]:
-            one["slug"], severity = CODES[one["code"]]
+            one["slug"], severity = CODES.get(one["code"]) or _of_rule(one["code"])
             one.setdefault("severity", severity)
     return answer
+
+
+def _of_rule(code: str) -> tuple[str, str]:
+    from xpc.compiler.rules.core.all_codes import all_codes  # most previews need only the codes of previews
+
+    slug, severity, _ = all_codes()[code]
+    return slug, severity
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ class DataSource:
     """One source of data: a hub dataset, a local file or a folder.
 
     - `columns`: the dataset's own names of the columns, in the shape's order; `only`: whether the spec names them
+    - `stated`: whether the spec states the shape or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
     - `context`: a column whose text follows the prompt; `wording`: the name of the text around both, such as Alpaca's
@@ -41,6 +42,7 @@ class DataSource:
     shape: str = "messages"
     columns: tuple[str, ...] | None = None
     only: bool = False
+    stated: bool = False
     take: Amount | None = None
     share: float | None = None
     share_label: Label | None = field(default=None, repr=False)

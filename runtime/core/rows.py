@@ -13,7 +13,7 @@ only, and a mixture needs rows of one type."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
-    "observation": "tool",
+    "observation": "tool", "tool_response": "tool",
 }  # fmt: skip
 """Roles of chat templates by the speakers of from/value conversations (ShareGPT and similar)."""
 
@@ -82,7 +82,7 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
     for turn in turns:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
-            raise RunError(f"{where}: {speaker!r} is no known speaker; known are {', '.join(sorted(ROLES))}")
+            raise RunError(f"{where}: {speaker!r} is no known speaker: name it, as in `data(user_roles=[NAME])`")
         content, fields = turn.get("value"), {FIELDS: turn[FIELDS]} if FIELDS in turn else {}
         if not isinstance(content, str | None):
             raise RunError(f"{where}: the value of a turn is not a text: {str(content)[:40]}")

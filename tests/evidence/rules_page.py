@@ -49,6 +49,7 @@ TOPICS = {
             for one in (
                 "images",
                 "plain_text",
+                "read_columns",
                 "roles",
                 "rows",
                 "streams",

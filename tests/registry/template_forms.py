@@ -34,6 +34,10 @@ RESULT = turn("tool", "sun", tool_call_id="abcdefgh0")
 KINDS: dict[str, list[dict[str, Any]]] = {
     "system": [turn("system", "Be short."), ASKED, ANSWER],
     "developer": [turn("developer", "Be short."), ASKED, ANSWER],
+    "late_system": [ASKED, ANSWER, turn("system", "Be short."), ASKED, ANSWER],
+    "two_questions": [ASKED, ASKED, ANSWER],
+    "two_answers": [ASKED, ANSWER, ANSWER],
+    "answer_first": [ANSWER, ASKED, ANSWER],
     "tools": [ASKED, ANSWER],
     "tool_calls": [ASKED, CALL],
     "several_calls": [ASKED, turn("assistant", "", tool_calls=[call(), call(1)])],
@@ -41,6 +45,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
     "tool": [ASKED, CALL, RESULT, ANSWER],
     "reasoning": [ASKED, THOUGHT],
     "early_reasoning": [ASKED, THOUGHT, ASKED, ANSWER],
+    "reasoning_twice": [ASKED, turn("assistant", INLINE["content"], reasoning_content="it shines")],
     "inline_reasoning": [ASKED, INLINE],
     "early_inline_reasoning": [ASKED, INLINE, ASKED, ANSWER],
     "empty_answer": [ASKED, turn("assistant", "")],
@@ -54,15 +59,16 @@ def forms() -> dict[str, dict[str, Any]]:
 
 
 def _forms(template: str) -> dict[str, Any]:
-    from xpc.runtime.features.rows import message_fields
+    from xpc.runtime.features.rows import call_forms
 
     tokenizer = _tokenizer(template)
     found = {kind: _written(tokenizer, turns, kind) for kind, turns in KINDS.items()}
-    read = message_fields.forms_of(lambda turns: tokenizer.apply_chat_template.real()(turns, tokenize=False))
+    read = call_forms.forms_of(lambda turns: tokenizer.apply_chat_template.real()(turns, tokenize=False))
     arguments = {(True, True): "object or text", (True, False): "object", (False, True): "text"}
     return {
         "refused": [kind for kind, state in found.items() if state == "refused"],
         "left_out": [kind for kind, state in found.items() if state == "left out"],
+        "doubled": ["reasoning_twice"] if read.doubles else [],
         "parts": "a list" if read.parts else "joined",
         "arguments": arguments.get((read.objects, read.texts)),
     }
@@ -96,7 +102,8 @@ def _written(tokenizer: Any, turns: list[dict[str, Any]], kind: str) -> str:
     lost = {one.kind for one in row_comparison.losses(row, tokenizer, prompts.conversations)}
     about = {"tool_calls", "several_calls"} if "call" in kind else set()
     concerned = {"tool_call", "argument"} if kind in about else {"tool"} if kind == "tools" else lost
-    concerned = {"content"} if kind in ("system", "developer", "tool", "text_with_call") else concerned
+    concerned = concerned - {"content"} if kind == "reasoning_twice" else concerned
+    concerned = {"content"} if kind in ("system", "late_system", "developer", "tool", "text_with_call") else concerned
     return "left out" if lost & concerned else "written"
 
 

@@ -40,6 +40,13 @@ class Session:
         self.core("arguments").prepare_environment(self.bundle)
         self.tokenizer: Any = None
 
+    def optional(self, name: str) -> Any:
+        """A module of the bundle's trainer by its dotted name; None if this bundle does not have it."""
+        try:
+            return importlib.import_module(f"trainer.{name}")
+        except ModuleNotFoundError:
+            return None
+
     def _neutral(self, trust_code: bool) -> None:
         run, arguments = self.bundle.run, dict(self.bundle.arguments)
         self.stated = self.bundle.arguments

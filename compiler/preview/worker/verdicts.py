@@ -92,13 +92,17 @@ def _end(read: Read) -> Iterator[Verdict]:
         return
     turns = read.kept_turns
     learned = [at for at, token in enumerate(one.ids) if one.learned[at] and turns[at] == last]
-    if not learned or any(one.ids[at] == end for at in learned):
+    ends = [at for at in learned if one.ids[at] == end]
+    if len(ends) > 1 and not "".join(read.kept_texts[ends[0] + 1 : ends[-1]]).strip():
+        name = tokenizer.eos_token
+        yield verdict("XP592", f"the end token {name} follows the answer{_name(read)} twice", "end each answer once")
+    if not learned or ends:
         return
     name = tokenizer.eos_token
     special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
-    ends = next((at for at in reversed(learned) if read.kept_texts[at].strip()), learned[-1])
-    if one.ids[ends] in special:
-        closing = tokenizer.convert_ids_to_tokens(one.ids[ends])
+    closed = next((at for at in reversed(learned) if read.kept_texts[at].strip()), learned[-1])
+    if one.ids[closed] in special:
+        closing = tokenizer.convert_ids_to_tokens(one.ids[closed])
         what = f"the answer{_name(read)} ends with {closing}, and the end token is {name}: generation would not stop"
         yield verdict("XP592", what, f'write `model {{ eos = "{closing}" }}`')
     elif any(token == end for at, token in enumerate(one.ids) if turns[at] == last):
@@ -168,10 +172,28 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []
-    omit, out = session.bundle.data.get("omit") or (), list[Verdict]()
+    omit, out = session.bundle.data.get("omit") or (), [*_notes(session, row)]
     for loss in comparison.losses(row, session.tokenizer, session.bundle.row_format().conversations):
         code = "XP598" if loss.how == "missing" else "XP599"
         help = f"change the data, name another chat_template, or allow it with `data(omit=[{loss.name}])`"
         found = verdict(code, f"the chat template {loss}", help)
         out.append({**found, "severity": "note"} if loss.name in omit else found)
     return out
+
+
+NOTES = {"weight": "XP549", "key": "XP549", "turn": "XP548"}
+"""The code of each kind of note of the runtime's `turn_notes`."""
+
+
+def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Report keys of turns that are not read, turns that are learned with an answer, and reasoning written twice."""
+    turn_notes = session.optional("features.rows.turn_notes")
+    if turn_notes is None:  # this bundle's messages have only a role and a text
+        return
+    for kind, what in dict(turn_notes.notes(row, bool(session.stated.get("assistant_only_loss")))).items():
+        yield verdict(NOTES[kind], what, "write `method sft(assistant_only)`" if kind == "turn" else "")
+    doubles = any(type(one).__name__ == "MessageFields" and one.doubles() for one in session.bundle.features)
+    if doubles and (twice := turn_notes.doubled(row)):
+        found = verdict("XP599", turn_notes.written_twice(*twice))
+        allowed = "reasoning" in (session.bundle.data.get("omit") or ())
+        yield {**found, "severity": "note"} if allowed else found

@@ -39,11 +39,12 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place(path, f"`{twice[0][:40]}` is also the {seen[twice[0]]}"),
                 "a speaker has two roles",
-                f"write `{role}_roles = [{_listed(rest)}]`" if rest else f"leave `{role}_roles` out",
+                f"write `{role}_roles = [{listed(rest)}]`" if rest else f"leave `{role}_roles` out",
             )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names in a list, in quotes where the language needs them."""
     return ", ".join(name if NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import ceil
 
@@ -12,6 +13,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import multimodal
 from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.data.roles import listed
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.survey import Survey
 
 TURNS = ("messages", "conversations")
+SPEAKER = re.compile("`([^`]+)` is")
+"""Matches the beginning of a reason that names a speaker."""
 WHEN = any_of(counted_rows, written("data.holdout"))
 
 
@@ -104,6 +108,8 @@ def _other_shape(source: DataSource, found: Survey) -> str:
     why = found.wrong[1]
     if why.endswith("is not read as text"):
         return 'name another column, or write the rows as JSON lines, in which `"42"` is a text'
+    if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):
+        return f"say whose name it is: `data(user_roles=[{listed([who[1]])}])`, or `assistant_roles`, or `tool_roles`"
     other = next((one for one in TURNS if why.endswith(f"`format = {one}` do")), None)
     if other is not None and source.shape in TURNS:
         names = [*rows.columns(source), *(name for name in KEPT if name in found.columns)]

@@ -1,14 +1,13 @@
-"""Tools, calls and reasoning in rows against the chat template, and columns that are not read (XP537 to XP539, XP546,
-XP549).
+"""Tools, calls, reasoning and the order of turns against the chat template, and what is learned of turns (XP537 to
+XP539, XP547, XP548).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xpc.compiler.data import rows
-from xpc.compiler.data.structure import QUESTIONS
 from xpc.compiler.registry import chat_templates
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -25,27 +24,23 @@ WHEN = surveyed
 KINDS = {
     "developer": ("content", "turns of the role `developer`"),
     "tool": ("content", "turns of the role `tool`"),
+    "late_system": ("content", "a system prompt after the first turn"),
+    "two_questions": ("content", "two turns of the user in a row"),
+    "two_answers": ("content", "two turns of the assistant in a row"),
+    "answer_first": ("content", "an answer before the first question"),
     "text_with_call": ("content", "a text next to a tool call"),
     "tool_calls": ("tool_calls", "tool calls"),
     "several_calls": ("tool_calls", "several tool calls in a turn"),
     "tools": ("tools", "tools"),
     "reasoning": ("reasoning", "reasoning"),
     "inline_reasoning": ("reasoning", "reasoning between <think> and </think>"),
+    "reasoning_twice": ("reasoning", "the same reasoning in a field and between <think> and </think>"),
     "early_reasoning": ("reasoning", "reasoning before the last question"),
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
 """Kinds of rows (`data/structure.py`): what `data.omit` calls them, and their name in messages."""
-UNREAD = {
-    "history": ("earlier turns in a column `history`", "write such rows as `messages`, with the earlier turns in them"),
-    "row_weight": ("a `weight` other than 1", "leave rows that are not to be learned out of the data"),
-    "bad_answer": ("a `label` of false", "write `method kto`, which reads it, or leave such rows out of the data"),
-    "turn_weight": (
-        "an answer with a weight other than 0 and 1",
-        "write 0 for turns that are not to be learned, and 1 for the others",
-    ),
-    "question": ("the question in a column other than `prompt`", "name that column: `data(prompt=COLUMN)`"),
-}
-"""Columns that no trainer reads (`data/structure.py`), in words, and what to write instead."""
+ORDER = ("late_system", "two_questions", "two_answers", "answer_first")
+"""Kinds of the order of turns, which all templates but some of the built-in ones write."""
 LEARNED_TURNS = ("messages", "conversations")
 
 
@@ -70,8 +65,8 @@ def _template(spec: Spec) -> str | None:
 @rule("XP537", "not-in-the-template")
 def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     """The chat template should write what the rows of a local file have: tool calls, tools, reasoning, turns of each
-    role. A committed table says what each built-in template writes; a test renders it. `data { omit }` allows the
-    template to leave something out.
+    role in any order. Mistral's and Gemma's, for example, refuse two turns of the user in a row. A committed table says
+    what each built-in template writes; a test renders it. `data { omit }` allows the template to leave something out.
 
     Why it is bad: the model does not learn what the row says; a turn with a dropped call is learned as an empty answer.
 
@@ -81,36 +76,73 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     """
     template = _template(spec)
     if template is None:
+        yield from _not_in_turns(spec)
         return
-    omit = spec.names("data.omit")
+    forms = json.loads(read_text(chat_templates.__file__, "template_forms.json"))
+    form, omit = forms[template], spec.names("data.omit")
     for source in spec.files:
         found, tallies = _kinds(source)
-        if not tallies:
+        if template in chat_templates.NO_SYSTEM:
+            tallies.pop("late_system", None)  # XP567 reports it
+        refused = [kind for kind in tallies if kind in form["refused"]]
+        lost = [kind for kind in tallies if kind in form["left_out"] and KINDS[kind][0] not in omit]
+        twice = [kind for kind in tallies if kind in form["doubled"] and KINDS[kind][0] not in omit]
+        kinds = refused or lost or twice
+        if found is None or not kinds:
             continue
-        forms = json.loads(read_text(chat_templates.__file__, "template_forms.json"))
-        refused = [kind for kind in tallies if kind in forms[template]["refused"]]
-        lost = [kind for kind in tallies if kind in forms[template]["left_out"] and KINDS[kind][0] not in omit]
-        if found is None or not (refused or lost):
-            continue
-        kinds = refused or lost
-        one = tallies[kinds[0]]
         names = list(dict.fromkeys(KINDS[kind][0] for kind in kinds))
-        able = [
-            name
-            for name, form in forms.items()
-            if not any(kind in form["refused"] + form["left_out"] for kind in tallies)
-        ]
-        other = f"write `chat_template = {able[0]}`, which writes them" if able else "change the data"
         them = "them" if len(kinds) > 1 else "this"
-        allow = "" if refused else f", or `data(omit=[{', '.join([*omit, *names])}])` to train without"
+        does = f"refuses {them}" if refused else f"leaves {them} out" if lost else f"writes {them} twice"
+        allow = (
+            ""
+            if refused
+            else f", or `data(omit=[{', '.join([*omit, *names])}])` to train {'without' if lost else 'so'}"
+        )
         yield Finding(
             source.label,
-            f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} "
-            f"{' and '.join(KINDS[kind][1] for kind in kinds)}, and the template {template} "
-            f"{f'refuses {them}' if refused else f'leaves {them} out'}",
-            other + allow,
+            f"{have(tallies[kinds[0]], found, source)} {' and '.join(KINDS[kind][1] for kind in kinds)}, and the "
+            f"template {template} {does}",
+            _instead(forms, tallies, {*kinds}) + allow,
             (spec.place("model.chat_template") if spec.written("model.chat_template") else spec.model.label,),
         )
+
+
+def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str, Tally], kinds: set[str]) -> str:
+    """What to write for rows with kinds that the template does not write once."""
+    able = [
+        name
+        for name, form in forms.items()
+        if not any(kind in form["refused"] + form["left_out"] + form["doubled"] for kind in tallies)
+    ]
+    other = f"write `chat_template = {able[0]}`, which writes them" if able else "change the data"
+    if kinds <= {*ORDER}:
+        return "join or move such turns in the data" + (f", or {other}" if able else "")
+    if kinds == {"reasoning_twice"}:
+        return "leave out one of the two in the data"
+    return other
+
+
+def _not_in_turns(spec: Spec) -> Iterator[Finding]:
+    """A warning if the model's own template says that turns must alternate, and the rows' turns do not."""
+    text = spec.chat_template
+    if text is None or "must alternate" not in text:
+        return
+    for source in spec.files:
+        found, tallies = _kinds(source)
+        kinds = [kind for kind in ORDER[1:] if kind in tallies]
+        if found is not None and kinds:
+            yield Finding(
+                source.label,
+                f"{have(tallies[kinds[0]], found, source)} {' and '.join(KINDS[kind][1] for kind in kinds)}, and the "
+                "chat template says that the user and the assistant must alternate",
+                "join or move such turns in the data, or write `chat_template = chatml`, which writes them",
+                severity="warning",
+            )
+
+
+def have(one: Tally, found: Survey, source: DataSource) -> str:
+    """The beginning of a message: the rows of a kind, such as "row 3 (counted from 0) of `rows.jsonl` has"."""
+    return f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'}"
 
 
 def _count(one: Tally, found: Survey) -> str:
@@ -135,6 +167,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
         return
     for source in spec.files:
         found, tallies = _kinds(source)
+        tallies = {kind: one for kind, one in tallies.items() if kind not in ORDER}
         if found is not None and tallies:
             kinds = " and ".join(KINDS[kind][1] for kind in list(tallies)[:3])
             yield Finding(
@@ -147,7 +180,8 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP539", "turn-not-to-be-learned")
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
-    """A turn with `weight` of 0, or with `train`, `train_turn`, `training` or `loss` of false, is not to be learned.
+    """A turn with `weight` of 0, with `train`, `train_turn`, `training` or `loss` of false, or with `mask` or `masked`
+    of true is not to be learned.
     `method sft(assistant_only)` reads these keys of the answers in a conversation; no other run can leave out a turn.
 
     Why it is bad: a wrong answer that its row excludes would be learned.
@@ -171,60 +205,55 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP546", "system-column-not-read", "warning")
-def system_not_read(spec: Spec) -> Iterator[Finding]:
-    """A column `system` next to a conversation is its system prompt. Plain texts have no place for one.
+@rule("XP547", "arguments-not-an-object")
+def odd_arguments(spec: Spec) -> Iterator[Finding]:
+    """The arguments of a tool call are a JSON object, or the text of one: `"arguments": {"city": "Paris"}`. A call
+    without arguments has none, null, or an empty text. `data { omit = [tool_calls] }` allows other arguments.
 
-    Why it is bad: the model would not learn what the row says.
+    Why it is bad: the model learns to write calls that no tool can read.
 
-    Without this rule: silently, the column is dropped.
+    Without this rule: launch.sh stops at the first such row.
 
-    Source: the runtime's `data.py`.
+    Source: the runtime's `call_forms.py`; what qwen2.5's and qwen3's templates write of such calls was seen by running
+    them.
     """
-    for source in spec.files:
-        found = rows.survey(source)
-        if (
-            found is None
-            or source.only
-            or source.shape in ("text", "tokens")
-            or rows.conversational(source) is not False
-        ):
-            continue
-        if "system" in found.columns and spec.get("data.prompt_template") is None:
-            yield Finding(
-                source.label,
-                f"`{source.name[:80]}` has a column `system`, and no row is a conversation",
-                "write `chat`, which turns a prompt and its answer into a conversation",
-            )
-
-
-@rule("XP549", "column-not-read", "warning")
-def column_not_read(spec: Spec) -> Iterator[Finding]:
-    """Some columns say how a row is to be learned, and no trainer here reads them: `history` next to a prompt and its
-    completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, and a `label` of
-    false for sft. If all pairs without `prompt` have their question in another column, such as `instruction`, this is
-    an error.
-
-    Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
-    without the turns that it refers to.
-
-    Without this rule: silently, the column is dropped.
-
-    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
-    """
-    if spec.method.shapes[0] == "prompt":  # rewards may read any column
+    if "tool_calls" in spec.names("data.omit"):
         return
     for source in spec.files:
         found = rows.survey(source)
-        for kind, (words, help) in UNREAD.items():
-            one = None if found is None or (source.only and kind != "turn_weight") else found.tallies.get(kind)
-            if found is not None and one is not None:
-                if kind == "question":
-                    help = help.replace("COLUMN", next(name for name in QUESTIONS if name in found.columns))
-                yield Finding(
-                    source.label,
-                    f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} {words}, "
-                    f"which {spec.method.name} does not read",
-                    help,
-                    severity="error" if kind == "question" and one.count == found.rows else None,
-                )
+        one = None if found is None or found.wrong is not None else found.tallies.get("odd_arguments")
+        if found is not None and one is not None:
+            yield Finding(
+                source.label,
+                f"{have(one, found, source)} a tool call whose arguments are not a JSON object",
+                'write an object, such as `{"city": "Paris"}`, or `data(omit=[tool_calls])` to train so',
+            )
+
+
+@rule("XP548", "turn-in-an-answer", "warning")
+def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
+    """The answer to a prompt is made of turns of the assistant. Turns of the user or of a tool in a `completion`, or in
+    what differs between `chosen` and `rejected`, count as parts of the answer. `method sft(assistant_only)` learns
+    only the assistant's turns.
+
+    Why it is bad: the model learns to write the user's questions and the tools' results itself.
+
+    Without this rule: silently, TRL masks the prompt and learns all the rest.
+
+    Source: trl 1.16, 0.24 and 0.18 (`completion_mask` of their trainers); confirmed by running them.
+    """
+    if spec.flag("method.assistant_only") or spec.method.shapes[0] == "prompt":
+        return
+    for source in spec.files:
+        found = rows.survey(source)
+        one = None if found is None or found.wrong is not None else found.tallies.get("turn_in_answer")
+        if found is None or one is None or (spec.get("method.completion_only") is False):
+            continue
+        sft = spec.text("method") == "sft"
+        yield Finding(
+            source.label,
+            f"{have(one, found, source)} a turn in the answer that is not the assistant's, and it is learned",
+            "write `method sft(assistant_only)`, or move the turns before the last answer into `prompt`"
+            if sft
+            else "move the turns before the last answer into `prompt`",
+        )

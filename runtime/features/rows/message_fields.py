@@ -8,23 +8,30 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 from ...core.row_comparison import REASONING, Loss, Marks, content
 from ...core.rows import FIELDS, KEPT, name
+from . import turn_notes
+from .call_forms import CALLERS, found_forms, from_caller, in_form, odd_arguments, with_arguments
 
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
+MASKED = ("mask", "masked")
+"""Keys with which torchtune and other tools mark with true that a turn is not learned."""
 
 
 class MessageFields(Feature):
     """Handles messages that have keys other than a role and a text."""
 
+    tokenizer: Any = None
+
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Give the chat template every message in the forms that it reads."""
         tokenizer.apply_chat_template = Renderer(tokenizer)
+        self.tokenizer = tokenizer
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         """``convert`` with packed messages; the first message carries the columns that the chat template reads."""
@@ -33,7 +40,20 @@ class MessageFields(Feature):
             learned = ()
         elif bundle.arguments.get("completion_only_loss") is False:
             learned += ("prompt",)
-        return partial(_read, convert, learned)
+        return partial(_read, convert, learned, "tool_calls" in bundle.data.get("omit", ()))
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+        """Report keys of turns that are not read, and turns that are learned although they are no answers."""
+        turn_notes.check(bundle, source, rows, self.doubles())
+        return rows
+
+    def doubles(self) -> bool:
+        """Whether the chat template writes reasoning of a field and of the content of the same turn."""
+        template = getattr(self.tokenizer, "chat_template", None)
+        if not template:
+            return False
+        render = partial(self.tokenizer.apply_chat_template.real(), tokenize=False)
+        return found_forms(str(template), render).doubles
 
     def row_types(
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
@@ -61,14 +81,26 @@ def _has_fields(stored: Any) -> bool:
         keys = turn if isinstance(turn, dict) else {}
         plain = set(keys) in ({"role", "content"}, {"from", "value"})
         texts = all(getattr(one, "dtype", None) == "string" for one in keys.values())
+        if plain and "from" in keys and _has_callers(stored.data.column(column)):
+            return True
         if column in (*KEPT, "functions") or (turn is not None and not (plain and texts)):
             return True
     return False
 
 
+def _has_callers(column: Any) -> bool:
+    """Whether a column of conversations has a turn from one of `CALLERS`."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    speakers = compute.struct_field(compute.list_flatten(column), "from")
+    return bool(compute.any(compute.is_in(speakers, value_set=pyarrow.array(CALLERS))).as_py())
+
+
 def _read(
     convert: Callable[..., dict[str, Any]],
     learned: Sequence[str],
+    any_arguments: bool,
     source: Mapping[str, Any],
     row: Mapping[str, Any],
     index: int,
@@ -82,6 +114,8 @@ def _read(
     row = {column: value if column in KEPT else _packed(value, where) for column, value in row.items()}
     made = convert(source, row, index, **how)
     _check_learned(made, learned, where)
+    if not any_arguments:
+        _check_calls(made, where)
     used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
     kept = {column: row[column] for column in used if row.get(column)}
     if "tools" in used and "tools" not in kept and (functions := row.get("functions")):
@@ -105,8 +139,19 @@ def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) 
             raise RunError(f"{where}: no answer is to be learned (weight 0, or train false); leave the row out")
 
 
+def _check_calls(made: Mapping[str, Any], where: str) -> None:
+    """Raises RunError if the arguments of a call are not a JSON object."""
+    for turns in made.values():
+        for turn in turns if isinstance(turns, list) else ():
+            fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}
+            if (calls := fields.get("tool_calls")) and (wrong := odd_arguments(calls)):
+                raise RunError(f"{where}: {wrong}; write an object, or allow it with `data(omit=[tool_calls])`")
+
+
 def untrained(turn: Mapping[str, Any]) -> bool:
     """Whether a row says that a turn is not to be learned."""
+    if any(turn.get(key) in (True, 1) for key in MASKED):
+        return True
     marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
     return any(one.strip().lower() in ("", "0", "false", "no") if isinstance(one, str) else not one for one in marks)
 
@@ -130,6 +175,7 @@ def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     that read it. OpenAI's older form of a tool call (`function_call`, role `function`) becomes the present form. Raises
     RunError for a part that is not text.
     """
+    turn = from_caller(turn, where) if turn.get("from") in CALLERS else turn
     names = ("from", "value") if "from" in turn else ("role", "content")
     message = {key: turn[key] for key in names if key in turn}
     if message.get("role") == "function":
@@ -137,6 +183,8 @@ def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     fields = {key: value for key, value in turn.items() if key not in names and value is not None}
     if "function_call" in fields and "tool_calls" not in fields:
         fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
+    if isinstance(calls := fields.get("tool_calls"), list):
+        fields["tool_calls"] = with_arguments(calls)
     if isinstance(parts := turn.get(names[1]), list):
         fields["content"] = [{"type": "text", "text": _text(part, where)} for part in parts]
         message[names[1]] = "".join(part["text"] for part in fields["content"])
@@ -180,23 +228,6 @@ def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]
     ]
     carried = {name: turns[0].pop(name) for name in KEPT if turns and name in turns[0]}
     return turns, carried
-
-
-class Forms(NamedTuple):
-    """The forms of a message that a chat template reads."""
-
-    parts: bool
-    """A content may be a list of parts."""
-    objects: bool
-    """Arguments of tool calls may be an object."""
-    texts: bool
-    """Arguments of tool calls may be JSON text."""
-
-
-FOUND: dict[str, Forms] = {}
-"""The forms of each template, by its text. `Renderer` must not store them: its digest names the cache of tokenized
-rows.
-"""
 
 
 class Renderer:
@@ -269,52 +300,8 @@ class Renderer:
         if not any(isinstance(turn.get("content"), list) or turn.get("tool_calls") for turn in turns):
             return turns
         template = options.get("chat_template") or self.tokenizer.chat_template
-        forms = FOUND.get(str(template))
-        if forms is None:
-            forms = FOUND[str(template)] = forms_of(partial(real, tokenize=False, chat_template=template))
-        return [_in_form(turn, forms) for turn in turns]
-
-
-def _in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
-    turn = dict(turn)
-    if isinstance(turn.get("content"), list) and not forms.parts:
-        turn["content"] = "".join(part["text"] for part in turn["content"])
-    if turn.get("tool_calls"):
-        turn["tool_calls"] = [_call(call, forms) for call in turn["tool_calls"]]
-    return turn
-
-
-def _call(call: Any, forms: Forms) -> Any:
-    if isinstance(call, dict) and isinstance(call.get("function"), dict):
-        return {**call, "function": _call(call["function"], forms)}
-    given = call.get("arguments") if isinstance(call, dict) else None
-    if isinstance(given, dict | list) and forms.texts and not forms.objects:
-        return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
-    if isinstance(given, str) and not forms.texts:
-        try:
-            return {**call, "arguments": json.loads(given)}
-        except ValueError:
-            return call
-    return call
-
-
-def forms_of(render: Callable[..., str]) -> Forms:
-    """Find the forms that a template reads; ``render`` returns the text of a conversation."""
-    question = {"role": "user", "content": "?"}
-    parts = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "zqz"}]}])
-    found = []
-    for arguments in ({"zqk": "zqv"}, '{"zqk": "zqv"}'):
-        call = {"id": "zqzqzqzqz", "type": "function", "function": {"name": "zqn", "arguments": arguments}}
-        text = _rendered(render, [question, {"role": "assistant", "content": "", "tool_calls": [call]}])
-        found.append("zqv" in text and '\\"zqv' not in text and "'zqk'" not in text)
-    return Forms("zqz" in parts and "'text'" not in parts and '"text"' not in parts, *found)
-
-
-def _rendered(render: Callable[..., str], turns: list[dict[str, Any]]) -> str:
-    try:
-        return render(turns)
-    except Exception:  # a template may raise anything
-        return ""
+        forms = found_forms(str(template), partial(real, tokenize=False, chat_template=template))
+        return [in_form(turn, forms) for turn in turns]
 
 
 MARK = re.compile(r" ?zq\d+qz")

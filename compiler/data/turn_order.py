@@ -1,0 +1,59 @@
+"""The order of the turns of a row, which some chat templates refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+
+from xpc.compiler.data.row_shapes import CALLERS, ROLES
+
+
+@lru_cache(maxsize=4096)  # most rows have one of a few orders
+def order(roles: tuple[str, ...]) -> frozenset[str]:
+    """Kinds of a conversation by the order of its roles, which some chat templates refuse.
+
+    - `two_questions`, `two_answers`: two turns of the user, or two of the assistant, follow each other
+    - `answer_first`: an answer before the first question
+    - `late_system`: a system prompt after the first turn
+    """
+    spoken = [role for role in roles if role != "system"]
+    doubled = {one for one, other in pairwise(spoken) if one == other}
+    found = {kind for role, kind in (("user", "two_questions"), ("assistant", "two_answers")) if role in doubled}
+    found |= {"answer_first"} if spoken[:1] == ["assistant"] else set()
+    return frozenset(found | ({"late_system"} if "system" in roles[1:] else set()))
+
+
+def roles_of(value: object) -> tuple[str, ...]:
+    """The roles of a prompt or an answer in turns; empty for a text."""
+    turns = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return tuple(role_of(turn) for turn in turns if isinstance(turn, dict))
+
+
+def role_of(turn: Mapping[str, object]) -> str:
+    """The role of a turn with `role`, or of one with `from`, whose speaker has a role; "" if it has none."""
+    if "from" in turn:
+        who = str(turn["from"])
+        return "assistant" if who in CALLERS else ROLES.get(who, "")
+    return "tool" if turn.get("role") == "function" else str(turn.get("role"))
+
+
+def of_pair(prompt: object, answer: object) -> set[str]:
+    """Kinds of the order of a prompt and its answer; `turn_in_answer` if the answer has a turn of another role than
+    the assistant's.
+    """
+    first, then = roles_of(prompt), roles_of(answer)
+    if not then:
+        return set()
+    return {*order((*first, *then)), *({"turn_in_answer"} if {*then} != {"assistant"} else ())}
+
+
+def of_preference(prompt: object, chosen: object, rejected: object) -> set[str]:
+    """`of_pair` of both answers. Answers that begin with the prompt are split where they differ."""
+    if not isinstance(chosen, list) or not isinstance(rejected, list):
+        return of_pair(prompt, chosen) | of_pair(prompt, rejected)
+    if roles_of(chosen)[:1] != ("assistant",):
+        shared = next((at for at, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other), None)
+        shared = min(len(chosen), len(rejected)) - 1 if shared is None else shared
+        prompt, chosen, rejected = chosen[:shared], chosen[shared:], rejected[shared:]
+    return of_pair(prompt, chosen) | of_pair(prompt, rejected)

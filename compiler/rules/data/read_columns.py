@@ -1,0 +1,150 @@
+"""Columns of rows, and keys of turns, that are not read (XP546, XP549, XP566)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.data.shapes import ALPACA, SHAPES
+from xpc.compiler.data.structure import QUESTIONS, TURN_KEY
+from xpc.compiler.rules.core.conditions import surveyed
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.data.structure import have
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec.resources import DataSource
+    from xpc.compiler.spec.survey import Survey
+
+WHEN = surveyed
+UNREAD = {
+    "history": ("earlier turns in a column `history`", "write such rows as `messages`, with the earlier turns in them"),
+    "row_weight": ("a `weight` other than 1", "leave rows that are not to be learned out of the data"),
+    "bad_answer": ("a `label` of false", "write `method kto`, which reads it, or leave such rows out of the data"),
+    "turn_weight": (
+        "an answer with a weight other than 0 and 1",
+        "write 0 for turns that are not to be learned, and 1 for the others",
+    ),
+    "question": ("the question in a column other than `prompt`", "name that column: `data(prompt=COLUMN)`"),
+}
+"""Columns that no trainer reads (`data/structure.py`), in words, and what to write instead."""
+CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
+"""Columns from which a row could be learned, by the names of the shapes."""
+UNREADABLE = ("messages", "chosen", "rejected", "completion")
+"""Such columns that the runtime does not pass to reward functions, because TRL would take them for the row."""
+
+
+@rule("XP566", "two-readable-columns", "note")
+def two_readable(spec: Spec) -> Iterator[Finding]:
+    """If a local file has the columns of several shapes, such as `messages` and `text`, one is read. `format` or
+    `columns` says which. XP154 reports token ids next to texts.
+
+    Why it is bad: the rows may be learned from another column than the one that was meant.
+
+    Without this rule: silently, the first shape in the method's order is read: messages before prompt and completion,
+    these before text.
+
+    Source: `xpc` itself; TRL 1.16 raises for some such rows and takes one column of others.
+    """
+    for source in spec.files:
+        if source.stated or source.only or source.found is None:
+            continue
+        names: tuple[str, ...] = CONTENTS
+        read = [*rows.columns(source), *([] if source.context is None else [source.context])]
+        read += ["prompt"] if source.shape == "preference" else []
+        if {*ALPACA} <= {*source.found}:
+            names = CONTENTS + ALPACA
+        if spec.method.shapes[0] == "prompt":  # the reward functions get the other columns
+            names = UNREADABLE
+        others = [name for name in names if name in source.found and name not in read]
+        if others:
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` is read as {source.shape} ({_listed([*rows.columns(source)])}), and its "
+                f"{_listed(others)} {'is' if len(others) == 1 else 'are'} not read",
+                _instead(spec, source),
+            )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+def _instead(spec: Spec, source: DataSource) -> str:
+    """What to write to read other columns, or to say that these are meant."""
+    shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
+    other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)
+    meant = f"`data(format={source.shape})` says that this is meant"
+    return meant if other is None else f"{meant}; `data(format={other})` reads {_listed([*SHAPES[other]])} instead"
+
+
+def _turn_keys(found: Survey | None) -> dict[str, tuple[str, str]]:
+    """Kinds of turns with a key that is not read, in the form of `UNREAD`."""
+    keys = [kind[len(TURN_KEY) :] for kind in ({} if found is None else found.tallies) if kind.startswith(TURN_KEY)]
+    return {
+        TURN_KEY + key: (
+            f"a turn with the key `{key}`",
+            "write `weight` of 0 where a turn is not to be learned, and `method sft(assistant_only)`, which reads it",
+        )
+        for key in keys
+    }
+
+
+@rule("XP546", "system-column-not-read", "warning")
+def system_not_read(spec: Spec) -> Iterator[Finding]:
+    """A column `system` next to a conversation is its system prompt. Plain texts have no place for one.
+
+    Why it is bad: the model would not learn what the row says.
+
+    Without this rule: silently, the column is dropped.
+
+    Source: the runtime's `data.py`.
+    """
+    for source in spec.files:
+        found = rows.survey(source)
+        if (
+            found is None
+            or source.only
+            or source.shape in ("text", "tokens")
+            or rows.conversational(source) is not False
+        ):
+            continue
+        if "system" in found.columns and spec.get("data.prompt_template") is None:
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has a column `system`, and no row is a conversation",
+                "write `chat`, which turns a prompt and its answer into a conversation",
+            )
+
+
+@rule("XP549", "column-not-read", "warning")
+def column_not_read(spec: Spec) -> Iterator[Finding]:
+    """Some columns say how a row is to be learned, and no trainer here reads them: `history` next to a prompt and its
+    completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
+    whose name says so, such as `loss_weight`, and a `label` of false for sft. If all pairs without `prompt` have their
+    question in another column, such as `instruction`, this is an error.
+
+    Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
+    without the turns that it refers to.
+
+    Without this rule: silently, the column is dropped.
+
+    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
+    """
+    if spec.method.shapes[0] == "prompt":  # rewards may read any column
+        return
+    for source in spec.files:
+        found = rows.survey(source)
+        for kind, (words, help) in (UNREAD | _turn_keys(found)).items():
+            of_turn = kind == "turn_weight" or kind.startswith(TURN_KEY)
+            one = None if found is None or (source.only and not of_turn) else found.tallies.get(kind)
+            if found is not None and one is not None:
+                if kind == "question":
+                    help = help.replace("COLUMN", next(name for name in QUESTIONS if name in found.columns))
+                yield Finding(
+                    source.label,
+                    f"{have(one, found, source)} {words}, which {spec.method.name} does not read",
+                    help,
+                    severity="error" if kind == "question" and one.count == found.rows else None,
+                )

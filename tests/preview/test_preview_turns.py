@@ -1,0 +1,98 @@
+"""Turns of rows as the trainer of every stack learns them: ends, questions in answers, calls, reasoning and weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from emitted import put
+from interpreters import methods_of
+from tiny_runs import lines, spec
+
+from xpc.compiler.stacks import DEFAULT, STACKS
+
+if TYPE_CHECKING:
+    from method_runs import Warm
+
+pytestmark = pytest.mark.slow
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ASK, GOOD, BAD = (
+    {"role": role, "content": text} for role, text in (("user", "1+1?"), ("assistant", "2"), ("assistant", "3"))
+)
+PAIR = {"prompt": [ASK], "chosen": [GOOD], "rejected": [BAD]}
+JUDGED = {"prompt": [ASK], "completion": [GOOD], "label": True}
+COMPARED = {"dpo": PAIR, "orpo": PAIR, "cpo": PAIR, "kto": JUDGED}
+TALK = {"prompt": [ASK], "completion": [GOOD, {"role": "user", "content": "And why?"}, BAD]}
+CALL = '{"name": "add", "arguments": ""}'
+CALLED = {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "function_call", "value": CALL},
+                            {"from": "observation", "value": "2"}, {"from": "gpt", "value": "It is 2."}]}  # fmt: skip
+
+
+def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -> Any:
+    """The first row of a spec as the worker answers, in the interpreter of the stack."""
+    put(warm.place, {f"{name}.jsonl": lines([row] * 4)})
+    text = spec(*more, data=f'"{name}.jsonl"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
+    bundle, out = warm.compiled(text, name), os.path.join(warm.place, f"{name}.answer.json")
+    done = warm.of(target).run(bundle, bundle, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
+    assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
+    with open(out, encoding="utf-8") as handle:
+        return json.load(handle)["rows"][0]
+
+
+def learned(sequence: Any) -> str:
+    """The text of the tokens that bear loss."""
+    return "".join(text for _, text, bears, _ in sequence["tokens"] if bears)
+
+
+CASES = [
+    (target, method) for target in STACKS for method in COMPARED if target == DEFAULT or method in methods_of(target)
+]
+
+
+@pytest.mark.parametrize(("target", "method"), CASES)
+def test_an_answer_that_is_compared_ends_once(warm: Warm, target: str, method: str) -> None:
+    """TRL appends the end token to answers that end with one and a line break."""
+    row = first(warm, f"{target}-{method}", COMPARED[method], target, f"method {method}", "chat_template = qwen2.5")
+    assert row["sequences"]
+    for one in row["sequences"]:
+        text = learned(one)
+        assert text.startswith(("2", "3"))
+        assert text.count("<|im_end|>") == 1, text
+    assert not [one for one in row["verdicts"] if one["code"] == "XP592"]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_a_question_in_an_answer_is_learned_and_reported(warm: Warm, target: str) -> None:
+    row = first(warm, f"{target}-question", TALK, target, "chat_template = qwen2.5")
+    assert "And why?" in learned(row["sequences"][0])
+    assert [one["code"] for one in row["verdicts"]] == ["XP548"]
+
+
+def test_only_answers_are_learned_where_they_are_marked(warm: Warm) -> None:
+    row = first(warm, "marked", TALK, DEFAULT, "chat_template = qwen2.5", "method sft(assistant_only)")
+    assert "And why?" not in learned(row["sequences"][0])
+    assert learned(row["sequences"][0]).count("<|im_end|>") == 2
+    assert row["verdicts"] == []
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_a_call_of_sharegpt_is_a_tool_call(warm: Warm, target: str) -> None:
+    row = first(warm, f"{target}-call", CALLED, target, "chat_template = qwen2.5")
+    text = "".join(token[1] for token in row["sequences"][0]["tokens"])
+    assert '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>' in text
+    assert "<tool_response>\n2\n</tool_response>" in text
+    assert row["verdicts"] == []
+
+
+def test_reasoning_in_two_places_is_reported(warm: Warm) -> None:
+    answer = {"role": "assistant", "content": "<think>\nOne.\n</think>\n\n2", "reasoning_content": "One."}
+    row = first(warm, "twice", {"messages": [ASK, answer]}, DEFAULT, "chat_template = qwen3", "data(omit=[reasoning])")
+    assert [(one["code"], one["severity"]) for one in row["verdicts"]] == [("XP599", "note")]
+
+
+def test_a_weight_is_reported(warm: Warm) -> None:
+    row = first(warm, "weight", {"messages": [ASK, {**GOOD, "weight": 0.5}]}, DEFAULT, "chat_template = qwen3")
+    assert "XP549" in [one["code"] for one in row["verdicts"]]

@@ -1,0 +1,120 @@
+"""Tool calls of rows in one form, and what rows say of their turns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from xpc.compiler.data import row_shapes, structure
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.core.rows import FIELDS, from_value
+from xpc.runtime.features.method.answer_ends import without_end
+from xpc.runtime.features.rows import call_forms, message_fields, turn_notes
+
+CALL = '{"name": "add", "arguments": {"first": 2}}'
+
+
+def turn(role: str = "assistant", content: str = "4", **fields: Any) -> dict[str, Any]:
+    """A converted turn."""
+    return {"role": role, "content": content, **({FIELDS: json.dumps(fields)} if fields else {})}
+
+
+def test_callers_and_marks_are_those_of_the_compiler() -> None:
+    assert row_shapes.CALLERS == call_forms.CALLERS
+    assert structure.MASKED == message_fields.MASKED
+    assert structure.MARKS.pattern == turn_notes.MARKS.pattern
+    assert {*structure.TRAINED, *structure.MASKED} == {*turn_notes.READ}
+
+
+@pytest.mark.parametrize("speaker", call_forms.CALLERS)
+@pytest.mark.parametrize("value", [CALL, f"[{CALL}]", json.loads(CALL), f'{{"function": {CALL}}}'])
+def test_a_turn_of_a_caller_is_a_tool_call(speaker: str, value: object) -> None:
+    stored = {"from": speaker, "value": value}
+    (made,) = from_value([message_fields.packed(stored, "row 0")], "row 0")
+    assert (made["role"], made["content"]) == ("assistant", "")
+    (one,) = json.loads(made[FIELDS])["tool_calls"]
+    assert one["function"] == json.loads(CALL)
+    known = row_shapes.from_caller(stored)
+    assert row_shapes.wrong_turns([stored], "from", "conversations") is None
+    assert "tool_calls" in structure.structure([("assistant", known, "")])
+
+
+@pytest.mark.parametrize("value", ["Hello", "[]", "{}", '"add"', "[1]", None])
+def test_a_turn_of_a_caller_without_a_call_is_refused_by_both(value: object) -> None:
+    stored = {"from": "function_call", "value": value}
+    with pytest.raises(RunError, match=r"row 3: the value of a turn from 'function_call' is not a call as JSON"):
+        message_fields.packed(stored, "row 3")
+    assert "is not a call as JSON" in str(row_shapes.wrong_turns([stored], "from", "conversations"))
+
+
+@pytest.mark.parametrize("given", ["", " ", None, "null", {}, "{}"])
+def test_a_call_without_arguments_has_an_empty_object(given: object) -> None:
+    (call,) = call_forms.with_arguments([{"function": {"name": "now", "arguments": given}}])
+    assert call["function"]["arguments"] in ({}, "{}")
+    assert call_forms.odd_arguments([call]) is None
+    assert not structure.odd_arguments({"function": {"name": "now", "arguments": given}})
+
+
+@pytest.mark.parametrize("given", ["now", "[1]", '"x"', "3", [1], 3, '{"city":', True])
+def test_arguments_that_are_no_object_stop_the_run(given: object) -> None:
+    call = {"function": {"name": "now", "arguments": given}}
+    assert structure.odd_arguments(call)
+
+    def convert(source: object, row: Any, *_: object, **__: object) -> dict[str, Any]:
+        return {"messages": row["messages"]}
+
+    row = {"messages": [{"role": "assistant", "content": "", "tool_calls": [call]}]}
+    source = {"id": None, "path": "rows.jsonl", "columns": None}
+    with pytest.raises(RunError, match=r"row 2: the arguments of the call 'now' are not a JSON object: .*omit"):
+        message_fields._read(convert, (), False, source, row, 2)
+    assert message_fields._read(convert, (), True, source, row, 2)["messages"]  # omit = [tool_calls]
+
+
+@pytest.mark.parametrize(("key", "value"), [("mask", True), ("masked", 1), ("mask", 1)])
+def test_a_masked_turn_is_not_learned(key: str, value: object) -> None:
+    assert message_fields.untrained({key: value})
+    assert "untrained" in structure.structure([("assistant", {key: value}, "4")])
+
+
+@pytest.mark.parametrize("value", [False, 0, None])
+def test_a_turn_that_is_not_masked_is_learned(value: object) -> None:
+    assert not message_fields.untrained({"mask": value})
+    assert structure.structure([("assistant", {"mask": value}, "4")]) == set()
+
+
+@pytest.mark.parametrize(("fields", "kind"), [
+    ({"weight": 0.5}, "weight"), ({"weight": 2}, "weight"), ({"loss_weight": 0}, "key"), ({"train_detail": []}, "key"),
+    ({"weight": 0}, None), ({"weight": 1.0}, None), ({"train": True}, None), ({"name": "x"}, None),
+    ({"reasoning_content": "x"}, None),
+])  # fmt: skip
+def test_keys_of_turns_that_are_not_read(fields: dict[str, Any], kind: str | None) -> None:
+    assert [one for one, _ in turn_notes.notes({"messages": [turn("user", "?"), turn(**fields)]})] == [kind] * (
+        kind is not None
+    )
+    known = structure.structure([("assistant", fields, "4")])
+    assert {one.partition(":")[0] for one in known} & {"turn_weight", "turn_key"} == (
+        {"weight": {"turn_weight"}, "key": {"turn_key"}}.get(kind or "", set())
+    )
+
+
+def test_a_question_in_an_answer_is_learned() -> None:
+    row = {"prompt": [turn("user")], "completion": [turn(), turn("user"), turn()]}
+    assert list(turn_notes.notes(row)) == [("turn", "turn 1 (user) of completion is learned")]
+    assert not list(turn_notes.notes(row, answers_only=True))
+    assert not list(turn_notes.notes({"messages": row["completion"]}))
+
+
+def test_reasoning_in_two_places() -> None:
+    both = turn(content="<think>\n2, 2\n</think>\n\n4", reasoning_content="2, 2")
+    assert turn_notes.doubled({"messages": [turn("user"), both]}) == (1, "2, 2")
+    assert turn_notes.doubled({"messages": [turn(content="<think>2</think>4"), turn(reasoning="2")]}) is None
+
+
+@pytest.mark.parametrize(("text", "always", "left"), [
+    ("good<e>\n", False, "good<e>"), ("good<e>\n", True, "good"), ("good<e>", False, "good<e>"),
+    ("good<t>\n", False, "good<t>\n"), ("good<t>\n", True, "good<t>\n"), ("a<e>\nb", True, "a<e>\nb"),
+])  # fmt: skip
+def test_an_answer_keeps_one_end_token(text: str, always: bool, left: str) -> None:
+    assert without_end(text, "<e>", always) == left
