@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from xpc.grammar.place import Place
 
 FORMS = (
-    (re.compile(r"(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
+    (re.compile(r"(?:(?:over|during|in|about)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
     (re.compile(r"(?:num_)?(?:train_)?(epochs)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (re.compile(r"(?:max_)?(steps)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (re.compile(r"(using|and|via|plus|by)\b"), r"write `with` instead of `\1`"),

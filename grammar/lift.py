@@ -204,6 +204,8 @@ def _number_remedy(text: str) -> tuple[str, str | None]:
         return f"write `{fixed}`", fixed
     if text.endswith(".") and _NUMBER.fullmatch(text[:-1]):
         return f"write `{text[:-1]}`", text[:-1]
+    if ".." in text:
+        return "write each value in a list: a spec has no ranges", None
     if any(letter.isalpha() for letter in text):
         return "a name begins with a letter; put other text in double quotes", None
     return "numbers are written `528`, `1_000`, `0.95` or `1e-5`", None

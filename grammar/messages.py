@@ -255,6 +255,10 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
     return place.error(codes.BAD_LIST, f"expected `,` or {close}, found {place.shown}", between, edits=edits)
 
 
+INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
+"""Words that may be written for the `on` before the dataset."""
+
+
 def _in_sentence(place: Place) -> Diagnostic:
     code = codes.INCOMPLETE_SENTENCE
     kinds = [item.kind for item in place.stack]
@@ -281,6 +285,8 @@ def _in_sentence(place: Place) -> Diagnostic:
             message = f"a model's name is one word, and `{place.word} {size}` is two"
             return place.error(code, message, f"write `train {place.word}-{size} on`", edits=edits)
         data = place.shown.strip("`") if place.met in ("NAME", "REF") and " on " not in rest else "DATA"
+        if data in INSTEAD_OF_ON:
+            data = (rest.split() or ["DATA"])[0]
         return place.error(
             code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on {data}`"
         )

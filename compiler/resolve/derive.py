@@ -229,9 +229,9 @@ class Derivation(OpenSpec):
         name = "bf16" if gpu.bf16_tflops is not None else "fp32"
         reason = f"compute capability {gpu.compute_capability} {'has' if name == 'bf16' else 'has no'} bf16"
         self.set("precision", name, reason, DEFAULT)
-        self.note(
-            "precision", f"no precision is written: {name} on {gpu.name} ({reason})", f"`precision {name}` states it"
-        )
+        alone = "; `precision fp32(tf32)` computes in TF32 alone" if "precision.tf32" in self.values else ""
+        message = f"no precision is written: {name} on {gpu.name} ({reason})"
+        self.note("precision", message, f"`precision {name}` states it{alone}")
 
     def _attention(self) -> None:
         if "model.attn" in self.values:

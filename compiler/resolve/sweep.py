@@ -41,6 +41,8 @@ OWN = {
     "extra": "write one spec for each; with `extends` they share the rest",
 }
 """Settings that a sweep cannot vary, by path or clause, each with advice."""
+VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
+"""Names of a call that lists values; `uniform` and its like draw them."""
 BATCHES = "a sweep contains lines such as `lr = [1e-6, 2e-6]`, and `zip { }` blocks of such lines"
 
 
@@ -220,10 +222,12 @@ class _Reader(Reporter):
             self.again(f"`{node.name.text}` is swept twice", node.name.span, first)
             return None
         if not isinstance(node.value, List):
-            parts = node.value.args if isinstance(node.value, Call) else (node.value,)  # `uniform(1e-6, 1e-4)`
-            typed = ", ".join(self.typed(one.span) for one in parts)
+            called = node.value if isinstance(node.value, Call) else None
+            drawn = called is not None and called.name.text not in VALUES  # `uniform(1e-6, 1e-4)`
+            typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
+            help = "write each value in a list: a sweep draws no values" if drawn else f"write `{typed}`"
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
-                         f"write `[{typed}]`", f"[{typed}]")  # fmt: skip
+                         help, None if drawn else typed)  # fmt: skip
             return None
         if not node.value.items:
             from xpc.compiler.suggest.example import example  # needed only for a wrong sweep

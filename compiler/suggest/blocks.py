@@ -12,6 +12,7 @@ from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
@@ -187,6 +188,11 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     """How to write each setting of a block, with a help; None instead of a form if nothing can be written. Settings of
     one clause are joined.
     """
+    switch = _switch(block)
+    if switch is not None:
+        settings = ", ".join((switch[1], *(f"{name}={typed}" for name, typed in block.settings)))
+        advised = rewritten(f"{switch[0]}({settings})", block.header)
+        return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
     clause = None if clause == "launch" else clause  # most settings of `launch` need an engine
@@ -210,6 +216,27 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         advised = rewritten(f"{clause}({', '.join(f'{name}={typed}' for name, typed in remaining)})", block.header)
         out.append((advised.form, advised.help))
     return out
+
+
+def _switch(block: Block) -> tuple[str, str] | None:
+    """The clause and its setting that a block's name means, if its settings are the clause's: `dora { rank = 16 }` is
+    `lora(dora, rank=16)`; otherwise None.
+    """
+    found = meaning(block.name, exact=True)
+    clause, _, setting = ("", "", "") if found is None else found.path.partition(".")
+    row = schema.BY_PATH.get("" if found is None else found.path)
+    if (
+        found is None
+        or row is None
+        or not setting
+        or clause not in schema.ADAPTERS
+        or not (found.value or row.kind is FLAG)
+    ):
+        return None
+    settings = [meaning(name, clause) for name, _ in block.settings]
+    if not all(one is not None and one.path.partition(".")[0] == clause for one in settings):
+        return None
+    return clause, f"{setting}={found.value}" if found.value else setting
 
 
 def _clause(name: str) -> str | None:

@@ -53,6 +53,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _duration(row, name, text)
     if kind == "targets" and not isinstance(node, List):
         return _targets(text)
+    if row.path == "launch.host_memory":
+        return _gibibytes(text)
     if kind in SHARED and _is_ratio(name) and NUMBER.fullmatch(text):
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
@@ -147,6 +149,15 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
         if not set(forms.split()).isdisjoint(lower):
             return text + unit
     return None if row.path == "launch.time" else f"{text}s"  # Slurm reads minutes, others seconds
+
+
+def _gibibytes(text: str) -> str | None:
+    """A size of memory as Slurm and Kubernetes write it, in whole GiB: 200 for `200G` and `200Gi`."""
+    size = re.fullmatch(r"(\d{1,9})([MGT])(?:i?B?)", text)
+    if size is None:
+        return None
+    count = int(size[1]) * {"M": 1, "G": 1024, "T": 1024 * 1024}[size[2]]
+    return None if count % 1024 or not count else f"{count // 1024}"
 
 
 def _seconds(count: int) -> str | None:

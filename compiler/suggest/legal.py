@@ -203,6 +203,13 @@ def _of_another_setting(row: Setting, name: str) -> str:
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
         return advised
+    if row.path == "method":
+        from xpc.compiler.suggest.converted_values import methods_with
+
+        owners = methods_with(name.lower().replace("-", "_"))
+        if owners:
+            forms = " or ".join(f"`method {one}(loss={name.lower().replace('-', '_')})`" for one in owners)
+            return f"write {forms}: it is a loss, not a method"
     why = no_such_choice(row.name, name)
     if why:
         return f"{why}write one of {', '.join(row.choices)}"

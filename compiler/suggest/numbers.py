@@ -17,12 +17,14 @@ COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
     r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
-    r"(?P<other>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
+    r"(?P<other>(?:(?<=[*^])-)?\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
 )
 CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
 """A number of GPUs as a product: `8 * h100-80gb`."""
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>(?P<one>[\d.eE-]+)[ \t]*,[ \t]*(?P<other>[\d.eE-]+))[ \t]*(?:#.*)?$")
+DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
+"""A decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
 LARGEST = 10**12
 
@@ -82,7 +84,7 @@ def computed(one: str, sign: str, other: str) -> str:
     """The result of a calculation, or "" if it cannot be a value."""
     try:
         first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
-        if sign in ("**", "^") and (first > 1024 or second > 40):
+        if sign in ("**", "^") and (first > 1024 or abs(second) > 40):
             return ""
         value = {"*": mul, "/": truediv, "+": add}.get(sign, pow)(first, second)
     except (ArithmeticError, ValueError):
@@ -95,6 +97,11 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     for match in THOUSANDS.finditer(line):
         if match.start() <= at < match.end():
             return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))
+    for match in DECIMAL.finditer(line):
+        if match.start() < at < match.end():
+            form = f"{match['whole']}.{match['part']}"
+            help = f"write `{form}`: a number has a decimal point"
+            return _put(found, start + match.start("whole"), start + match.end(), form, help)
     pair = PAIR.search(line)
     if pair is not None and pair.start() < at < pair.end():
         return _put(found, start + pair.start("list"), start + pair.end("list"), f"[{pair['one']}, {pair['other']}]")

@@ -85,6 +85,11 @@ def model(name: str) -> Guess:
     if same:
         return Guess(tuple(same[:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
+    if not more:  # `deepseek-r1-distill-llama3-8b`: one version too many
+        more = [
+            one for one in names
+            if len(parsed.parts) > MOST and known[one].kind == parsed.kind and _lacks_one_number(known[one], parsed)
+        ]  # fmt: skip
     if not more and name[-1:].isdecimal():
         return model(name + "b")  # `qwen2.5-3`
     kept = [one for one in more if known[one].kind == parsed.kind] or more
@@ -114,6 +119,12 @@ def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
     """Whether a known name has every word and size of the parsed one, and the same first part."""
     first = bool(parsed.parts) and (known.parts[:1] == parsed.parts[:1] or len(parsed.parts) > 1)
     return first and not Counter(parsed.parts) - Counter(known.parts)
+
+
+def _lacks_one_number(known: ParsedName, parsed: ParsedName) -> bool:
+    """Whether a known name has the parsed one's words and sizes, but for one number without a unit."""
+    more = [*(Counter(parsed.parts) - Counter(known.parts)).elements()]
+    return len(more) == 1 and more[0].isdecimal() and not Counter(known.parts) - Counter(parsed.parts)
 
 
 def gpu(name: str) -> tuple[Guess, str]:

@@ -48,7 +48,7 @@ def first(text: str, root: str | None = None) -> Diagnostic:
         ("validation_ds.micro_batch_size=2\ndata(holdout=5%)", "eval(micro=2)\ndata(holdout=5%)"),
         ("policy.sequence_packing.enabled=true\nflash2", "packing\nflash2"),
         ("lora_target_modules=q_proj,v_proj", "lora(targets=[q_proj, v_proj])"),
-        ("sweep {\n  lr = uniform(1e-6, 1e-4)\n}", "sweep {\n  lr = [1e-6, 1e-4]\n}"),
+        ("sweep {\n  lr = choice(1e-6, 1e-4)\n}", "sweep {\n  lr = [1e-6, 1e-4]\n}"),
         ("eva(every=epoch)\ndata(holdout=5%)", "eval(every=epoch)\ndata(holdout=5%)"),
     ],
 )
@@ -190,3 +190,16 @@ def test_a_name_of_another_component_gets_no_edit_of_training(written, help):
     found = first(HEAD + written + "\n")
     assert help in (found.help or "")
     assert not found.edits or written.startswith("hardware")
+
+
+@pytest.mark.parametrize("values", ["loguniform(1e-6, 1e-4)", "uniform(1e-6, 1e-4)", "[1e-6..1e-4]"])
+def test_a_distribution_or_a_range_is_not_taken_for_its_ends(values):
+    found = first(f"{HEAD}sweep {{\n  lr = {values}\n}}\n")
+    assert "write each value in a list" in found.help
+    assert not found.edits
+
+
+def test_the_note_on_the_default_precision_says_that_tf32_is_not_a_precision():
+    found = [one for one in checked(HEAD + "precision tf32\n").problems if "no precision is written" in one.message]
+    assert "`precision fp32(tf32)`" in found[0].help
+    assert all("tf32" not in one.help for one in checked(HEAD).problems if "no precision is written" in one.message)

@@ -8,8 +8,8 @@ unknown_names_second.toml 79.6 % of 103, unknown_names_third.toml 90.6 % of 64, 
 unknown_names_sixth.toml 96.1 % of 102, with none (89.2 % by the answers as they were first written),
 unknown_names_seventh.toml 94.3 % of 229, with three (93.4 % by the answers as they were first written),
 unknown_names_eighth.toml 88.8 % of 98, with one, unknown_names_ninth.toml 86.4 % of 103, with one,
-unknown_names_tenth.toml 93.7 % of 95, with none, unknown_names_eleventh.toml 92.5 % of 201, with one, and
-unknown_names_twelfth.toml 89.2 % of 102, with one.
+unknown_names_tenth.toml 93.7 % of 95, with none, unknown_names_eleventh.toml 92.5 % of 201, with one,
+unknown_names_twelfth.toml 89.2 % of 102, with one, and unknown_names_thirteenth.toml 92.1 % of 290, with five.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def texts(tool: str, typed: str) -> list[str]:
     """The specs that hold what is typed."""
     if tool in PLACES:
         return [PLACES[tool].format(typed)]
+    if tool == "sentences":
+        return [f"{typed}\n"]
     head, brace, inside = typed.partition(" { ")
     if brace:
         if "=" in inside.partition(",")[2]:  # several settings stand on one line, as they are typed
@@ -200,9 +202,8 @@ def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
         found = first(text)
         if found is None:
             return f"{text!r} is legal"
-        if not any(fits(tool, typed, text, found, one) for one in right) or (
-            tool not in PLACES and any(one.startswith("says: ") for one in right) and leads_astray(text, found, typed)
-        ):
+        said = tool not in (*PLACES, "sentences") and any(one.startswith("says: ") for one in right)
+        if not any(fits(tool, typed, text, found, one) for one in right) or (said and leads_astray(text, found, typed)):
             edits = ", ".join(edit.text for edit in found.edits)
             return f"{found.code} {found.message}; {found.help}" + (f" [{edits}]" if edits else "")
     return ""
@@ -239,13 +240,14 @@ LATER = [
         "tenth",
         "eleventh",
         "twelfth",
+        "thirteenth",
     )
     for row in rows(f"unknown_names_{name}.toml")
 ]
 
 
 def test_of_later_lists_what_is_told_is_what_was_meant_and_no_edit_leads_astray():
-    assert len(LATER) >= 1980
+    assert len(LATER) >= 2260
     wrong = {typed: text for tool, typed, right in LATER if (text := missed(tool, typed, right))}
     listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
     assert len(wrong) <= 0.02 * len(LATER), listed

@@ -125,6 +125,12 @@ class Clauses(Collector):
 
         return implied_setting(clause, self.typed(node.span))
 
+    def valued(self, node: Value, other: Value, form: str) -> None:
+        """Report two items that together mean one setting, such as `lora 16` and `8 h100-80gb`."""
+        span = Span(node.span.start, other.span.end)
+        message = f"`{self.typed(span)}` is not written that way"
+        self.problem("XP104", message, span, help=f"write `{form}`", edit=form)
+
     def without_equals(self, name: str, value: Value, span: Span) -> None:
         """Report a value that follows its setting without `=`."""
         written = self.advisor().written_value(self.outer.get(name, ""), Item("", value, self.label(value.span)))
@@ -303,6 +309,8 @@ class Clauses(Collector):
             ):  # `save "out" push_to_hub`: the second word is no value, but a setting
                 rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
                 heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
+            if clause == "hardware" and list(map(type, heads)) == [Ref, Number]:
+                heads.reverse()  # `h100-80gb 8`, `h100-80gb x 8`
             first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
             if (
                 clause == "hardware"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.grammar import units
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, Value
+from xpc.grammar.tree import Call, Clause, List, Name, Number, Ref, Setting, Value
 
 
 def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
@@ -22,6 +23,11 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
     while at < len(options):
         node, at = options[at], at + 1
         if not (isinstance(node, Ref) and node.is_name):
+            card = options[at] if at < len(options) else None
+            if isinstance(node, Number) and isinstance(card, Ref) and registry.find_gpu(card.name.lower()):
+                clauses.valued(node, card, f"{node.text} x {card.name}")  # `8 h100-80gb`
+                at += 1
+                continue
             clauses.operand(node, None)
             continue
         row, first = schema.BY_PATH.get(node.name), at
@@ -30,6 +36,12 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             clauses.without_equals(node.name, value, Span(node.span.start, value.span.end))
             at += 1
             continue
+        if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
+            form = clauses.implied_setting(node.name, value)
+            if form:  # `lora 16`
+                clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
+                at += 1
+                continue
         if row is not None and row.head and row.kind not in (FLAG, BLOCK):
             while at < len(options) and (at == first or row.kind is CHOICES) and _is_head(clauses, row, options[at]):
                 at += 1
