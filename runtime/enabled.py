@@ -78,6 +78,7 @@ from .library_internals.deepspeed_shards import DeepSpeedShards
 from .library_internals.epoch_order import EpochOrder
 from .library_internals.hub_kernels import HubKernels
 from .library_internals.random_states import RandomStatesTrainer
+from .library_internals.renamed_weights import RenamedWeightsTrainer
 from .library_internals.repeated_prompts import RepeatedPromptsTrainer
 from .library_internals.rollout_rounds import RolloutRoundsTrainer
 from .library_internals.template_time import TemplateTime
@@ -183,6 +184,7 @@ def trainer_class() -> type[FaultTolerant]:
         NonemptyGroupsTrainer,
         MuonTrainer,
         RandomStatesTrainer,
+        RenamedWeightsTrainer,
         WeightsOnlyTrainer,
         NanLossTrainer,
         FaultTolerant,

@@ -101,6 +101,9 @@ def _model(spec: Spec) -> Model:
     }
     if out["liger"] and spec.model.model_type is None:  # XP331 checks known families
         out["liger_unchecked"] = True
+    renamed = spec.stack.facts.renames_saved
+    if renamed and spec.model.model_type in (None, *renamed):
+        out["renamed"] = True
     if spec.flag("model.compile"):
         out["compile_layers"] = True
     if spec.rope is not None:

@@ -60,6 +60,10 @@ class Facts:
     """Families that the trainer's own fused head cannot train."""
     image_families: Names
     """Families that the stack's trainer is known to train on rows with images."""
+    renames_saved: Names
+    """Families whose weights transformers saves under other names than the model has, or in other pieces (experts that
+    the model stacks are saved one by one), so that a checkpoint is not simply a state dict of the model.
+    """
     liger_models: Names
     """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. Liger does nothing for other families."""
     no_checkpointing: Names

@@ -204,6 +204,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "random_states": divided,
         "reading": data.get("streaming"),
         "reference": method["second_model"],
+        "renamed_weights": model.get("renamed") and not (zero or plan["lora"] or run["distributed_type"] == "FSDP"),
         "repeated_prompts": method["generates"] and not on_policy,
         "reward_head": method["scores"],
         "reward_progress": method["name"] != "sft",

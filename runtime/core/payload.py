@@ -88,7 +88,8 @@ class Model(TypedDict):
     """The trained model: a hub id with its commit, or a local folder, and how it is loaded.
 
     `liger_unchecked` is true if Liger's kernels are applied to a model family that was unknown when the spec was
-    compiled. `kernels` are the locked commits of hub kernels, by repository.
+    compiled. `renamed` is true if transformers saves the family's weights under other names than the model has, or if
+    the family is unknown. `kernels` are the locked commits of hub kernels, by repository.
     """
 
     id: str | None
@@ -100,6 +101,7 @@ class Model(TypedDict):
     pickle: bool
     liger: bool
     liger_unchecked: NotRequired[bool]
+    renamed: NotRequired[bool]
     compile_layers: NotRequired[bool]
     rope: NotRequired[dict[str, Any]]  # rope_type, factor, original (null: of config.json), parameters
     kernels: NotRequired[dict[str, str]]

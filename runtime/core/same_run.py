@@ -23,7 +23,7 @@ NEUTRAL = {
     *(f"run.{name}" for name in ("disk", "flops", "full_state", "project", "resume")),
     *(f"run.{name}" for name in ("deepspeed_extension", "division", "gpu", "use_cache_after")),
     *("arguments.dataset_num_proc", "data.workers"),
-    *("format", "trainer", "lora.merge", "model.liger_unchecked"),
+    *("format", "trainer", "lora.merge", "model.liger_unchecked", "model.renamed"),
 }
 """Settings in trainer_args.json that do not affect the numbers."""
 DIVIDED = {

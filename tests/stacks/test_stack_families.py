@@ -12,6 +12,7 @@ from interpreters import interpreter
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.language.model_choices import ROPE
+from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.rules.numerics.attention import FIXED_POSITIONS
 
 pytestmark = pytest.mark.nightly
@@ -103,6 +104,12 @@ def test_the_families_that_have_no_positions_beyond_their_context(name: str) -> 
 def test_the_families_whose_positions_can_be_scaled(name: str) -> None:
     able = {family for family, found in known(name).items() if set(found["scaled"]) == set(ROPE)}
     assert able == set(stacks.load(name).facts.scaled_families)
+
+
+@every_stack
+def test_the_families_that_are_saved_under_other_names(name: str) -> None:
+    renamed = {family for family, found in known(name).items() if found["renamed"]}
+    assert renamed == set(stacks.load(name).facts.renames_saved) - set(IMAGE_FAMILIES)
 
 
 @every_stack

@@ -5,7 +5,8 @@ for every attention that a CPU can stand in for the largest error of a logit of 
 the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
 raises; `scaled`, the scalings of positions that change its logits; `forgets`, whether completions are others where
 layers are recomputed; `packs`, how many layers are made of 4 bits; `routed`, the class of layers that call only some
-experts; `unbalanced`, when the fused head fails at the balancing loss. What else goes wrong ends the program, and the
+experts; `unbalanced`, when the fused head fails at the balancing loss; `renamed`, whether weights are saved under other
+names. What else goes wrong ends the program, and the
 last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
 """
 
@@ -277,6 +278,26 @@ def unbalanced(model_type: str) -> str | None:
     return None
 
 
+def renamed(model_type: str) -> bool:
+    """Whether the library saves weights of the family under other names than the model has, or may do so."""
+    import tempfile
+
+    import tiny_models
+    from safetensors import safe_open
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with safe_open(os.path.join(folder, "model.safetensors"), "pt") as file:
+            names = set(file.keys())
+    try:
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping as converted
+    except ImportError:
+        return not names <= set(model.state_dict())
+    return not names <= set(model.state_dict()) or converted(model_type) is not None
+
+
 def flags(model_type: str) -> dict[str, bool]:
     """What the class of the causal language model declares, and whether the family has one that gives scores."""
     import transformers
@@ -312,7 +333,7 @@ def main() -> None:
             one: error(model_type, one) for one, known in NAMES.items() if known in ("eager", *ALL_ATTENTION_FUNCTIONS)
         }
         more = {"forgets": forgets(model_type), "packs": packs(model_type), "routed": routed(model_type),
-                "unbalanced": unbalanced(model_type)}  # fmt: skip
+                "unbalanced": unbalanced(model_type), "renamed": renamed(model_type)}  # fmt: skip
         out[model_type] = {"known": True, **flags(model_type), "errors": errors, "ends": ends(model_type),
                            "scaled": scaled(model_type), **more}  # fmt: skip
     print(json.dumps(out))
