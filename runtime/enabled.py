@@ -20,6 +20,7 @@ from .features.launch.trackers import Trackers
 from .features.method.answer_ends import AnswerEnds
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
+from .features.method.image_pairs import ImagePairs
 from .features.method.kto import KtoRows
 from .features.method.loss_division import LossDivision
 from .features.method.on_policy import OnPolicy, OnPolicyTrainer
@@ -129,6 +130,7 @@ FEATURES: tuple[Feature, ...] = (
     LocalSources(),
     MessageFields(),
     Images(),
+    ImagePairs(),
     PromptRows(),
     ChatRows(),
     PromptTemplate(),

@@ -171,7 +171,7 @@ def _prepare(folder: str, place: str) -> None:
     bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stand_ins(Feature)])
     if bundle.data.get("streaming"):
         raise RunError("the rows are a stream, which the run converts and tokenizes while it trains")
-    if any(one["shape"] == "images" for one in bundle.sources()):
+    if any(one["shape"] in ("images", "image_preference") for one in bundle.sources()):
         raise RunError("rows with images cannot be prepared: images are opened only when a batch is made")
     moving = unpinned(bundle)
     if moving:

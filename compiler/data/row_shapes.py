@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.data.shapes import IMAGES, TOKEN_MASKS, token_columns
+from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES, TOKEN_MASKS, token_columns
 from xpc.compiler.data.structure import QUESTIONS
 
 Row = Mapping[str, object]
@@ -58,7 +58,9 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
     if shape == "messages":
         return lambda row: wrong_turns(row.get(names[0]), "role", names[0])
     if shape == IMAGES:
-        return lambda row: _wrong_pictured(row.get(names[0]), row.get(names[1]), names)
+        return lambda row: _wrong_pictured(row.get(names[0]), row.get(names[1]), names[0])
+    if shape == IMAGE_PAIRS:
+        return lambda row: _wrong_pictured_pair(row, names)
     if shape == "text":
         return lambda row: None if isinstance(row.get(names[0]), str) else f"`{names[0]}` is not text"
     if shape == "tokens":
@@ -150,13 +152,29 @@ PLACE = "<image>"
 """Stands in a text where an image is read (runtime/features/rows/images.py)."""
 
 
-def _wrong_pictured(turns: object, images: object, names: tuple[str, ...]) -> str | None:
+def _wrong_pictured_pair(row: Row, names: tuple[str, ...]) -> str | None:
+    """Why a row is not a preference pair with images in its prompt, or None."""
+    prompt, *answers, images = names
+    turns = row.get(prompt)
+    asked = [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
+    if (why := _wrong_pictured(asked, row.get(images), prompt)) is not None:
+        return why
+    for name in answers:
+        answer = row.get(name)
+        if (why := _wrong_part(answer, name)) is not None:
+            return why
+        if PLACE in json.dumps(answer):
+            return f"`{name}` contains {PLACE}, and images are read in the prompt only"
+    return None
+
+
+def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
     """Why a row is not a conversation with images, or None. Its files are checked by the run."""
     by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
     speaker, key = ("from", "value") if by_from else ("role", "content")
     if isinstance(turns, list):
         turns = [_without_places(turn, key) for turn in turns]
-    if (why := wrong_turns(turns, speaker, names[0])) is not None:
+    if (why := wrong_turns(turns, speaker, name)) is not None:
         return why
     assert isinstance(turns, list)
     texts = [str(turn.get(key) or "") for turn in turns]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from xpc.compiler.data.shapes import IMAGES, KEPT, SHAPES
+from xpc.compiler.data.shapes import KEPT, SHAPES, WITH_IMAGES
 from xpc.compiler.files.workspace import HEAD, READ_ROWS
 from xpc.compiler.registry import find_dataset
 from xpc.compiler.spec.resources import DataSource
@@ -75,7 +75,7 @@ def _with_prompt(source: DataSource) -> tuple[str, ...]:
 
 def conversational(source: DataSource) -> bool | None:
     """Whether rows contain messages instead of plain text; None if unknown."""
-    if source.shape in ("messages", "conversations", IMAGES) or source.chat:
+    if source.shape in ("messages", "conversations", *WITH_IMAGES) or source.chat:
         return True
     if source.shape in ("text", "tokens") or source.wording is not None:
         return False

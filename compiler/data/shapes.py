@@ -13,9 +13,13 @@ from xpc.grammar.record import evolve
 
 IMAGES = "images"
 """The shape of conversations with images; only models that read images are trained on it."""
+IMAGE_PAIRS = "image_preference"
+"""The shape of preference pairs with images in their prompts, also only for models that read images."""
+WITH_IMAGES = (IMAGES, IMAGE_PAIRS)
 
 SHAPES = {
     IMAGES: ("messages", "images"),
+    IMAGE_PAIRS: ("prompt", "chosen", "rejected", "images"),
     "messages": ("messages",),
     "conversations": ("conversations",),
     "prompt_completion": ("prompt", "completion"),
@@ -39,11 +43,17 @@ KEPT = ("tools", "chat_template_kwargs")
 """Columns that the trainer reads in addition to the columns of the shape."""
 
 
+def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
+    """The shapes of rows without images."""
+    return tuple(one for one in shapes if one not in WITH_IMAGES)
+
+
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
     """The method's shape that has this number of columns; None unless exactly one has it. A preference pair counts as
     three columns, including the prompt.
     """
-    fitting = [one for one in shapes if one != IMAGES and count == (3 if one == "preference" else len(SHAPES[one]))]
+    text = of_text(shapes)
+    fitting = [one for one in text if count == (3 if one == "preference" else len(SHAPES[one]))]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -97,7 +107,8 @@ def as_chat(source: DataSource) -> DataSource:
 def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
     """The source with a column whose text follows the prompt."""
     named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
-    if SHAPES[source.shape][0] == "prompt" or (source.shape == "preference" and named):
+    prompted = SHAPES[source.shape][0] == "prompt" and source.shape not in WITH_IMAGES
+    if prompted or (source.shape == "preference" and named):
         return evolve(source, context=context), []
     message = f"rows of {source.shape} have no prompt column that a context could follow"
     help = "leave `context` out, or name the prompt's column: `prompt = question`"
@@ -112,6 +123,7 @@ def in_words(shape: str) -> str:
         "prompt": "prompts alone",
         "tokens": "tokenized rows",
         IMAGES: "conversations with images",
+        IMAGE_PAIRS: "preference pairs with images",
     }
     return words.get(shape, shape)
 

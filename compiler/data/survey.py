@@ -205,6 +205,11 @@ def _inspect_images(values: list[object], number: int, roles: _Counts) -> tuple[
     return set(found) - {"images"}, (same, str(values[1]))
 
 
+def _inspect_image_pair(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
+    found, same = _inspect_preference(values[:3], number, roles)
+    return set(found) - {"images"}, (same, str(values[3]))
+
+
 def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     return ("empty_answer",) if empty(values[0]) else (), str(values[0])
 
@@ -282,6 +287,7 @@ def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tu
 
 INSPECTORS: Mapping[str, Inspector] = {
     "images": _inspect_images,
+    "image_preference": _inspect_image_pair,
     "messages": _inspect_conversation,
     "conversations": _inspect_conversation,
     "text": _inspect_text,

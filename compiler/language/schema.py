@@ -141,7 +141,7 @@ TABLE: tuple[Setting, ...] = (
                 example="602112"),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
             choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "tokens", "images",
-                     "preference", "unpaired", "prompt")),
+                     "preference", "image_preference", "unpaired", "prompt")),
     Setting("data.system", k.TEXT_OR_FILE, "system prompt for conversations without one", inner=True),
     Setting("data.system_column", k.NAME, "column with the system prompt of each row, instead of `system`", inner=True),
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that builds the prompt of a row from its columns, "

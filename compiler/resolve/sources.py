@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
-from xpc.compiler.data.shapes import ALPACA, IMAGES, INPUT, SHAPES, as_chat, columns_of, in_words, of_count
+from xpc.compiler.data.shapes import (
+    ALPACA,
+    INPUT,
+    SHAPES,
+    WITH_IMAGES,
+    as_chat,
+    columns_of,
+    in_words,
+    of_count,
+    of_text,
+)
 from xpc.compiler.files.lfs import pointer
 from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
 from xpc.compiler.language.codes import Problems, report
@@ -166,7 +176,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
             rows=None if node.slice else counted,
             context=entry.context if fitting else None,
         ), []
-    usual = METHODS[method].shapes[0]
+    usual, *others = of_text(METHODS[method].shapes)
     source = DataSource(
         node.name, None, label, node.config, node.split or "train", node.slice, revision, shape or usual
     )
@@ -182,9 +192,9 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 "XP111",
                 f"`{node.name[:80]}` is not in the registry: its rows are assumed to be {in_words(usual)}",
                 label,
-                help=f"`data(format={METHODS[method].shapes[-1] if method == 'kto' else 'conversations'})` or the like "
+                help=f"`data(format={others[-1] if method == 'kto' else 'conversations'})` or the like "
                 "states another shape"
-                if len(METHODS[method].shapes) > 1
+                if others
                 else f"`data(format={usual})` states it",
             )
         ]
@@ -258,8 +268,10 @@ def _shaped(
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
-        if named is not None and len(named) == 1:  # only the messages are read
-            order = tuple(one for one in order if one != IMAGES)
+        # rows with images also have the columns of rows of text, which a spec may name
+        pictured = [one for one in WITH_IMAGES if method == DEFAULT or one in METHODS[method].shapes]
+        few = [one for one in WITH_IMAGES if named is not None and len(named) < len(SHAPES[one])]
+        order = tuple(one for one in (*pictured, *order) if one not in few)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
         if found is None and named is not None and set(named) <= set(columns):
             found = of_count(METHODS[method].shapes, len(named))

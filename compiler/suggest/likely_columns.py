@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry
-from xpc.compiler.data.shapes import SHAPES
+from xpc.compiler.data.shapes import SHAPES, of_text
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.suggest.tables import usual_columns
@@ -55,7 +55,7 @@ def advice(method: str, source: DataSource, ref: str) -> str:
         return f"{such}, or write `data(prompt=NAME)` with the column that has the prompt"
     if found:
         return f"write `{found}`"
-    holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in METHODS[method].shapes[:2])
+    holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in of_text(METHODS[method].shapes)[:2])
     other = next(name for name, one in METHODS.items() if source.shape in one.shapes)
     needed = f"for {method}, name rows that have {holds}, or write a `format` and the `columns` that it reads"
     return f"`method {other}` trains on such rows; {needed}"
@@ -79,7 +79,7 @@ def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mappi
     if method == "sft":
         holds = "rows have messages, conversations, prompt and completion, instruction and output, text, or input_ids"
     else:
-        shapes = ", or ".join(" and ".join(SHAPES[one]) for one in METHODS[method].shapes)
+        shapes = ", or ".join(" and ".join(SHAPES[one]) for one in of_text(METHODS[method].shapes))
         holds = f"rows for {method} have {shapes}"
     if METHODS[method].shapes[0] == "prompt":
         return f"{holds}; `data(prompt=NAME)` names the column of prompts"

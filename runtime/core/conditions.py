@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CHATS = ("text", "messages", "conversations", "tokens", "images")
 """Shapes of rows without a separate prompt."""
+WITH_IMAGES = ("images", "image_preference")
+"""Shapes of rows with images."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
@@ -125,7 +127,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     tokenized = any(one["shape"] == "tokens" for one in sources(plan))
-    pictured = any(one["shape"] == "images" for one in sources(plan))
+    pictured = {one["shape"] for one in sources(plan)} & {*WITH_IMAGES}
     systems = data["system"] or data.get("system_column")
     local = any(one["path"] is not None for one in sources(plan))
     by_share = data.get("exhausted") is not None
@@ -170,7 +172,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "hub": arguments.get("push_to_hub"),
         "hub_kernels": model.get("kernels"),
         "idle": run.get("idle") != "allow",
-        "images": pictured,
+        "image_pairs": "image_preference" in pictured,
+        "images": "images" in pictured,
         "kto": unpaired,
         "lengths": any(lengths),
         "liger": model["liger"],
@@ -237,7 +240,7 @@ def _has_fields(source: "Source") -> bool:
     """Whether messages of a source may have other keys than a role and a text."""
     if source["shape"] == "conversations":  # messages in a file may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
-    return source["shape"] not in ("text", "tokens", "images")
+    return source["shape"] not in ("text", "tokens", *WITH_IMAGES)
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:

@@ -102,7 +102,7 @@ ORDER = {
         "Shares",
         "LengthLimits",
     ),
-    "row_format": ("Images", "PromptRows", "ChatRows"),
+    "row_format": ("Images", "ImagePairs", "PromptRows", "ChatRows"),
     "row_converter": ("MessageFields", "Images", "PromptTemplate", "NamedRoles", "TokenRows"),
     "source_reader": ("FirstRows", "LocalSources"),
     "rows_mapped": ("Mixture", "Shares", "Streaming", "KtoRows", "LengthLimits"),

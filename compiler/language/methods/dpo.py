@@ -15,12 +15,11 @@ def references(get: Get) -> int:
 DPO = Method(
     "dpo",
     "learns to prefer the better of two answers, relative to the model before training",
-    ("preference",),
+    ("preference", "image_preference"),
     (
         "method.loss", "method.beta", "method.max_prompt", "method.precompute", "method.sync_reference",
-        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "data.max_tokens", "data.chat",
-        "batch.padding_free",
-        "memory.offload_activations",
+        "method.sync_reference.every", "method.sync_reference.mixup", "batch.seq", "data.max_tokens", "data.max_pixels",
+        "data.chat", "batch.padding_free", "memory.offload_activations",
     ),
     (
         Setting("method.label_smoothing", k.REAL, "assumed share of flipped preferences", low=0,

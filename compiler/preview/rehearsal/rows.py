@@ -103,6 +103,7 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
         "unpaired": [question, answer, number % 2 == 0],
         "prompt": [question],
         "preference": [[user, good], [user, bad]],
+        "image_preference": [[user], [good], [bad], []],
     }
     values = parts[shape]
     columns = tuple(name for name in source.columns or SHAPES[shape] if name not in KEPT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from xpc.compiler.data.shapes import WITH_IMAGES
 from xpc.compiler.files.secrets import suspect
 from xpc.compiler.language.launch_settings import ENGINES
 from xpc.compiler.language.schema import children
@@ -137,7 +138,7 @@ def token_rows(spec: Spec) -> bool:
 
 def pictured(spec: Spec) -> bool:
     """The model reads images, or a source has rows with images."""
-    return spec.reads_images or any(one.shape == "images" for one in spec.sources)
+    return spec.reads_images or any(one.shape in WITH_IMAGES for one in spec.sources)
 
 
 def data_folders(spec: Spec) -> bool:

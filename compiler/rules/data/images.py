@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.data.shapes import IMAGES, in_words
+from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES, WITH_IMAGES, in_words
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import any_of, pictured, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -13,8 +13,13 @@ from xpc.compiler.stacks import able
 
 WHEN = any_of(pictured, written("data.max_pixels"))
 
-METHODS = ("sft",)
-"""Methods that are trained on rows with images."""
+COLUMNS = {
+    IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
+    IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
+}
+"""What rows of text lack, by shape."""
+METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
+"""Methods that are trained on rows with images, each with the shape of its rows."""
 
 
 @rule("XP212", "images-not-in-the-target")
@@ -39,12 +44,11 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP213", "images-with-the-method")
 def images_of_the_method(spec: Spec) -> Iterator[Finding]:
-    """A model that reads images can be trained with sft.
+    """A model that reads images can be trained with sft and dpo.
 
     Why it is bad: the other methods are not tested with images here.
 
-    Without this rule: TRL 1.16 has a collator of images for dpo, too; grpo generates with images, and the other
-    trainers refuse a column of images.
+    Without this rule: grpo of TRL 1.16 generates with images, and the other trainers refuse a column of images.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`.
     """
@@ -53,15 +57,15 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("method", f"{method} of a model that reads images"),
             f"`{spec.model.name[:80]}` reads images, and {method} trains only text models here",
-            "write `method sft`, or train a text model, such as `qwen2.5-3b`",
+            "write `method sft` or `method dpo`, or train a text model, such as `qwen2.5-3b`",
             (spec.model.label,),
         )
 
 
 @rule("XP214", "images-and-model-differ")
 def images_and_model(spec: Spec) -> Iterator[Finding]:
-    """A model that reads images is trained on local rows with images (`format = images`), and other models cannot be.
-    A row may have no image, if its list of images is empty.
+    """A model that reads images is trained on local rows with images (`format = images`, and for dpo
+    `format = image_preference`), and other models cannot be. A row may have no image, if its list of images is empty.
 
     Why it is bad: without a column of images TRL prepares the rows in another way, in which nothing here is tested. A
     text model cannot read images.
@@ -74,12 +78,13 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
     if spec.reads_images and spec.text("method") not in METHODS:
         return  # XP213 reports the method
     for source in spec.sources:
-        if not spec.reads_images and source.shape == IMAGES:
+        if not spec.reads_images and source.shape in WITH_IMAGES:
             if source.only or "images" not in (source.found or ()):  # XP556 reports the column
                 yield Finding(
                     source.label,
                     f"`{source.name[:80]}` has images, and `{spec.model.name[:80]}` reads only text",
-                    "write `format = messages`, or train `qwen2.5-vl-3b-instruct`",
+                    f"write `format = {'messages' if source.shape == IMAGES else 'preference'}`, or train "
+                    "`qwen2.5-vl-3b-instruct`",
                     (spec.model.label,),
                 )
         elif spec.reads_images and source.id is not None:
@@ -89,13 +94,12 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
                 'write the rows to a file, such as "rows.jsonl", next to a folder with their images',
                 (spec.model.label,),
             )
-        elif spec.reads_images and source.shape != IMAGES:
+        elif spec.reads_images and source.shape not in WITH_IMAGES:
             yield Finding(
                 source.label,
                 f"`{spec.model.name[:80]}` reads images, and the rows of `{source.name[:80]}` are "
                 f"{in_words(source.shape)}",
-                "add a column `images` with a list of paths to each row (`[]` for a row without an image), or train a "
-                "text model, such as `qwen2.5-3b`",
+                f"add {COLUMNS[METHODS[spec.text('method')]]}, or train a text model, such as `qwen2.5-3b`",
                 (spec.model.label,),
             )
 
@@ -162,6 +166,9 @@ UNREAD: dict[Path, str] = {
     "model.rope": "positions of Qwen2.5-VL have three axes",
     "model.tokens": "new tokens were not tested with a processor",
     "data.unique": "equal texts may have different images",
+    "method.max_prompt": "the lengths of prompts are known only with their images",
+    "method.precompute": "TRL computes the reference's log-probabilities in advance for texts only",
+    "method.sync_reference": "a reference that follows the model was not tested with images",
     "data.min_tokens": "the lengths of rows are known only with their images",
     "data.max_tokens": "the lengths of rows are known only with their images",
     "data.long": "an image cannot be cut",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.data import rows
-from xpc.compiler.data.shapes import IMAGES, KEPT
+from xpc.compiler.data.shapes import KEPT, SHAPES, WITH_IMAGES
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import multimodal
@@ -184,11 +184,12 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
     for source in spec.files:
         media = next((name for name in source.found or () if name in MEDIA), None)
         if spec.reads_images:  # XP214 reports rows of another shape
-            others = MEDIA[2:] if source.shape == IMAGES else ()
+            others = MEDIA[2:] if source.shape in WITH_IMAGES else ()
             media = next((name for name in source.found or () if name in others), None)
         refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # XP130
         if media is not None and not source.only and not refused:
-            read = source.columns or (("messages", "images") if spec.reads_images else ("messages",))
+            every = source.columns or SHAPES[source.shape]
+            read = every if spec.reads_images else [one for one in every if one not in MEDIA]
             text = ", ".join(read)
             yield Finding(
                 source.label,

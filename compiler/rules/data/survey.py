@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
-from xpc.compiler.data.shapes import IMAGES
+from xpc.compiler.data.shapes import WITH_IMAGES
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -202,7 +202,7 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
                 source.label,
                 _in_words(one, found, source, "repeats", "repeat", what),
                 "leave the repeated rows out of the file"
-                if source.shape == IMAGES
+                if source.shape in WITH_IMAGES
                 else "write `data(unique)` to drop repeated rows",
                 severity="warning" if held_out else None,
             )

@@ -13,6 +13,8 @@ FOLDER = "merged"
 """The folder of the model with merged adapters (`merged_adapters.py`)."""
 FROZEN = "visual"
 """The module that reads images, with its projection to the width of the language model (Qwen2.5-VL)."""
+TALKS = ("messages", "prompt", "chosen", "rejected")
+"""Columns of converted rows that contain messages."""
 OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
 """Full names of modules that get no adapter, as peft matches ``exclude_modules``."""
 
@@ -68,12 +70,16 @@ class Processor(Feature):
         and a cut could divide an image.
         """
         if self.processor is not None and rank() == 0:
-            say(counted(self.processor, bundle.run["seq"], name(source), rows))
+            conversations = bundle.row_format().conversations
+            say(counted(self.processor, bundle.run["seq"], name(source), rows, conversations))
         return rows
 
 
 class Vision(Feature):
     """The feature of a run that trains the language model of a model that reads images."""
+
+    reported = False
+    """Whether the frozen part was reported; the reference model of dpo has one, too."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class of models that read images and write text."""
@@ -88,7 +94,9 @@ class Vision(Feature):
         for weight in frozen:
             weight.requires_grad_(False)
         total = sum(int(getattr(weight, "ds_numel", weight.numel())) for weight in frozen)
-        say(f"the part that reads images is frozen: {total:,} weights ({FROZEN})")
+        if not self.reported:
+            say(f"the part that reads images is frozen: {total:,} weights ({FROZEN})")
+        self.reported = True
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the processor to the trainer in place of its tokenizer, and exclude the frozen part from the
@@ -134,25 +142,25 @@ def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[in
     return [one // reader.merge_size**2 for one in patches]
 
 
-def row_tokens(processor: Any, row: Mapping[str, Any]) -> tuple[int, int]:
-    """The number of tokens of a row, and how many of them are its images'. In the rendered text each image is one
-    token.
+def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
+    """The number of tokens of a conversation with images of these numbers of tokens. In the rendered text each image
+    is one token.
     """
-    text = processor.tokenizer.apply_chat_template(row["messages"], tokenize=False)
-    images = image_tokens(processor, row[SHAPE])
-    many = len(processor.tokenizer(text, add_special_tokens=False)["input_ids"])
-    return many + sum(images) - len(images), sum(images)
+    text = processor.tokenizer.apply_chat_template(conversation, tokenize=False)
+    return len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) + sum(images) - len(images)
 
 
-def counted(processor: Any, most: int, label: str, rows: Any) -> str:
-    """A sentence with the images and tokens of these rows. Raises RunError if a row has more than ``most`` tokens."""
+def counted(processor: Any, most: int, label: str, rows: Any, conversations: Callable[[Any], list[Any]]) -> str:
+    """A sentence with the images and tokens of these rows; a pair has the tokens of its prompt with each answer. Raises
+    RunError if a row has a conversation of more than ``most`` tokens.
+    """
     images = total = of_images = 0
     long: list[tuple[int, int, int]] = []
-    for number, row in enumerate(
-        rows.remove_columns([one for one in rows.column_names if one not in ("messages", SHAPE)])
-    ):
-        many, some = row_tokens(processor, row)
-        images, total, of_images = images + len(row[SHAPE]), total + many, of_images + some
+    for number, row in enumerate(rows.remove_columns([one for one in rows.column_names if one not in (*TALKS, SHAPE)])):
+        of_each = image_tokens(processor, row[SHAPE])
+        lengths = [row_tokens(processor, of_each, one) for one in conversations(row)]
+        many, some = max(lengths), sum(of_each)
+        images, total, of_images = images + len(of_each), total + sum(lengths), of_images + some * len(lengths)
         if many > most:
             long.append((many, number, some))
     if long:
@@ -175,11 +183,15 @@ class ImageCollator:
         self.collator, self.token = collator, token
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """TRL's batch of these rows, with labels of -100 for the tokens of images. Raises RunError for an image that
-        can no longer be read.
+        """TRL's batch of these rows, with labels of -100 for the tokens of images; a pair has images in its prompt
+        only, which bears no loss. Raises RunError for an image that can no longer be read.
         """
         batch = self.collator(
-            [{"messages": with_parts(row["messages"]), SHAPE: [*map(reopened, row[SHAPE])]} for row in rows]
+            [
+                {**{one: with_parts(row[one]) for one in TALKS if one in row}, SHAPE: [*map(reopened, row[SHAPE])]}
+                for row in rows
+            ]
         )
-        batch["labels"][batch["input_ids"] == self.token] = -100
+        if "labels" in batch:
+            batch["labels"][batch["input_ids"] == self.token] = -100
         return batch

@@ -52,18 +52,28 @@ def to_row(
     if source["shape"] != SHAPE:
         return chat.to_row(source, row, index, system, **{key: one for key, one in how.items() if key == "text"})
     where, used = f"{name(source)}, row {index}", columns(source, list(row))
-    for column in () if source.get("only") else KEPT:
-        if row.get(column):
-            raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
-    turns, stored = row[used["messages"]], row[used[SHAPE]]
+    refuse_kept(source, row, where)
+    turns = row[used["messages"]]
     by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
     turns = from_value(turns, where) if by_from else chat.messages(turns, where)
-    made = [_turn(turn, where) for turn in with_system(turns, system)]
-    images = stored if isinstance(stored, list) else [] if stored is None else [stored]
+    made = [plain(turn, where) for turn in with_system(turns, system)]
+    images = listed(row[used[SHAPE]])
     return {"messages": placed(made, len(images), where), SHAPE: images}
 
 
-def _turn(turn: Mapping[str, Any], where: str) -> dict[str, str]:
+def refuse_kept(source: Mapping[str, Any], row: Mapping[str, Any], where: str) -> None:
+    """Raise RunError for a row with a column that the chat template would read in a run without images."""
+    for column in () if source.get("only") else KEPT:
+        if row.get(column):
+            raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
+
+
+def listed(stored: Any) -> list[Any]:
+    """The stored images of a row, which may also be one image or none."""
+    return stored if isinstance(stored, list) else [] if stored is None else [stored]
+
+
+def plain(turn: Mapping[str, Any], where: str) -> dict[str, str]:
     """A message with only a role and a text. Raises RunError for a message with anything else."""
     more = [key for key, value in turn.items() if key not in ("role", "content") and value]
     if more:
@@ -283,7 +293,10 @@ FORMAT = RowFormat(columns, rows.dropped, rows.conversations, to_row)
 
 
 class Images(Feature):
-    """The feature of a run on rows with images."""
+    """The feature of a run on conversations with images."""
+
+    talks: tuple[str, ...] = ("messages",)
+    """The columns of a converted row that contain messages."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Report images that the bundle has no digest of, because their changes are not noticed. An edited list is a
@@ -323,10 +336,11 @@ class Images(Feature):
         from datasets import Features, List, Value
 
         text = Value("string")
-        used = columns(source, stored.column_names)
+        used = self.row_format(bundle).columns(source, stored.column_names)
         root = _root(bundle.folder, source)
         state = files_state(root, stored[used[SHAPE]]) + str(source.get("images_sha256")) if SHAPE in used else None
         path, size = Value("string", id=state), Value("int32")
         image = {"path": path, "bytes": Value("binary"), "width": size, "height": size}
         kept = {column: kind for column, kind in stored.features.items() if column not in dropped}
-        return Features({**kept, "messages": List({"role": text, "content": text}), SHAPE: List(image)})
+        talks = {column: List({"role": text, "content": text}) for column in self.talks}
+        return Features({**kept, **talks, SHAPE: List(image)})

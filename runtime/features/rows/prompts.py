@@ -158,8 +158,8 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
         if full:
             return {"chosen": query + chosen, "rejected": query + rejected}
         return {"prompt": query, "chosen": chosen, "rejected": rejected}
-    best, worst = (_answer(one, where) for one in answers)
-    turns = _prompt(prompt, where) if prompt is not None else []
+    best, worst = (answer(one, where) for one in answers)
+    turns = question(prompt, where) if prompt is not None else []
     if _begins(best, turns, prompt) and _begins(worst, turns, prompt):
         turns, best, worst = split_prompt(best, worst)
     if not turns:
@@ -204,25 +204,26 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
     prompt = values["prompt"]
     if isinstance(prompt, str) and isinstance(completion, str):
         return {"prompt": prompt, "completion": completion, "label": bool(label)}
-    turns = with_system(_prompt(prompt, where), system)
-    return {"prompt": turns, "completion": _answer(completion, where), "label": bool(label)}
+    turns = with_system(question(prompt, where), system)
+    return {"prompt": turns, "completion": answer(completion, where), "label": bool(label)}
 
 
 def _prompt_only(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
     if isinstance(prompt, str) and not chat and system is None:
         return prompt
-    return with_system(_prompt(prompt, where), system)
+    return with_system(question(prompt, where), system)
 
 
-def _prompt(prompt: Any, where: str) -> list[dict[str, Any]]:
+def question(prompt: Any, where: str) -> list[dict[str, Any]]:
+    """A prompt as a list of messages: a text becomes one turn of the user."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _turns(prompt, where)
 
 
-def _answer(answer: Any, where: str) -> list[dict[str, Any]]:
+def answer(value: Any, where: str) -> list[dict[str, Any]]:
     """An answer as a list of messages: a text or a single message becomes one turn of the assistant."""
-    if isinstance(answer, str):
-        return [{"role": "assistant", "content": answer}]
-    return _turns([answer] if isinstance(answer, dict) else answer, where)
+    if isinstance(value, str):
+        return [{"role": "assistant", "content": value}]
+    return _turns([value] if isinstance(value, dict) else value, where)
 
 
 def _turns(turns: Any, where: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -29,6 +30,17 @@ def row(question: str, *colours: str) -> dict[str, Any]:
     return {"messages": turns, "images": [f"pictures/{one}.png" for one in colours]}
 
 
+def pair(prompt: object, chosen: str, rejected: object, *colours: str) -> dict[str, Any]:
+    images = [f"pictures/{one}.png" for one in colours]
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected, "images": images}
+
+
+PAIRS = [
+    pair("Which colour is this?", "It is red", "It is blue, green", "red"),
+    pair([{"role": "user", "content": "<image>Which?"}], "Blue", [{"role": "assistant", "content": "Red"}], "blue"),
+    pair("Which colour is red?", "Red", "Blue"),
+    pair("This <image> and this <image>?", "It is red and blue", "It is green", "red", "blue"),
+] * 3
 ROWS = [
     row("Which colour is this?", "red"),
     row("<image>Which colour?", "blue"),
@@ -50,24 +62,31 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pictures").mkdir()
     for name, colour in COLOURS.items():
         Image.new("RGB", SIZES[name], colour).save(folder / "pictures" / f"{name}.png")
-    (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ROWS), encoding="utf-8")
+    for name, rows in (("rows", ROWS), ("pairs", PAIRS)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
     return folder
 
 
-def trained(place: Path, name: str, *lines: str, hardware: str = "cpu", micro: int = 2) -> str:
+def trained(place: Path, name: str, *lines: str, data: str = "rows", hardware: str = "cpu", micro: int = 2) -> str:
     """Compile a spec and launch its bundle; returns what the run printed."""
-    text = (
-        f'xpc 1\ntrain "model" on "rows.jsonl" for 2 steps\nhardware {hardware}\nbatch gbs=4 micro={micro} seq=1024\n'
-    )
-    text += f'optimizer adamw(lr=1e-2)\nsave "out/{name}"\n' + "\n".join(lines) + "\n"
-    spec, bundle = place / f"{name}.xp", place / f"{name}.bundle"
+    text = f'xpc 1\ntrain "model" on "{data}.jsonl" for 2 steps\nhardware {hardware}\n'
+    text += f"batch gbs=4 micro={micro} seq=1024\ntrack none(every=1)\n"
+    text += f'optimizer adamw(lr=1e-2)\nsave "out/{name}" every=1\n' + "\n".join(lines) + "\n"
+    spec = place / f"{name}.xp"
     spec.write_text(text, encoding="utf-8")
-    assert main(["compile", str(spec), "-o", str(bundle)]) == 0
+    assert main(["compile", str(spec), "-o", str(place / f"{name}.bundle")]) == 0
+    return launched(place, name)
+
+
+def launched(place: Path, name: str) -> str:
+    """Launch a bundle; returns what the run printed."""
     environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
     done = subprocess.run(
-        [bundle / "launch.sh"], cwd=place, env=environment, capture_output=True, text=True, check=False
-    )
+        [place / f"{name}.bundle" / "launch.sh"], cwd=place, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "missing keys" not in done.stdout + done.stderr
     return done.stdout
 
 
@@ -90,6 +109,25 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) 
     path.write_bytes(data)
     again = subprocess.run(**command, check=False)
     assert again.returncode == 0, again.stdout + again.stderr
+
+
+def goes_on_to_the_same_end(place: Path, name: str) -> None:
+    """Launch a bundle once more, over what its run would have left if it had been killed after its first step."""
+    out, complete = place / "out" / name, place / "out" / f"{name}-complete"
+    shutil.copytree(out, complete)
+    for path in out.iterdir():
+        if path.name not in ("checkpoint-1", "metrics.jsonl", "xpc_run.json"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert "resuming from checkpoint-1" in launched(place, name)
+    saved = next(one.name for one in complete.glob("*model.safetensors"))
+    assert (out / saved).read_bytes() == (complete / saved).read_bytes()
+    assert [one["loss"] for one in events(out)] == [one["loss"] for one in events(complete)]
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    """The steps of a run."""
+    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [one for one in map(json.loads, lines) if "loss" in one]
 
 
 def weights(folder: Path, name: str = "model.safetensors") -> dict[str, Any]:
@@ -130,12 +168,12 @@ print("BATCH " + json.dumps({
 """
 
 
-def batch(place: Path, bundle: str) -> dict[str, Any]:
+def batch(place: Path, bundle: str, program: str = BATCH) -> dict[str, Any]:
     """The first four rows as the trainer's collator passes them to the model."""
     import xpc.compiler.preview as preview
 
     arguments = [os.path.dirname(preview.__file__), str(place / bundle), str(place / "scratch")]
-    done = python("-c", BATCH, *arguments, folder=place)
+    done = python("-c", program, *arguments, folder=place)
     found: dict[str, Any] = json.loads(done.stdout.rpartition("BATCH ")[2])
     return found
 
@@ -156,21 +194,22 @@ def test_the_language_model_is_trained_on_images(place: Path) -> None:
     assert before.keys() == after.keys()
     moved = {name for name in before if not before[name].equal(after[name])}
     assert moved == {name for name in before if "visual" not in name}
+    goes_on_to_the_same_end(place, "full")
 
 
 def test_a_trained_model_is_loaded_with_its_processor_and_answers(place: Path) -> None:
     if not (place / "out" / "full").exists():
         trained(place, "full")
-    python(__file__, "answers", folder=place)
+    python(__file__, "answers", "full", folder=place)
 
 
-def answers(place: Path) -> None:
+def answers(place: Path, name: str) -> None:
     """Ask the saved model about two images; this runs in its own interpreter."""
     import torch
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    folder = str(place / "out" / "full")
+    folder = str(place / "out" / name)
     processor = AutoProcessor.from_pretrained(folder)
     model = AutoModelForImageTextToText.from_pretrained(folder).eval()
     logits = []
@@ -198,6 +237,7 @@ def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
     assert len(adapters) == 2 * 2 * 7  # A and B of seven matrices in two layers
     assert not any("visual" in name for name in adapters)
     assert all(one.abs().sum() > 0 for name, one in adapters.items() if "lora_B" in name)
+    goes_on_to_the_same_end(place, "lora")
     found = batch(place, "lora.bundle")
     assert 4 in found["images"] or 10 in found["images"]  # the blue image is scaled down to 56 x 56
     assert {*found["images"]} <= {6, 4, 0, 10}
@@ -208,8 +248,58 @@ def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
         found["learned"], found["tokens"], found["images"], strict=True))  # fmt: skip
 
 
+PAIR_BATCH = (
+    BATCH.partition("token = ")[0]
+    + """
+ids, learned = batch["input_ids"], batch["completion_mask"].bool()
+images = ids == session.processor.image_token_id
+print("BATCH " + json.dumps({
+    "pixels": list(batch["pixel_values"].shape), "grid": batch["image_grid_thw"].tolist(),
+    "images": images.sum(1).tolist(), "learned_images": int((images & learned).sum()),
+    "answers": [session.tokenizer.decode(row[mask]) for row, mask in zip(ids, learned)],
+}))
+"""
+)
+
+
+def test_dpo_prefers_answers_about_images(place: Path) -> None:
+    printed = trained(place, "pairs", "method dpo(beta=0.5)", data="pairs")
+    assert "12 rows with 12 images" in printed
+    assert printed.count("the part that reads images is frozen") == 1
+    found = batch(place, "pairs.bundle", PAIR_BATCH)
+    assert found["images"] == [6, 16, 0, 22] * 2  # the prompts with the chosen, then with the rejected answers
+    assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
+    assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]] * 2
+    assert found["learned_images"] == 0
+    ends = "<|im_end|>\n"
+    assert found["answers"][:4] == [f"{one['chosen']}{ends}" for one in PAIRS[:4]]
+    assert found["answers"][4:] == [f"{one}{ends}" for one in ("It is blue, green", "Red", "Blue", "It is green")]
+    assert events(place / "out" / "pairs")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)  # it is the reference
+    before, after = weights(place / "model"), weights(place / "out" / "pairs")
+    assert {name for name in before if not before[name].equal(after[name])} == {
+        name for name in before if "visual" not in name
+    }
+    goes_on_to_the_same_end(place, "pairs")
+    python(__file__, "answers", "pairs", folder=place)
+
+
+def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> None:
+    """On two processes, with a holdout and smaller images."""
+    lines = ("lora(rank=4, alpha=8)", "method dpo", "data(holdout=4, max_pixels=7000)", "eval(every=1)", "strategy ddp")
+    printed = trained(place, "pairs-lora", *lines, data="pairs", hardware="2 x cpu", micro=1)
+    assert printed.count("eval loss") == 3
+    adapters = weights(place / "out" / "pairs-lora", "adapter_model.safetensors")
+    assert len(adapters) == 2 * 2 * 7
+    assert not any("visual" in name for name in adapters)
+    assert events(place / "out" / "pairs-lora")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)
+    goes_on_to_the_same_end(place, "pairs-lora")
+    assert {*batch(place, "pairs-lora.bundle", PAIR_BATCH)["images"]} <= {6, 4, 0, 10}
+
+
 def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path) -> None:
-    """XP215 (joined rows), XP218 (a cut image), XP217 (Liger), and the tokens of images that TRL would learn."""
+    """XP215 (joined rows), XP218 (a cut image), XP217 (Liger, dpo with `precompute`), and tokens of images that TRL
+    would learn.
+    """
     python(__file__, "refused_rows", folder=place)
 
 
@@ -218,11 +308,12 @@ def refused_rows(place: Path) -> None:
     from datasets import Dataset
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
-    from trl import SFTConfig, SFTTrainer
+    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
     from xpc.runtime.library_internals.liger_kernels import put_into
 
-    rows = [{**row("Which?", "red"), "images": [Image.new("RGB", SIZES["red"])]}] * 2
+    image = {"images": [Image.new("RGB", SIZES["red"])]}
+    rows = [{**row("Which?", "red"), **image}] * 2
 
     def built(**options: Any) -> Any:
         processor = AutoProcessor.from_pretrained(place / "model")
@@ -236,6 +327,12 @@ def refused_rows(place: Path) -> None:
         built(padding_free=True)
     with pytest.raises(ValueError, match="Mismatch in `image` token count"):
         next(iter(built(max_length=20).get_train_dataloader()))
+    pairs = [{**pair([{"role": "user", "content": "Which?"}], "Red", "Blue"), **image}] * 2
+    with pytest.raises(ValueError, match="`precompute_ref_log_probs=True` is not supported for vision"):
+        DPOTrainer(
+            str(place / "model"), args=DPOConfig(str(place / "dpo"), use_cpu=True, precompute_ref_log_probs=True),
+            train_dataset=Dataset.from_list(pairs), processing_class=AutoProcessor.from_pretrained(place / "model"),
+        )  # fmt: skip
     trainer = built()
     with pytest.raises(ImportError, match="LigerQwen2_5_VLCausalLMOutputWithPast"):
         put_into(trainer.model)
@@ -247,4 +344,4 @@ def refused_rows(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"answers": answers, "refused_rows": refused_rows}[sys.argv[1]](Path.cwd())
+    {"answers": answers, "refused_rows": refused_rows}[sys.argv[1]](Path.cwd(), *sys.argv[2:])

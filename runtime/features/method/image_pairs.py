@@ -1,0 +1,63 @@
+"""Preference pairs with images: a prompt with the places of its images, and two answers of text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core import rows
+from ...core.errors import RunError
+from ...core.feature import Bundle
+from ...core.rows import RowFormat, name, with_system
+from ..rows import prompts
+from ..rows.images import PLACE, Images, listed, placed, plain, refuse_kept
+
+SHAPE = "image_preference"
+PARTS = ("prompt", "chosen", "rejected", "images")
+"""The columns of the shape, in the order in which a source names them."""
+
+
+def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+    """The dataset's column for each part of a pair; ``present`` are the dataset's columns."""
+    if source["shape"] != SHAPE:
+        return prompts.columns(source, present)
+    return dict(zip(PARTS, source["columns"] or PARTS, strict=True))
+
+
+def to_row(
+    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **how: Any
+) -> dict[str, Any]:
+    """Convert one stored row: the prompt's messages with the places of its images, both answers, and the stored images.
+
+    A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. Without
+    a place in the prompt, the images stand before its first question. TRL's collator reads images in the prompt only.
+    Raises RunError with the row's number (from 0) for another row.
+    """
+    if source["shape"] != SHAPE:
+        return prompts.to_row(source, row, index, system, **how)
+    where, used = f"{name(source)}, row {index}", columns(source, list(row))
+    refuse_kept(source, row, where)
+    turns = [plain(turn, where) for turn in with_system(prompts.question(row[used["prompt"]], where), system)]
+    images = listed(row[used["images"]])
+    answers = {part: _answer(row[used[part]], part, where) for part in ("chosen", "rejected")}
+    return {"prompt": placed(turns, len(images), where), **answers, "images": images}
+
+
+def _answer(value: Any, part: str, where: str) -> list[dict[str, str]]:
+    turns = [plain(turn, where) for turn in prompts.answer(value, where)]
+    if turns[0]["role"] != "assistant":
+        raise RunError(f"{where}: the {part} answer begins with a turn of the {turns[0]['role']}; leave the prompt out")
+    if any(PLACE in turn["content"] for turn in turns):
+        raise RunError(f"{where}: the {part} answer contains {PLACE}, and images are read in the prompt only")
+    return turns
+
+
+FORMAT = RowFormat(columns, rows.dropped, prompts.conversations, to_row)
+
+
+class ImagePairs(Images):
+    """The feature of a run on preference pairs with images."""
+
+    talks = ("prompt", "chosen", "rejected")
+
+    def row_format(self, bundle: Bundle) -> RowFormat:
+        """The format of pairs with images."""
+        return FORMAT
