@@ -37,6 +37,7 @@ from .features.model.added_tokens import AddedTokens
 from .features.model.chat_template import ChatTemplate
 from .features.model.compiled_layers import CompiledLayers
 from .features.model.continued_adapter import ContinuedAdapter
+from .features.model.float8 import Float8
 from .features.model.frozen_weights import FrozenWeights
 from .features.model.liger import Liger
 from .features.model.liger_family import LigerFamily
@@ -106,6 +107,7 @@ FEATURES: tuple[Feature, ...] = (
     ChatTemplate(),
     TemplateTime(),
     CompiledLayers(),
+    Float8(),
     AssistantMasks(),
     FrozenWeights(),
     Rewards(),

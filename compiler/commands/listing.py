@@ -158,7 +158,7 @@ def _settings() -> list[Row]:
     return [
         {"name": row.path, "takes": ", ".join(row.choices) or row.kind.phrase, "what": row.doc}
         for row in BY_PATH.values()
-        if row.kind is not BLOCK and not row.pending
+        if row.kind is not BLOCK
     ]
 
 

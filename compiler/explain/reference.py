@@ -86,7 +86,7 @@ def _section(row: Setting) -> list[str]:
         f'<a id="{row.path}"></a>',
         f"## {name}",
         "",
-        f"{doc}; *later*." if row.pending else f"{doc}.",
+        f"{doc}.",
         "",
         *(f"- {title}: {text}" for title, text in facts.items() if text),
         "",

@@ -103,7 +103,7 @@ def _setting(row: Setting) -> str:
         lines.append("  one of   " + ", ".join(row.choices) + or_file)
     elif row.kind.phrase:
         lines.append(f"  takes    {row.kind.phrase}")
-    if row.default is not None and not row.pending:
+    if row.default is not None:
         from xpc.compiler.language.typed import show
 
         lines.append(f"  default  {show(row, row.default)}")
@@ -118,6 +118,4 @@ def _setting(row: Setting) -> str:
     read_by = sorted(code for code, (_, reads) in codes().items() if row.path in reads)
     if read_by:
         lines.append(fill("rules    " + ", ".join(read_by), 100, initial_indent="  ", subsequent_indent=" " * 11))
-    if row.pending:
-        lines.append(f"  not yet  {row.pending}")
     return "\n".join(lines) + "\n"

@@ -239,12 +239,6 @@ class Draft:
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
         """Write a setting. A second, different value is an error, unless it is `weak`: then the first value stays."""
         row = BY_PATH[path]
-        if row.pending:
-            if entry is not None:
-                home = row.path.rpartition(".")[0]
-                typed = f"{row.name} = {show(row, value)}"
-                self.reserve(entry, f"{home} {{ {typed} }}" if home else typed, row.pending)
-            return
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
             value = value.lstrip("~/")
             if entry is not None:

@@ -24,7 +24,6 @@ CODES: dict[str, tuple[str, str]] = {
     "XP113": ("unknown-target", "error"),
     "XP114": ("file-not-read", "error"),
     "XP115": ("extends-chain", "error"),
-    "XP116": ("not-compiled-yet", "error"),
     "XP117": ("no-header", "error"),
     "XP118": ("model-facts", "error"),
     "XP119": ("unused-data", "error"),

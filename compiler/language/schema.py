@@ -36,7 +36,6 @@ OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "oft": ("rank", "block_size"), "vera": ("rank",), "loha": ("rank", "alpha"), "miss": ("rank",),
 }  # fmt: skip
 """The settings of `OF_ONE_KIND` that these adapters have; `lora` and `qlora` have all but `block_size`."""
-LATER = "reserved by the language; this version does not compile it"
 MAX_PROCESSES = 1024
 """The largest number of nodes, and of processes on a node."""
 
@@ -378,8 +377,6 @@ TABLE: tuple[Setting, ...] = (
     Setting("sweep", k.BLOCK, "several runs from one spec: lists of values, and `zip { }`", head=True),
 )  # fmt: skip
 
-CHOICE_PENDING = {("precision", "fp8"): LATER}
-"""Choices that the language reserves and this version does not compile."""
 CHOICE_REFUSED = {
     ("lora.init", "loftq"): "write eva: LoftQ replaces the base by a rounded copy, which the adapter needs when loaded",
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",

@@ -28,9 +28,8 @@ class Setting:
     """One row of the table of settings.
 
     `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. A name
-    that is `inner` cannot be used outside of its clause, `alone` is the choice that the name without a value means, and
-    `pending` says why the setting does not compile yet. `example` is a value for helps and pages, if the example of its
-    kind would explain little.
+    that is `inner` cannot be used outside of its clause, and `alone` is the choice that the name without a value means.
+    `example` is a value for helps and pages, if the example of its kind would explain little.
     """
 
     path: Path
@@ -45,7 +44,6 @@ class Setting:
     alone: str = ""
     inner: bool = False
     head: bool = False
-    pending: str = ""
     methods: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     example: str = ""

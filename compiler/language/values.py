@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BYTE_UNITS, COUNT_UNITS, EPOCH, NEVER, TIME_UNITS, Amount
-from xpc.compiler.language.schema import CHOICE_PENDING, CHOICE_REFUSED, Setting
+from xpc.compiler.language.schema import CHOICE_REFUSED, Setting
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
 LARGEST = 2**63 - 1
@@ -182,9 +182,6 @@ def _choice(row: Setting, item: Item, node: Value | None) -> object:
         if reason:
             raise Wrong("explained", "XP106", message, row, item, node, help=reason)
         raise Wrong("choice", "XP106", message, row, item, node)
-    pending = CHOICE_PENDING.get((row.path, node.name))
-    if pending:
-        raise Wrong("explained", "XP116", f"`{node.name}` is not compiled yet", row, item, node, help=pending)
     return node.name
 
 

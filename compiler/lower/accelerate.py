@@ -63,7 +63,9 @@ def accelerate(spec: Spec) -> dict[str, Json]:
         }
     else:
         precision = spec.text("precision")
-        out["mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"
+        out["mixed_precision"] = precision if precision in ("bf16", "fp16", "fp8") else "no"
+        if precision == "fp8":
+            out["fp8_config"] = _fp8(spec)
     if spec.ulysses:
         out["parallelism_config"] = _ulysses(spec)
     if kind == "FSDP":
@@ -82,6 +84,15 @@ def accelerate(spec: Spec) -> dict[str, Json]:
         else:
             out[name] = value.value
     return dict(sorted(out.items()))
+
+
+def _fp8(spec: Spec) -> dict[str, Json]:
+    """How torchao computes in fp8. Only FSDP gathers weights in fp8: without it, weights that are prepared for this
+    cannot be saved (RuntimeError in safetensors).
+
+    Source: accelerate 1.15 `utils/dataclasses.py` (`AORecipeKwargs`); confirmed by running it on a CPU.
+    """
+    return {"backend": "AO", "enable_fsdp_float8_all_gather": spec.sharded_by_fsdp, "pad_inner_dim": True}
 
 
 def _mesh(spec: Spec) -> dict[str, Json] | None:
@@ -128,7 +139,8 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {
         "fsdp_activation_checkpointing": False,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_cpu_ram_efficient_loading": True,
+        # accelerate 1.15 refuses to load weights in one process only if torchao computes in fp8
+        "fsdp_cpu_ram_efficient_loading": spec.text("precision") != "fp8",
         "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
     }

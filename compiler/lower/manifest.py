@@ -98,6 +98,7 @@ def requirements(spec: Spec) -> str:
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
         "bitsandbytes": bool(spec.bits),
         "images": spec.reads_images,
+        "torchao": spec.text("precision") == "fp8",
         "lora": spec.lora,
         "math": any(one.name in MATH for one in spec.weighted("method.rewards")),
         **{name: True for name in spec.names("track") if name != "none"},

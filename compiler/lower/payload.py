@@ -268,4 +268,6 @@ def _run(spec: Spec, divided: Division) -> Run:
         "disk": disk(spec),
         "flops": flops(spec),
     }
+    if spec.text("precision") == "fp8":
+        run["fp8"] = {"all_gather": spec.sharded_by_fsdp}
     return run if patience is None else {**run, "patience": patience}

@@ -170,7 +170,7 @@ class Derivation(OpenSpec):
             self.set("save.every", TENTH, "a stream has no epochs", DEFAULT)
         method = self._trains().name
         for row in TABLE:
-            if row.default is None or row.path in self.values or row.pending or row.path in RECOMPUTATION:
+            if row.default is None or row.path in self.values or row.path in RECOMPUTATION:
                 continue
             if not row.methods or method in row.methods:
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))

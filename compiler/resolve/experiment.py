@@ -149,32 +149,13 @@ class _Resolver:
     def _convert(self) -> None:
         for path, item in self.loaded.items.items():
             row = schema.BY_PATH[path]
-            if row.pending and self._head_is_pending(row):
-                continue  # the error in the clause's head has been reported
-            if row.pending:
-                if not any(
-                    path != other and path.startswith(other + ".")
-                    for other in self.loaded.items
-                    if schema.BY_PATH[other].pending
-                ):
-                    later = f"`{row.name}` is not compiled yet"
-                    self.problems.report("XP116", later, item.label, help=row.pending)
-                continue
             value = convert(row, item)
             if isinstance(value, Wrong):
                 from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
 
                 self.problems.append(answer(value))
-                if isinstance(item.node, Ref) and (path, item.node.name) in schema.CHOICE_PENDING:
-                    # The wrong value is kept: rules must not report the default, which is not in the spec.
-                    self.values[row.path] = Value(item.node.name, Origin(self.loaded.kinds[path], item.label))
             else:
                 self.values[row.path] = Value(value, Origin(self.loaded.kinds[path], item.label))
-
-    def _head_is_pending(self, row: schema.Setting) -> bool:
-        head = self.loaded.items.get(row.clause)
-        name = head.node.name if head is not None and isinstance(head.node, Ref) else ""
-        return not row.head and (row.clause, name) in schema.CHOICE_PENDING
 
     def _edition(self) -> None:
         loaded = self.loaded

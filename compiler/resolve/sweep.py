@@ -318,7 +318,7 @@ class _Reader(Reporter):
         problems = list(found.problems)
         shown = []
         for one, item in found.items.items():
-            value = None if schema.BY_PATH[one].pending else convert(schema.BY_PATH[one], item)
+            value = convert(schema.BY_PATH[one], item)
             if isinstance(value, Wrong):
                 from xpc.compiler.suggest.legal import answer  # needed only for a wrong sweep
 

@@ -242,6 +242,8 @@ class Facts:
     """Methods whose trainer casts the unquantized weights of a quantized base to float32."""
     fp8_bases: bool
     """Whether a model that is stored in fp8 is unpacked on hardware without fp8, and adapters over it are trained."""
+    float8_training: bool
+    """Whether accelerate's configuration can let torchao multiply in fp8, with padded matrices."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     zero_keeps_buffers: bool

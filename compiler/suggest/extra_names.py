@@ -35,7 +35,7 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
     guess = meaning(name, exact=True)
     decided_value = guess.value if guess is not None and guess.path == path and guess.value != "!" else ""
     value = decided_value or intended_value(setting, written_as)
-    form = "" if setting.pending else typed(setting, value) if value else setting.name
+    form = typed(setting, value) if value else setting.name
     doc = f": {setting.doc}" if setting.doc != setting.name else ""
     if form == "precision=bf16" and gpu is not None and gpu.capability < (8, 0):
         form, doc = "precision=fp16", f": {gpu.name} has no bf16"
@@ -77,7 +77,7 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
         path = None if near is None else extras.owner(escape, near, method)
     if path is not None:
         setting = schema.BY_PATH[path]
-        form = path if setting.pending else written(setting, _unknown_name(item, name))
+        form = written(setting, _unknown_name(item, name))
         return _finding(stack, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
     edit = _edit(item, name, near)
     help = f"write `{near if edit is None else edit.text}`" if near else NONE

@@ -27,7 +27,7 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "push_to_hub", "report_to", "save_total_limit", "steps_per_generation", "use_vllm",
     ),
     "run": (
-        "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "full_state", "gpu",
+        "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "fp8", "full_state", "gpu",
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
@@ -137,7 +137,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     # TRL rounds adapters over a quantized base to bfloat16, except DoRA's magnitudes, and FSDP2 needs one dtype.
     tuned: Mapping[str, Any] = plan["lora"] or {}
     wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
-    no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16"
+    no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")
     reports = arguments.get("report_to") not in (None, [], "none", ["none"])
     kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
     kernels = kernels or str(model["attn_implementation"]).startswith("flash")
@@ -167,6 +167,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "early_stopping": run.get("patience"),
         "empty_groups": plan["lora"] or plan.get("freeze") or (zero and not run.get("deepspeed_optimizer")),
         "epoch_order": plan["stack"]["epoch_forgotten"],
+        "float8": run.get("fp8"),
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
         "hub": arguments.get("push_to_hub"),

@@ -79,7 +79,7 @@ def compared(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
 def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
     plan, run, args = bundle.arguments, bundle.run, trainer.args
     accelerator, model = trainer.accelerator, trainer.model
-    precision = "bf16" if plan.get("bf16") else "fp16" if plan.get("fp16") else "no"
+    precision = "bf16" if plan.get("bf16") else "fp16" if plan.get("fp16") else "fp8" if "fp8" in run else "no"
     yield "the mixed precision of accelerate", precision, str(accelerator.mixed_precision)
     yield "the number of processes", run["world_size"], accelerator.num_processes
     yield "the device", run["device"], accelerator.device.type

@@ -346,6 +346,8 @@ class Run(TypedDict):
     idle: str
     disk: Disk | None
     flops: Flops | None
+    fp8: NotRequired[dict[str, bool]]
+    """For a run that computes in fp8: whether FSDP gathers weights in fp8 ("all_gather")."""
     patience: NotRequired[int]
     """Evaluations without a better value after which the run ends."""
 

@@ -48,16 +48,14 @@ def samples():
     for row in schema.TABLE:
         # What names a file or an adapter's folder is looked for, and is tried where there is one.
         if (
-            row.pending
-            or row.path.startswith("train.")
+            row.path.startswith("train.")
             or row.kind.name in ("file", "functions")
             or row.path == "lora.from"
         ):
             continue
         plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
         for written in NAMED.get(row.path) or row.choices or plain:
-            if (row.path, written) not in schema.CHOICE_PENDING:
-                yield row, written
+            yield row, written
 
 
 def stated(text):

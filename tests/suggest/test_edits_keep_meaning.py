@@ -14,7 +14,7 @@ from xpc.compiler.suggest.typed_form import typed
 
 ROWS = [
     row for row in schema.TABLE
-    if not (row.kind is BLOCK or row.path.startswith("train.") or row.pending or row.path in NEVER_LEGAL)
+    if not (row.kind is BLOCK or row.path.startswith("train.") or row.path in NEVER_LEGAL)
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def simple(name: str) -> Setting | None:
     """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
-        if decides and row.kind in PLAIN_KINDS and row.path not in COMBINED and not row.pending:
+        if decides and row.kind in PLAIN_KINDS and row.path not in COMBINED:
             return row
     return None
 

@@ -237,8 +237,6 @@ class Clauses(Collector):
         elif row.kind is FLAG:
             self.add(path, None, name.span)
             self.inside(body, path)
-        elif row.pending:
-            self.add(path, None, name.span)
         elif row.alone and not body:
             self.add(path, Ref(name.span, row.alone), name.span)
         elif len(body) == 1 and not isinstance(body[0], Setting | Clause):

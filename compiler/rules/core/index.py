@@ -96,6 +96,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.numerics.batch", always),
     ("rules.numerics.batch_rows", few_rows),
     ("rules.numerics.compilation", any_of(enabled("model.compile"), extra("trl"))),
+    ("rules.numerics.float8", chosen("precision", "fp8")),
     ("rules.numerics.fused_losses", all_of(chosen("method", "dpo", "kto"), extra("trl"))),
     ("rules.numerics.kernels", always),
     ("rules.numerics.newer_files", older_transformers),

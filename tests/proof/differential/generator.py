@@ -107,9 +107,7 @@ class Draft:
         self._extras()
 
     def _method(self) -> None:
-        known = {m: w for m, w in generated.METHODS.items() if ("method", m) not in schema.CHOICE_PENDING}
-        if self.tidy:
-            known = {m: w for m, w in known.items() if self.stack.refused(m) is None}
+        known = {m: w for m, w in generated.METHODS.items() if not self.tidy or self.stack.refused(m) is None}
         self.method = pick(self.draw, known)
         if self.method != "sft" or self.chance(0.3):
             self.heads["method"] = self.method
@@ -315,8 +313,7 @@ class Draft:
         if row.path in generated.POOLS:
             return self.draw.choice(generated.POOLS[row.path])
         if name in (k.CHOICE.name, k.CHOICES.name):
-            legal = [one for one in row.choices if (row.path, one) not in schema.CHOICE_PENDING]
-            return self.draw.choice(legal) if legal else None
+            return self.draw.choice(row.choices)
         pool = generated.KINDS.get(name)
         return self.draw.choice(pool) if pool else None
 

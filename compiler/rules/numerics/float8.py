@@ -1,0 +1,218 @@
+"""`precision fp8`: linear layers that torchao multiplies in eight bits (XP360 to XP367)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.registry.linear_layers import linear_layers
+from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
+
+WHEN = chosen("precision", "fp8")
+
+WITH_FP8 = (8, 9)
+"""The compute capability from which GPUs multiply in fp8."""
+STRATEGIES = ("ddp", "fsdp")
+LOADS_ONCE = "fsdp_cpu_ram_efficient_loading"
+MULTIPLE = 16
+"""Both sizes of a matrix must be divisible by this number."""
+NOT_LINEAR = ("gpt2", "openai-gpt")
+"""Families whose layers are transformers' Conv1D, which torchao does not replace."""
+
+
+def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Finding:
+    """A finding at `precision fp8`, whose help is bf16; `more` are texts for the help's end."""
+    place = spec.place("precision", fact)
+    typed = place.typed.replace("fp8", "bf16")
+    return Finding(place, message, help or "write `precision bf16`" + "".join(more), (), typed)
+
+
+@rule("XP360", "fp8-on-the-hardware")
+def fp8_hardware(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` needs a GPU of compute capability 8.9 or later, such as an L4, an L40S or an H100.
+
+    Why it is bad: older GPUs have no products of fp8 numbers, and a CPU computes them only to test programs.
+
+    Without this rule: on an older GPU accelerate warns and trains in fp16 mixed precision; on a CPU the run is slower
+    than in fp32.
+
+    Source: accelerate 1.15 `state.py` (`check_cuda_fp8_capability`); read, and the CPU's confirmed by running it.
+    """
+    gpu = spec.hardware.gpu
+    if gpu is not None and gpu.capability >= WITH_FP8:
+        return
+    what = "the CPU" if gpu is None else gpu.name
+    fact = "needs a GPU" if gpu is None else f"{gpu.name} has compute capability {gpu.compute_capability}; fp8 needs 8.9"
+    other = "bf16" if gpu is not None and gpu.bf16_tflops is not None else "fp32"
+    place = spec.place("precision", fact)
+    yield Finding(
+        place,
+        f"fp8 cannot be used on {what}",
+        f"write `precision {other}`",
+        (spec.label("hardware", "the hardware"),),
+        place.typed.replace("fp8", other),
+    )
+
+
+@rule("XP361", "fp8-on-the-target")
+def fp8_target(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` needs trl-1.16.
+
+    Why it is bad: torchao's products need matrices whose sizes are multiples of 16, and the accelerate of the other
+    targets cannot be configured to pad the last rows of a batch.
+
+    Without this rule: RuntimeError in the first step with another number of tokens ("trailing dimension of the matrix
+    to be divisible by 16").
+
+    Source: accelerate 1.15, 1.11 and 1.4 `utils/dataclasses.py` (`AORecipeKwargs`), `commands/launch.py`
+    (`--fp8_backend`).
+    """
+    if not spec.stack.facts.float8_training:
+        other = able(lambda one: one.facts.float8_training)
+        yield _bf16(
+            spec, f"accelerate {spec.stack.pins['accelerate']}", f"{spec.stack.name} cannot train in fp8",
+            f", or `target {other}`",
+        )  # fmt: skip
+
+
+@rule("XP362", "fp8-with-the-strategy")
+def fp8_strategy(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` needs `strategy ddp` or `strategy fsdp`, without context parallelism.
+
+    Why it is bad: under ZeRO, two libraries contradict each other about the bf16 of deepspeed.json. FSDP1 flattens the
+    weights that torchao multiplies. Other combinations were not tried.
+
+    Without this rule: under ZeRO, ValueError before the first step, because accelerate wants `bf16.enabled` for fp8, and
+    transformers wants it off in a run without the argument `bf16`.
+
+    Source: accelerate 1.15 `utils/dataclasses.py` (`set_mixed_precision`), transformers 5.23
+    `integrations/deepspeed.py` (`trainer_config_process`); ddp and FSDP2 confirmed by running them on CPU processes.
+    """
+    strategy = spec.text("strategy")
+    if strategy not in STRATEGIES:
+        sharded = spec.hardware.world > 1
+        yield Finding(
+            spec.place("strategy", "computes in bf16, fp16 or fp32"),
+            f"{strategy} cannot be combined with fp8",
+            "write `strategy fsdp`, or `precision bf16`" if sharded else "write `strategy ddp`, or `precision bf16`",
+            (spec.label("precision", "fp8"),),
+            spec.place("strategy").typed.replace(strategy, "fsdp" if sharded else "ddp", 1),
+        )
+    elif spec.context_parallel > 1:
+        yield Finding(
+            spec.place("strategy.context_parallel"),
+            "context parallelism cannot be combined with fp8",
+            "leave `context_parallel` out, or write `precision bf16`",
+            (spec.label("precision", "fp8"),),
+        )
+
+
+@rule("XP363", "fp8-with-a-frozen-base")
+def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` cannot be combined with adapters or a quantized base.
+
+    Why it is bad: accelerate replaces every linear layer whose sizes are multiples of 16, so the matrices of an adapter
+    of rank 16 are rounded, too, while those of rank 8 are not. torchao computes the gradients of the frozen weights and
+    drops them. Layers of a quantized base stay as they are, so fp8 has no effect on them.
+
+    Without this rule: nothing is reported.
+
+    Source: accelerate 1.15 `utils/ao.py` (`filter_linear_layers`), torchao 0.18 `float8/float8_linear.py` (`backward`);
+    confirmed by running it with ranks 8 and 16 on a CPU. LLaMA-Factory refuses fp8 over a quantized base, too.
+    """
+    quantized = spec.bits or "quantization_config" in spec.model.config or spec.in_mxfp4
+    if not spec.lora and not quantized:
+        return
+    what = "a quantized base" if quantized else f"`{spec.adapter}`"
+    related = spec.label(spec.adapter) if spec.lora else spec.model.label
+    found = _bf16(spec, "replaces every linear layer", f"{what} cannot be combined with fp8")
+    yield Finding(found.primary, found.message, found.help, (related,), found.replace)
+
+
+@rule("XP364", "fp8-next-to-another-model")
+def fp8_two_models(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` needs a method that trains one model alone: sft, reward, orpo or cpo.
+
+    Why it is bad: only the model that is trained computes in fp8. A reference model, a teacher, and the vLLM that
+    generates compute in bf16, so the loss would contain the difference of the two roundings, already before the first
+    step.
+
+    Without this rule: nothing is reported.
+
+    Source: accelerate 1.15 `accelerator.py` (`prepare` converts, `prepare_model` does not), trl 1.16 `dpo_trainer.py`
+    (the reference is given to `prepare_model`); confirmed by running it.
+    """
+    if spec.method.generates or spec.compares or spec.teacher is not None:
+        found = _bf16(spec, "only for the model that is trained", f"{spec.method.name} cannot be trained in fp8")
+        yield Finding(found.primary, found.message, found.help, (spec.label("method"),), found.replace)
+
+
+@rule("XP365", "fp8-without-layers")
+def fp8_layers(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` needs a model whose layers are linear and whose sizes are multiples of 16: no mixture of experts,
+    no GPT-2, and no model that reads images.
+
+    Why it is bad: torchao replaces only linear layers of these sizes. The experts of a mixture are one stacked weight,
+    which stays in bf16, and accelerate would also replace the layers that read images.
+
+    Without this rule: nothing is reported, and most of the run computes in bf16. Before the first step, the bundle's
+    runtime stops a run without any layer in fp8.
+
+    Source: accelerate 1.15 `utils/ao.py` (`filter_linear_layers`), torchao 0.18 `float8/float8_linear_utils.py`
+    (`swap_linear_layers`); confirmed by running it.
+    """
+    facts, kind = spec.model.facts, spec.model.model_type
+    if kind in NOT_LINEAR:
+        why = "its layers are no linear layers"
+    elif spec.reads_images:
+        why = "it reads images"
+    elif facts is not None and facts.experts:
+        why = "its experts stay in bf16"
+    elif facts is not None and not any(one.inputs % MULTIPLE + one.outputs % MULTIPLE == 0 for one in linear_layers(facts)):
+        why = f"no layer's sizes are multiples of {MULTIPLE}"
+    else:
+        return
+    found = _bf16(spec, "for linear layers", f"{spec.model.name} cannot compute in fp8: {why}")
+    yield Finding(found.primary, found.message, found.help, (spec.model.label,), found.replace)
+
+
+@rule("XP366", "fp8-not-compiled", "warning")
+def fp8_not_compiled(spec: Spec) -> Iterator[Finding]:
+    """With `precision fp8`, the model should be compiled.
+
+    Why it is bad: each product needs casts and scales. Only a compiler joins them with other operations; without it
+    they cost more than the product saves.
+
+    Without this rule: nothing is reported, and the run is slower than in bf16.
+
+    Source: torchao 0.18 `float8/README.md` (torch.compile is needed for competitive performance); read, not run.
+    """
+    if spec.flag("model.compile") or spec.extra_value("trl", "torch_compile") is True:
+        return
+    yield Finding(
+        spec.place("precision", "casts before each product"),
+        "fp8 without compilation is slower than bf16",
+        "write `model(compile)`, or `precision bf16`",
+    )
+
+
+@rule("XP367", "fp8-loaded-in-one-process")
+def fp8_loaded_once(spec: Spec) -> Iterator[Finding]:
+    """`precision fp8` with `strategy fsdp` loads the model in every process.
+
+    Why it is bad: accelerate converts layers whose weights the other processes do not have yet.
+
+    Without this rule: ValueError in the trainer's constructor ("torchao with FSDP2 and cpu_ram_efficient_loading is not
+    supported").
+
+    Source: accelerate 1.15 `accelerator.py` (`__init__`); confirmed by running it.
+    """
+    if spec.sharded_by_fsdp and spec.extra_value("accelerate", LOADS_ONCE) is True:
+        yield Finding(
+            spec.extra_place("accelerate", LOADS_ONCE),
+            "accelerate cannot load the model in one process only in fp8",
+            write(f"{LOADS_ONCE} = false"),
+            (spec.label("precision", "fp8"),),
+        )

@@ -1,0 +1,79 @@
+"""Training in fp8 (`precision fp8`): torchao multiplies matrices in eight bits, and everything else is bf16.
+
+accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, which is after the trainer is made.
+The weights, and so everything that is saved, keep their dtype. accelerate leaves out the first and the last linear layer
+of the model, and layers whose width is no multiple of 16 (accelerate 1.15 `utils/ao.py`).
+"""
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from ...core.errors import RunError
+from ...core.feature import Bundle, Feature
+
+MULTIPLE = 16
+"""The number by which both sizes of a matrix must be divisible."""
+COMPILED = "_orig_mod."
+"""A part of the names of modules that torch compiles."""
+
+
+class Float8(Feature):
+    """The feature of a run that computes in fp8."""
+
+    def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
+        """Set the variables from which accelerate makes its recipe, as its launcher sets them from accelerate.yaml."""
+        environ["ACCELERATE_MIXED_PRECISION"] = "fp8"
+        environ["ACCELERATE_FP8_BACKEND"] = "AO"
+        environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = str(bundle.run["fp8"]["all_gather"])
+        environ["ACCELERATE_FP8_PAD_INNER_DIM"] = "True"
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """Compare accelerate's recipe with the bundle, and note the layers that accelerate is going to replace."""
+        self.layers = replaceable(trainer.model)
+        recipe = trainer.accelerator.ao_recipe_handler
+        yield "the library that computes in fp8", "torchao", "none" if recipe is None else "torchao"
+        if recipe is not None:
+            stated, gathered = bundle.run["fp8"]["all_gather"], recipe.config.enable_fsdp_float8_all_gather
+            yield "gathering weights in fp8", stated, gathered
+            yield "padding for fp8", True, recipe.config.pad_inner_dim
+        if not self.layers:
+            raise RunError(
+                f"no layer of {bundle.base} can compute in fp8: it needs linear layers whose sizes are multiples of "
+                f"{MULTIPLE}; write `precision bf16`"
+            )
+
+    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+        """Compare the layers that compute in fp8, and the dtype of their weights, with the bundle. Raises RunError."""
+        from torchao.float8.float8_linear import Float8Linear
+
+        made = {name: one for name, one in named_modules(trainer.model) if isinstance(one, Float8Linear)}
+        different = sorted(self.layers ^ made.keys())
+        if different:
+            raise RunError(
+                f"the libraries did not build the run as stated: {len(made)} layers compute in fp8, and the bundle "
+                f"states {len(self.layers)} ({different[0]} differs)"
+            )
+        sharded = bundle.run["distributed_type"] == "FSDP"  # accelerate makes trained weights float32 there
+        stated = {"float32" if sharded else bundle.model["dtype"]}
+        kinds = {str(one.weight.dtype).removeprefix("torch.") for one in made.values() if one.weight.requires_grad}
+        if kinds - stated:
+            raise RunError(
+                f"the libraries did not build the run as stated: weights of layers that compute in fp8 are "
+                f"{', '.join(sorted(kinds))}, and the bundle states {', '.join(stated)}"
+            )
+
+
+def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
+    """The modules of a model by name, compiled or not."""
+    for name, module in model.named_modules():
+        yield name.replace(COMPILED, ""), module
+
+
+def replaceable(model: Any) -> set[str]:
+    """The names of the layers that accelerate replaces: linear layers of fitting sizes, but the first and the last."""
+    import torch
+
+    linear = [(name, one) for name, one in named_modules(model) if isinstance(one, torch.nn.Linear)]
+    return {
+        name for name, one in linear[1:-1] if one.in_features % MULTIPLE == 0 and one.out_features % MULTIPLE == 0
+    }
