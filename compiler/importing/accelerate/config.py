@@ -7,6 +7,7 @@ import math
 import re
 
 from xpc.compiler.importing.accelerate import deepspeed as zero
+from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import is_usual, load
 from xpc.compiler.importing.overrides import Machines, Overrides, named_table
@@ -69,6 +70,8 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
     mixed = table.get("mixed_precision")
     if mixed is not None:
         _mixed(draft, mixed)
+    if "fp8_config" in table:
+        float8.block(draft, table["fp8_config"], mixed)
     for key, one in table.items():
         if (one.file, one.key) in draft.fates or one.mapping:
             continue
@@ -109,8 +112,8 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
     """Note that blocks are irrelevant if they belong to another kind of run than the file configures."""
-    for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "fp8_config",
-                "dynamo_config", "mpirun_config", "ipex_config"):  # fmt: skip
+    for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "dynamo_config",
+                "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
         if block is None or name == BLOCKS.get(key) or (key, name) == ("parallelism_config", "DEEPSPEED"):
             continue
@@ -119,8 +122,6 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
                 draft.error(one, f"{name} has no Ulysses parallelism", "`context_parallel` splits sequences under ZeRO")
             elif key == "dynamo_config":
                 _dynamo(draft, one, block)
-            elif key == "fp8_config" and not one.off and one.value not in ("NO", "no"):
-                draft.error(one, "a bundle's accelerate.yaml has no such block")
             else:
                 draft.note(one, f"{name} does not read it")
 
@@ -142,9 +143,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
     word = str(text(entry)).lower()
     word = "no" if word == "false" else word
     decided = draft.settings.get("precision")
-    if word == "fp8":
-        draft.error(entry, "this version has no fp8")
-    elif word not in ("no", "bf16", "fp16"):
+    if word not in ("no", "bf16", "fp16", "fp8"):
         draft.error(entry, "it takes no, bf16, fp16 or fp8")
     elif decided is not None and decided.text in ("bf16", "fp16"):
         same = decided.text == word

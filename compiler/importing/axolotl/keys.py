@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
-from xpc.compiler.importing.trl.switches import fp8
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.grammar.package_data import read_text
 
@@ -81,7 +81,7 @@ def rest(draft: Draft, named: Entries) -> None:
                 draft.note(one, "it is off" if one.off else "the Liger plugin is not on")
     KEYS.note_irrelevant(draft, named)
     draft.keep(named, KEYS.column("comment"))
-    fp8(draft, named, "fp8_enable_fsdp_float8_all_gather")
+    float8.switch(draft, named, "fp8_enable_fsdp_float8_all_gather")
     _unfrozen(draft, named.get("unfrozen_parameters"))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing import families, local_model, streams
 from xpc.compiler.importing.accelerate import config as sharding
+from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
 from xpc.compiler.importing.llamafactory import muon
@@ -32,7 +33,7 @@ from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.importing.trl import trainer
-from xpc.compiler.importing.trl.switches import follow, fp8, patience, router
+from xpc.compiler.importing.trl.switches import follow, patience, router
 from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.registry.types import IMAGE_FAMILIES
@@ -119,6 +120,7 @@ def llamafactory(
     draft.put("method", method)
     streams.stream(draft, named.get("streaming"), named.get("buffer_size"), 16384, "LLaMA-Factory")
     trlyaml.finish(draft, overrides, found)
+    float8.switch(draft, named, "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
     draft.keep(
         named,
         {"tokenized_path": "LLaMA-Factory reads its own Arrow files there; a bundle tokenizes its data itself"},
@@ -260,16 +262,13 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Import Megatron's and fp8's keys. Megatron's are irrelevant if they split nothing, and fp8 is kept in a
-    comment.
-    """
+    """Import Megatron's keys, which are irrelevant if they split nothing."""
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):
             draft.note(one, "nothing is split")
         elif one is not None:
             draft.error(one, "the stack has no Megatron", "name a sharding file by `--deepspeed` or `--accelerate`")
-    fp8(draft, named, "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
 
 
 def _kernels(draft: Draft, named: Entries) -> None:

@@ -336,17 +336,6 @@ def precision(draft: Draft, why: str) -> None:
     draft.put("precision", dtype.text, None, "the weights compute in their own dtype")
 
 
-def fp8(draft: Draft, named: Entries, *more: str) -> None:
-    """Keep `fp8` and the keys that belong to it (`more`) in comments, unless it is off."""
-    switch = named.get("fp8")
-    for key in ("fp8", *more):
-        one = named.get(key)
-        if one is not None and (one.off or switch is None or switch.off):
-            draft.note(one, "fp8 is off")
-        elif one is not None:
-            draft.reserve(one, f"{key}: {text(one)}", "this version has no fp8, and computes in bf16")
-
-
 def follow(draft: Draft) -> None:
     """Isolate the documents of packed rows by a mask if no kernel isolates them."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")

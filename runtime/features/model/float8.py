@@ -5,6 +5,7 @@ The weights, and so everything that is saved, keep their dtype. accelerate leave
 of the model, and layers whose width is no multiple of 16 (accelerate 1.15 `utils/ao.py`).
 """
 
+import logging
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
@@ -26,6 +27,7 @@ class Float8(Feature):
         environ["ACCELERATE_FP8_BACKEND"] = "AO"
         environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = str(bundle.run["fp8"]["all_gather"])
         environ["ACCELERATE_FP8_PAD_INNER_DIM"] = "True"
+        logging.getLogger("torchao").setLevel(logging.ERROR)  # warns about extensions that fp8 training does not use
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's recipe with the bundle, and note the layers that accelerate is going to replace."""
