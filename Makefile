@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and in .venv-*, one
 # environment a stack: .venv has the default's, .venv-0.18 that of the stack trl-0.18; .venv-trackers has
-# one more for each, and .venv-vision has torchvision.
+# one more for each, .venv-vision has torchvision, and .venv-torchao has torchao.
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,7 +30,7 @@ help: ## show this list
 demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready ## every test but those of make slow, every stack, real training on the CPU (half an hour)
+test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready $(VENV)-torchao/ready ## every test but those of make slow, every stack, real training on the CPU (half an hour)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
@@ -175,7 +175,7 @@ mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(VENV)-vision $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
+	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(VENV)-vision $(VENV)-torchao $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
 
 # What the demo needs, without the packages of the tests.
 $(VENV)/demo: pyproject.toml
@@ -201,10 +201,16 @@ $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VE
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/stack.bundle/requirements.txt
 	@touch $@
 
-# A folder, not an environment: tests of images put it on PYTHONPATH (tests/support/tiny_vision.py).
+# Folders, not environments: tests of images put one on PYTHONPATH (tests/support/tiny_vision.py), tests of fp8 the other
+# (tests/support/float8.py).
 $(VENV)-vision/ready: compiler/stacks/$(DEFAULT)/policy.toml | $(VENV)/ready
 	rm -rf $(@D)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) "$$(sed -n 's/^\(torchvision\) = "\(.*\)"/\1==\2/p' $<)"
+	@touch $@
+
+$(VENV)-torchao/ready: compiler/stacks/$(DEFAULT)/policy.toml | $(VENV)/ready
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) "$$(sed -n 's/^\(torchao\) = "\(.*\)"/\1==\2/p' $<)"
 	@touch $@
 
 # MLflow, SwanLab and ClearML need other versions of protobuf and pyarrow than a stack's environment has. So each stack

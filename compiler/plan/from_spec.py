@@ -158,9 +158,11 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch may need less memory than counted: with VeRA, LoHa and MiSS, with offloaded activations, with
-    flattened rows (short rows leave room for a long row), and with some arguments of `extra`.
+    """Whether a batch may need less memory than counted: with VeRA, LoHa and MiSS, in fp8, with offloaded activations,
+    with flattened rows (short rows leave room for a long row), and with some arguments of `extra`.
     """
+    if spec.text("precision") == "fp8":
+        return True  # layers keep the same inputs as in bf16, and no bf16 copies of float32 weights; measured on a CPU
     if spec.adapter in ("vera", "loha", "miss"):
         return True  # they keep less than the measured rows of LoRA contain
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):

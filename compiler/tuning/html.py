@@ -230,8 +230,8 @@ def _gpus(spec: Spec) -> Iterator[Gpu]:
     own = spec.hardware.gpu
     assert own is not None  # runs on the CPU have no plan of memory
     yield own
+    least = {"bf16": (8, 0), "fp8": (8, 9)}.get(spec.text("precision"), (0, 0))
     for name in registry.gpu_names():
         other = registry.find_gpu(name)
-        half = spec.text("precision") == "bf16"
-        if other is not None and other.name != own.name and (other.bf16_tflops is not None or not half):
+        if other is not None and other.name != own.name and other.capability >= least:
             yield other

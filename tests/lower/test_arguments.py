@@ -31,12 +31,14 @@ Values = Mapping[str, object]
 
 @frozen
 class Row:
-    """`written` is one line of a spec or more; `on` has what differs on a stack, or the code that refuses it there."""
+    """`written` is one line of a spec or more; `on` has what differs on a stack, or the codes that refuse it there."""
 
     written: str
     arguments: Values | str
     train: str = SFT
     on: Mapping[str, Values | str] = field(factory=dict)
+    precision: str = "bf16"
+    strategy: str = "zero2"
 
 
 def online(settings: str) -> str:
@@ -64,6 +66,10 @@ ROWS = {
             ".model.rope.original": 8192, ".model.rope.parameters": {"low_freq_factor": 1.0, "high_freq_factor": 4.0},
         }),
         Row("precision(idle=stop)", {".run.idle": "stop"}),
+        Row("model(compile)", {"bf16": False, "fp16": False, ".run.fp8": {"all_gather": False}}, precision="fp8",
+            strategy="ddp", on={OLDEST: "XP345 XP361", OLDER: "XP361"}),
+        Row("model(compile)", {"bf16": False, "fp16": False, ".run.fp8": {"all_gather": True}}, precision="fp8",
+            strategy="fsdp", on={OLDEST: "XP345 XP361 XP403", OLDER: "XP345 XP361"}),
         Row("data(streaming, shuffle=false)", {
             "max_steps": 100, ".data.streaming": {"shuffle_buffer": None}, ".data.shuffle": False,
         }, train="qwen2.5-3b on infinity-instruct for 100 steps"),
@@ -216,10 +222,11 @@ def stated(payload: Any, name: str) -> object:
 @pytest.mark.parametrize("stack", stacks.names())
 @pytest.mark.parametrize("row", CASES)
 def test_a_setting_becomes_these_arguments(row: Row, stack: str) -> None:
-    text = spec(*row.written.splitlines(), f"target {stack}", train=row.train)
+    lines = (*row.written.splitlines(), f"target {stack}")
+    text = spec(*lines, train=row.train, precision=row.precision, strategy=row.strategy)
     expected = row.on.get(stack, row.arguments)
     if isinstance(expected, str):
-        assert set(errors(checked(text))) == {expected}
+        assert set(errors(checked(text))) == {*expected.split()}
         return
     if isinstance(row.arguments, Mapping):
         expected = {**row.arguments, **expected}

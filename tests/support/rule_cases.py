@@ -26,6 +26,7 @@ TOPICS = (
     "engines/cases_slurm",
     "rules/data/cases_evaluation",
     "rules/numerics/cases_numerics",
+    "rules/numerics/cases_float8",
     "rules/numerics/cases_attention",
     "rules/strategy/cases_strategy",
     "rules/strategy/cases_context_parallel",

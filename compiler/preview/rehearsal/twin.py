@@ -215,7 +215,10 @@ def _machine(draft: _Draft) -> None:
         return
     draft.clear("precision", "nan")
     draft.omit("model.dtype")
-    draft.put("precision", "fp32", "a CPU computes in fp32 with ZeRO" if precision == "bf16" else NO_GPU)
+    if precision == "fp8":
+        draft.put("precision", "bf16", "fp8 needs a GPU of compute capability 8.9; the rest of such a run is bf16")
+    else:
+        draft.put("precision", "fp32", "a CPU computes in fp32 with ZeRO" if precision == "bf16" else NO_GPU)
 
 
 def _sizes(draft: _Draft) -> None:

@@ -1,0 +1,206 @@
+"""`precision fp8` on a CPU with torchao: a bundle is trained, saved and resumed, and what was made is looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import tiny
+from float8 import MISSING, answers, on_a_cpu, run
+from method_runs import tensors, types
+
+from xpc.compiler.cli import main
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+SPEC = """\
+xpc 1
+train "tiny" on "messages.jsonl" for 4 steps
+hardware 1 x h100-80gb
+strategy ddp
+precision {precision}
+batch gbs=8 micro=2 seq=64
+optimizer adamw(lr=1e-3)
+memory(checkpointing=false)
+track none(every=1)
+save "out" every=2
+"""
+MODEL = """\
+import json, os
+os.environ.update(ACCELERATE_FP8_BACKEND="AO", ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER="false")
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from torchao.float8.float8_linear import Float8Linear
+def tiny(**sizes):
+    torch.manual_seed(0)
+    return Qwen2ForCausalLM(Qwen2Config(**{**dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=256, tie_word_embeddings=False), **sizes}))
+def made(model):
+    return sorted(name for name, one in model.named_modules() if isinstance(one, Float8Linear))
+"""
+CONVERTED = """
+model = tiny()
+accelerator = Accelerator(mixed_precision="fp8", cpu=True)
+import sys
+sys.path.insert(0, sys.argv[1])
+from trainer.features.model import float8
+expected = sorted(float8.replaceable(model))
+reference = accelerator.prepare_model(tiny(), evaluation_mode=True)
+prepared = accelerator.prepare(model)
+print(json.dumps({"expected": expected, "made": made(prepared), "reference": made(reference)}))
+"""
+ADAPTED = """
+from peft import LoraConfig, get_peft_model
+for rank in (8, 16):
+    model = get_peft_model(tiny(), LoraConfig(r=rank, target_modules="all-linear"))
+    names = made(Accelerator(mixed_precision="fp8", cpu=True).prepare(model))
+    print(json.dumps({"rank": rank, "adapters": sum(".lora_" in name for name in names)}))
+"""
+UNFIT = """
+for sizes in ({"hidden_size": 60, "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 120}, {}):
+    print(json.dumps({"made": made(Accelerator(mixed_precision="fp8", cpu=True).prepare(tiny(**sizes)))}))
+"""
+SAVED = """
+for gathers in ("true", "false"):
+    os.environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = gathers
+    model = Accelerator(mixed_precision="fp8", cpu=True).prepare(tiny())
+    try:
+        model.save_pretrained("saved")
+        print(json.dumps({"saved": True}))
+    except RuntimeError as error:
+        print(json.dumps({"saved": False, "error": str(error)}))
+"""
+LOADED_ONCE = """
+from accelerate import PartialState
+from accelerate.utils import DistributedType
+PartialState(cpu=True)
+PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+from accelerate import FullyShardedDataParallelPlugin
+for once in (True, False):
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=once)
+    try:
+        Accelerator(mixed_precision="fp8", fsdp_plugin=plugin)
+        print(json.dumps({"once": once, "error": ""}))
+    except ValueError as error:
+        print(json.dumps({"once": once, "error": str(error)}))
+"""
+ZERO = """\
+import json, os
+os.environ.update(ACCELERATE_MIXED_PRECISION="fp8", ACCELERATE_FP8_BACKEND="AO", RANK="0", WORLD_SIZE="1",
+                  LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+from transformers import TrainingArguments
+for on in (True, False):
+    stated = {"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1,
+              "bf16": {"enabled": on}, "fp16": {"enabled": False}, "zero_optimization": {"stage": 2}}
+    args = TrainingArguments(output_dir="out", deepspeed=stated, bf16=False, per_device_train_batch_size=4)
+    print(json.dumps({"on": on, "wrong": args.hf_deepspeed_config.mismatches}))
+"""
+STEPS = re.compile(r"^step (\d+)/4 +loss ([\d.]+)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fp8")
+    tiny.build(str(folder / "tiny"))
+    tiny.write_messages(str(folder / "messages.jsonl"), 64)
+    return folder
+
+
+def bundle(place: Path, name: str, precision: str) -> str:
+    (place / f"{name}.xp").write_text(SPEC.format(precision=precision).replace('"out"', f'"{name}"'), encoding="utf-8")
+    out = str(place / f"{name}.bundle")
+    assert main(["compile", str(place / f"{name}.xp"), "-o", out]) == 0
+    on_a_cpu(out, {})
+    return out
+
+
+def losses(printed: str) -> list[float]:
+    return [float(loss) for _, loss in STEPS.findall(printed)]
+
+
+def test_a_bundle_trains_in_fp8_and_saves_plain_weights(place: Path) -> None:
+    found = {}
+    for precision in ("fp8", "bf16"):
+        made = bundle(place, precision, precision)
+        done = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        found[precision] = losses(done.stdout)
+        assert types(str(place / precision / "model.safetensors")) == {"F32"}
+    assert len(found["fp8"]) == 4
+    assert found["fp8"] != found["bf16"]
+    assert found["fp8"] == pytest.approx(found["bf16"], rel=0.05)
+    names = {kind: tensors(str(place / kind / "model.safetensors")).keys() for kind in found}
+    assert names["fp8"] == names["bf16"]
+
+
+def test_a_run_in_fp8_goes_on_as_it_would_have(place: Path) -> None:
+    made = bundle(place, "again", "fp8")
+    first = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+    assert first.returncode == 0, first.stdout[-2000:] + first.stderr[-3000:]
+    whole = tensors(str(place / "again" / "model.safetensors"))
+    shutil.rmtree(place / "again" / "checkpoint-4")
+    for name in os.listdir(place / "again"):
+        if name not in ("metrics.jsonl", "xpc_run.json", "checkpoint-2"):
+            path = place / "again" / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    again = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+    assert again.returncode == 0, again.stdout[-2000:] + again.stderr[-3000:]
+    assert tensors(str(place / "again" / "model.safetensors")) == whole
+
+
+def test_a_run_stops_if_the_libraries_convert_nothing(place: Path) -> None:
+    made = bundle(place, "idle", "fp8")
+    module = os.path.join(made, "trainer", "features", "model", "float8.py")
+    with open(module, encoding="utf-8") as handle:
+        text = handle.read()
+    changed = text.replace('environ["ACCELERATE_MIXED_PRECISION"] = "fp8"', 'environ["ACCELERATE_MIXED_PRECISION"] = "no"')
+    assert changed != text
+    with open(module, "w", encoding="utf-8") as handle:
+        handle.write(changed)
+    done = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+    assert done.returncode != 0
+    assert "the mixed precision of accelerate is no, and the bundle states fp8" in done.stdout + done.stderr
+
+
+def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Path) -> None:
+    made = bundle(place, "expected", "fp8")
+    (found,) = answers(MODEL + CONVERTED, str(place), made)
+    assert found["made"] == found["expected"]
+    assert len(found["made"]) == 13  # seven in each of two layers, without the first; the head is the last
+    assert not [name for name in found["made"] if name.endswith("lm_head") or name.endswith("layers.0.self_attn.q_proj")]
+    assert found["reference"] == []
+
+
+def test_matrices_of_adapters_are_converted_by_their_rank(place: Path) -> None:
+    low, high = answers(MODEL + ADAPTED, str(place))
+    assert low["adapters"] == 0
+    assert high["adapters"] > 0
+
+
+def test_layers_of_other_sizes_are_not_converted(place: Path) -> None:
+    unfit, fit = answers(MODEL + UNFIT, str(place))
+    assert unfit["made"] == []
+    assert fit["made"]
+
+
+def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(place: Path) -> None:
+    gathered, plain = answers(MODEL + SAVED, str(place))
+    assert (gathered["saved"], plain["saved"]) == (False, True)
+    assert "storage" in gathered["error"]
+
+
+def test_fsdp_does_not_load_in_one_process(place: Path) -> None:
+    once, everywhere = answers(MODEL + LOADED_ONCE, str(place))
+    assert "cpu_ram_efficient_loading is not supported" in once["error"]
+    assert everywhere["error"] == ""
+
+
+def test_transformers_wants_no_bf16_of_deepspeed(place: Path) -> None:
+    on, off = answers(ZERO, str(place))
+    assert "bf16.enabled=True" in on["wrong"][0]
+    assert off["wrong"] == []

@@ -1,0 +1,53 @@
+"""Runs bundles and programs in fp8 on a CPU, in an interpreter that can import torchao.
+
+torchao multiplies fp8 matrices on a CPU, too, so that everything but the GPU's speed and its own rounding is as in a real
+run. No GPU has run these bundles.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from stacks import environment
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TORCHAO = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv-torchao")
+"""Where `make .venv-torchao/ready` installs torchao. It is not in .venv, because accelerate imports an installed torchao
+in every test.
+"""
+MISSING = "" if os.path.exists(os.path.join(TORCHAO, "ready")) else "`make .venv-torchao/ready` installs torchao"
+
+
+def run(*words: str, cwd: str, processes: int = 1, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with torchao on a CPU, in one process or several."""
+    path = os.pathsep.join([TORCHAO, HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environ = environment(PYTHONPATH=path, CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", **variables)
+    start = [] if processes == 1 else ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+    return subprocess.run([sys.executable, *start, *words], cwd=cwd, env=environ, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+
+
+def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: str) -> list[dict[str, Any]]:
+    """Run a text as a program: the objects that it prints, one a line. Fails with what it wrote if it fails."""
+    path = os.path.join(cwd, "program.py")
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    done = run(path, *words, cwd=cwd, processes=processes, **variables)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def on_a_cpu(bundle: str, arguments: Mapping[str, Any]) -> None:
+    """Change a bundle for a GPU so that it runs on a CPU; everything else stays as compiled."""
+    path = os.path.join(bundle, "trainer_args.json")
+    with open(path, encoding="utf-8") as handle:
+        plan = json.load(handle)
+    plan["run"].update(device="cpu", gpu=None)
+    plan["arguments"].update(use_cpu=True, tf32=None, dataloader_pin_memory=False, **arguments)
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(plan, handle)
