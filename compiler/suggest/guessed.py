@@ -83,7 +83,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     ):
         help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
         return Suggestion("XP101", message, help=help)  # the format of the rows is not known yet
-    if value is None and unknown.node is not None and row.kind is not BLOCK and not row.pending:
+    if value is None and unknown.node is not None and row.kind is not BLOCK:
         named = named_by_value(unknown)
         if named is not None:
             return Suggestion("XP101", message, help=f"write `{named}`: {NAMED_THERE}")
@@ -112,7 +112,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     form = value if alone and value else typed(row, value)
     inside = clause is not None and row.path.startswith(f"{clause}.")  # the setting belongs to a nested block
     invented = unknown.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
-    return suggested(unknown, message, form, None if row.pending or invented else form, inside)
+    return suggested(unknown, message, form, None if invented else form, inside)
 
 
 def suggested(

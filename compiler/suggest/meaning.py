@@ -99,8 +99,6 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             inside = clause is not None and (one.path == clause or one.path.startswith(clause + "."))
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
-            if typed != one.letters and one.path in schema.BY_PATH and schema.BY_PATH[one.path].pending:
-                continue  # a setting that cannot be written here is never suggested
             if number and (not inside or name_words.isdisjoint(one.words)):
                 continue  # if the clause is named, one word of a name suffices for its own settings
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)

@@ -114,7 +114,7 @@ def generated(rng: random.Random, models: tuple[str, ...], data: tuple[str, ...]
     out = ["xpc 1"] if rng.random() < 0.8 else []
     budget = rng.choice((" for 3 epochs", " for 100 steps", " for 0.5 epochs", ""))
     out.append(f"train {model} on {source}{budget}")
-    rows = [row for row in schema.TABLE if not row.pending and row.path not in ("train.epochs", "train.steps")]
+    rows = [row for row in schema.TABLE if row.path not in ("train.epochs", "train.steps")]
     clauses: dict[str, list[str]] = {}
     for row in rng.sample(rows, rng.choice((0, 1, 2, 3, 5, 8))):
         if row.path.count(".") == 2:

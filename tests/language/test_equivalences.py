@@ -47,11 +47,7 @@ def samples():
     """Every setting of the schema that compiles, with legal values."""
     for row in schema.TABLE:
         # What names a file or an adapter's folder is looked for, and is tried where there is one.
-        if (
-            row.path.startswith("train.")
-            or row.kind.name in ("file", "functions")
-            or row.path == "lora.from"
-        ):
+        if row.path.startswith("train.") or row.kind.name in ("file", "functions") or row.path == "lora.from":
             continue
         plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
         for written in NAMED.get(row.path) or row.choices or plain:

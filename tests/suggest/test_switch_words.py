@@ -12,7 +12,7 @@ from xpc.grammar.diagnostic import Diagnostic
 
 LINE = "train qwen2.5-3b on infinity-instruct"
 CLAUSES = {name for name in schema.CLAUSES if name not in schema.BY_PATH}
-SWITCHES = [row for row in schema.TABLE if row.kind is FLAG and not row.pending and row.name not in CLAUSES]
+SWITCHES = [row for row in schema.TABLE if row.kind is FLAG and row.name not in CLAUSES]
 ELSEWHERE = ("lora", "freeze", "save", "method")
 INSIDE = [
     row for row in SWITCHES if row.path.count(".") == 1 and row.clause not in ELSEWHERE and row.doc[:5] != "never"

@@ -1,7 +1,7 @@
 """Runs bundles and programs in fp8 on a CPU, in an interpreter that can import torchao.
 
-torchao multiplies fp8 matrices on a CPU, too, so that everything but the GPU's speed and its own rounding is as in a real
-run. No GPU has run these bundles.
+torchao multiplies fp8 matrices on a CPU, too, so that everything but the GPU's speed and its own rounding is as in a
+real run. No GPU has run these bundles.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from stacks import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCHAO = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv-torchao")
-"""Where `make .venv-torchao/ready` installs torchao. It is not in .venv, because accelerate imports an installed torchao
-in every test.
+"""Where `make .venv-torchao/ready` installs torchao. It is not in .venv, because accelerate imports an installed
+torchao in every test.
 """
 MISSING = "" if os.path.exists(os.path.join(TORCHAO, "ready")) else "`make .venv-torchao/ready` installs torchao"
 

@@ -44,7 +44,7 @@ def fp8_hardware(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and gpu.capability >= WITH_FP8:
         return
     what = "the CPU" if gpu is None else gpu.name
-    fact = "needs a GPU" if gpu is None else f"{gpu.name} has compute capability {gpu.compute_capability}; fp8 needs 8.9"
+    fact = "needs a GPU" if gpu is None else f"{gpu.name} has capability {gpu.compute_capability}; fp8 needs 8.9"
     other = "bf16" if gpu is not None and gpu.bf16_tflops is not None else "fp32"
     place = spec.place("precision", fact)
     yield Finding(
@@ -88,8 +88,8 @@ def fp8_strategy(spec: Spec) -> Iterator[Finding]:
     bf16|bf16_full_eval=False").
 
     Source: transformers 5.23 `integrations/deepspeed.py` (`trainer_config_process`), accelerate 1.15
-    `utils/dataclasses.py` (`set_mixed_precision`); confirmed by running it. ddp and FSDP2 were trained, saved and resumed
-    on CPU processes.
+    `utils/dataclasses.py` (`set_mixed_precision`); confirmed by running it. ddp and FSDP2 were trained and saved on CPU
+    processes, and FSDP2 was resumed.
     """
     strategy = spec.text("strategy")
     if strategy not in STRATEGIES:
@@ -172,7 +172,7 @@ def fp8_layers(spec: Spec) -> Iterator[Finding]:
         why = "it reads images"
     elif facts is not None and facts.experts:
         why = "its experts stay in bf16"
-    elif facts is not None and not any(one.inputs % MULTIPLE + one.outputs % MULTIPLE == 0 for one in linear_layers(facts)):
+    elif facts is not None and all(one.inputs % MULTIPLE or one.outputs % MULTIPLE for one in linear_layers(facts)):
         why = f"no layer's sizes are multiples of {MULTIPLE}"
     else:
         return

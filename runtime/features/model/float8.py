@@ -1,8 +1,8 @@
 """Training in fp8 (`precision fp8`): torchao multiplies matrices in eight bits, and everything else is bf16.
 
 accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, which is after the trainer is made.
-The weights, and so everything that is saved, keep their dtype. accelerate leaves out the first and the last linear layer
-of the model, and layers whose width is no multiple of 16 (accelerate 1.15 `utils/ao.py`).
+The weights, and so everything that is saved, keep their dtype. accelerate leaves out the first and the last linear
+layer of the model, and layers whose sizes are no multiples of 16 (accelerate 1.15 `utils/ao.py`).
 """
 
 import logging
@@ -76,6 +76,4 @@ def replaceable(model: Any) -> set[str]:
     import torch
 
     linear = [(name, one) for name, one in named_modules(model) if isinstance(one, torch.nn.Linear)]
-    return {
-        name for name, one in linear[1:-1] if one.in_features % MULTIPLE == 0 and one.out_features % MULTIPLE == 0
-    }
+    return {name for name, one in linear[1:-1] if one.in_features % MULTIPLE == 0 and one.out_features % MULTIPLE == 0}

@@ -92,12 +92,7 @@ class Draft:
         self._numerics()
         self._batch()
         for row in schema.TABLE:
-            if (
-                row.head
-                and not row.pending
-                and row.path not in HAND
-                and self.chance(generated.OFTEN.get(row.path, 0.3))
-            ):
+            if row.head and row.path not in HAND and self.chance(generated.OFTEN.get(row.path, 0.3)):
                 self._head(row)
         for clause in schema.CLAUSES:
             if clause not in ("train", "extra", "qlora", "oft", "vera", "loha", "miss", "batch"):
@@ -245,7 +240,7 @@ class Draft:
                 return
             clause_to = there[0]
         for row in _children(clause):
-            if row.pending or row.head or row.path in HAND or not self._fits(row):
+            if row.head or row.path in HAND or not self._fits(row):
                 continue
             if self.chance(generated.OFTEN.get(row.path, generated.SELDOM)):
                 item = self._item(row)
@@ -254,7 +249,7 @@ class Draft:
 
     def _item(self, row: schema.Setting) -> str | None:
         typed = self.value(row)
-        below = [one for one in _children(row.path) if not one.pending and self._fits(one)]
+        below = [one for one in _children(row.path) if self._fits(one)]
         if typed is None:
             return None
         if row.kind is not k.FLAG or not below or typed == "false":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -158,7 +157,8 @@ def test_a_run_stops_if_the_libraries_convert_nothing(place: Path) -> None:
     module = os.path.join(made, "trainer", "features", "model", "float8.py")
     with open(module, encoding="utf-8") as handle:
         text = handle.read()
-    changed = text.replace('environ["ACCELERATE_MIXED_PRECISION"] = "fp8"', 'environ["ACCELERATE_MIXED_PRECISION"] = "no"')
+    stated = 'environ["ACCELERATE_MIXED_PRECISION"] = '
+    changed = text.replace(f'{stated}"fp8"', f'{stated}"no"')
     assert changed != text
     with open(module, "w", encoding="utf-8") as handle:
         handle.write(changed)
@@ -172,7 +172,7 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Pa
     (found,) = answers(MODEL + CONVERTED, str(place), made)
     assert found["made"] == found["expected"]
     assert len(found["made"]) == 13  # seven in each of two layers, without the first; the head is the last
-    assert not [name for name in found["made"] if name.endswith("lm_head") or name.endswith("layers.0.self_attn.q_proj")]
+    assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []
 
 
