@@ -244,6 +244,8 @@ class Facts:
     """Whether a model that is stored in fp8 is unpacked on hardware without fp8, and adapters over it are trained."""
     float8_training: bool
     """Whether accelerate's configuration can let torchao multiply in fp8, with padded matrices."""
+    mxfp4_as_stated: bool
+    """Whether weights in MXFP4 are unpacked to the dtype in which a model is loaded; otherwise to bfloat16."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     zero_keeps_buffers: bool

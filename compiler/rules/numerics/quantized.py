@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import quantized
-from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -148,6 +148,48 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
         )
 
 
+STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def _stays(spec: Spec) -> str | None:
+    """The dtype that some weights of a checkpoint in fp8 or MXFP4 have whatever `dtype` says; None if there are none, or
+    if it is not known.
+    """
+    if spec.in_mxfp4:
+        return None if spec.stack.facts.mxfp4_as_stated else "bf16"
+    if _packed(spec, *FP8) != "fp8":
+        return None
+    config = spec.model.config
+    return STORED.get(str(config.get("dtype", config.get("torch_dtype"))))
+
+
+@rule("XP168", "dtype-of-stored-weights")
+def stored_dtype(spec: Spec) -> Iterator[Finding]:
+    """A model that is stored in fp8 must be loaded in the dtype of its other weights, which its config.json states, and
+    one in MXFP4 in bf16 on trl-0.24. In a run without bf16, the bundle's runtime widens weights in bf16.
+
+    Why it is bad: transformers gives `dtype` to the weights that it unpacks and leaves the embeddings and norms of a
+    checkpoint in fp8 as they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.
+
+    Without this rule: RuntimeError in the first step without autocast ("mat1 and mat2 must have the same dtype"); under
+    autocast nothing is reported, and a part of the model has another dtype than the bundle states.
+
+    Source: transformers 5.23 `core_model_loading.py`, `integrations/finegrained_fp8.py` (`Fp8Dequantize`), 4.57
+    `integrations/mxfp4.py` (`convert_moe_packed_tensors`); confirmed by running it on a CPU.
+    """
+    stays, dtype = _stays(spec), spec.text("model.dtype")
+    widened = stays == "bf16" and "bf16" not in (dtype, spec.text("precision"))
+    if stays is None or stays == dtype or widened or spec.bits is not None:  # XP451 refuses a second quantization
+        return
+    what = "some weights are" if spec.in_mxfp4 else "the weights that are not in fp8 are"
+    yield Finding(
+        spec.place("model.dtype", f"{what} loaded in {stays}"),
+        f"{spec.model.name} cannot be loaded in {dtype} on {spec.stack.name}",
+        write(f"dtype = {stays}"),
+        (spec.model.label,),
+    )
+
+
 def _unpacked_from_fp8(spec: Spec) -> bool:
     """Whether transformers unpacks fp8 weights, because the hardware cannot compute with them."""
     gpu = spec.hardware.gpu
@@ -156,9 +198,9 @@ def _unpacked_from_fp8(spec: Spec) -> bool:
 
 @rule("XP624", "unpacked-when-loaded", "note")
 def unpacked(spec: Spec) -> Iterator[Finding]:
-    """Weights in MXFP4, as gpt-oss is published, are unpacked to bf16 when they are loaded, so a GPU needs about four
-    times the size of the file. Weights in fp8 are unpacked to the model's `dtype` on a CPU, and on a GPU of a compute
-    capability below 8.9.
+    """Weights in MXFP4, as gpt-oss is published, are unpacked to the model's `dtype` when they are loaded (to bf16 on
+    trl-0.24), so a GPU needs about four times the size of the file or more. Weights in fp8 are unpacked to `dtype` on a
+    CPU, and on a GPU of a compute capability below 8.9.
 
     Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.
 
@@ -176,9 +218,10 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
         )
     if spec.in_mxfp4:
         facts = spec.model.facts
-        size = "" if facts is None else f", {facts.params * 2 / GIB:,.1f} GiB"
+        dtype = spec.text("model.dtype") if spec.stack.facts.mxfp4_as_stated else "bf16"
+        size = "" if facts is None else f", {facts.params * (4 if dtype == 'fp32' else 2) / GIB:,.1f} GiB"
         yield Finding(
             spec.model.label,
-            f"{spec.model.name} is published in MXFP4 and is unpacked to bf16 when it is loaded{size}",
+            f"{spec.model.name} is published in MXFP4 and is unpacked to {dtype} when it is loaded{size}",
             "name a copy in bf16 to download the weights that are trained",
         )

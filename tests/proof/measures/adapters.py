@@ -74,6 +74,20 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
     return {"same": all(torch.allclose(one.float(), other.float(), atol=1e-2) for one, other in pairs)}
 
 
+def dtypes_of_fp8(run: Any) -> dict[str, Any]:
+    """The dtypes of a checkpoint in fp8 that is loaded in the dtype of the bundle; its other weights are in float32."""
+    import tempfile
+
+    import tiny
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with tempfile.TemporaryDirectory() as folder:
+        tiny.store_in_fp8(tiny_models.model(run.family), folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, run.plan["model"]["dtype"]))
+    return {"dtypes": len({one.dtype for one in model.parameters()})}
+
+
 def _in_four_bits(run: Any) -> Any:
     """The tiny model, loaded with 4 bits asked for."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig

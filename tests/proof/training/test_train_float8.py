@@ -52,6 +52,19 @@ expected = sorted(float8.replaceable(model))
 reference = accelerator.prepare_model(tiny(), evaluation_mode=True)
 prepared = accelerator.prepare(model)
 print(json.dumps({"expected": expected, "made": made(prepared), "reference": made(reference)}))
+from types import SimpleNamespace
+from trainer.core.errors import RunError
+feature = float8.Float8()
+def stops(layers, dtype):
+    feature.layers = set(layers)
+    bundle = SimpleNamespace(run={"distributed_type": "NO"}, model={"dtype": dtype})
+    try:
+        feature.before_first_step(bundle, SimpleNamespace(model=prepared))
+    except RunError as error:
+        return str(error)
+    return ""
+print(json.dumps({"same": stops(expected, "float32"), "fewer": stops(expected[1:], "float32"),
+                  "wider": stops(expected, "bfloat16")}))
 """
 ADAPTED = """
 from peft import LoraConfig, get_peft_model
@@ -80,13 +93,13 @@ from accelerate.utils import DistributedType
 PartialState(cpu=True)
 PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
 from accelerate import FullyShardedDataParallelPlugin
-for once in (True, False):
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=once)
-    try:
-        Accelerator(mixed_precision="fp8", fsdp_plugin=plugin)
-        print(json.dumps({"once": once, "error": ""}))
-    except ValueError as error:
-        print(json.dumps({"once": once, "error": str(error)}))
+import sys
+plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=sys.argv[1] == "once")
+try:
+    Accelerator(mixed_precision="fp8", fsdp_plugin=plugin)
+    print(json.dumps({"error": ""}))
+except ValueError as error:
+    print(json.dumps({"error": str(error)}))
 """
 ZERO = """\
 import json, os
@@ -169,11 +182,14 @@ def test_a_run_stops_if_the_libraries_convert_nothing(place: Path) -> None:
 
 def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Path) -> None:
     made = bundle(place, "expected", "fp8")
-    (found,) = answers(MODEL + CONVERTED, str(place), made)
+    found, stopped = answers(MODEL + CONVERTED, str(place), made)
     assert found["made"] == found["expected"]
     assert len(found["made"]) == 13  # seven in each of two layers, without the first; the head is the last
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []
+    assert stopped["same"] == ""
+    assert "13 layers compute in fp8, and the bundle states 12" in stopped["fewer"]
+    assert "are float32, and the bundle states bfloat16" in stopped["wider"]
 
 
 def test_matrices_of_adapters_are_converted_by_their_rank(place: Path) -> None:
@@ -195,8 +211,9 @@ def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(place: Path)
 
 
 def test_fsdp_does_not_load_in_one_process(place: Path) -> None:
-    once, everywhere = answers(MODEL + LOADED_ONCE, str(place))
+    (once,) = answers(MODEL + LOADED_ONCE, str(place), "once")
     assert "cpu_ram_efficient_loading is not supported" in once["error"]
+    (everywhere,) = answers(MODEL + LOADED_ONCE, str(place), "everywhere")
     assert everywhere["error"] == ""
 
 

@@ -29,6 +29,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q67", "XP167", case="XP167-stack", target="trl-0.24", measure="adapters.stored_in_fp8", raises="RuntimeError",
           match="No GPU or XPU found", variant="stack",
           legal=spec("lora", "target trl-0.24", batch="gbs=128 micro=16 seq=512")),
+    Proof("Q72", "XP168", measure="adapters.dtypes_of_fp8", expect={"dtypes": 2}),
     Proof("Q06", "XP454", at="init", raises="ValueError", match="lm_head"),
     Proof("Q06", "XP454", case="XP454-dpo", at="init", raises="ValueError", match="lm_head", variant="dpo"),
     Proof("Q10", "XP455", at="init", raises="ValueError", match="not found in the base model"),
