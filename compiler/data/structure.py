@@ -106,6 +106,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
     - `row_weight`: a weight other than 1
     - `bad_answer`: a label of false next to a prompt and its completion
+    - `no_solution`: for a prompt, no `solution` in text
     - `question`: for a preference pair without a prompt, the prompt in a column of another name
     """
     if shape == "prompt_completion" and row.get("history"):
@@ -114,6 +115,8 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         yield "row_weight"
     if shape == "prompt_completion" and row.get("label") is False:
         yield "bad_answer"
+    if shape == "prompt" and not _visible(row.get("solution")):
+        yield "no_solution"
     if shape == "preference" and len(names) == 2 and row.get("prompt") is None and _asked_elsewhere(row, names):
         yield "question"
 

@@ -270,7 +270,8 @@ def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tupl
 
 
 def _inspect_prompt(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    found = set(order(roles_of(values[0])))
+    found = set(order(spoken := roles_of(values[0])))
+    found |= {"answered_prompt"} if spoken[-1:] == ("assistant",) else set()
     return found, _part(values[0], "empty_prompt", number, roles, found)
 
 

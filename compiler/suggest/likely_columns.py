@@ -31,6 +31,8 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
             "unpaired": [prompt, answer, part["label"]],
             "text": [part["text"]],
         }.get(shape, [None])
+        if shape == "unpaired" and prompt is None and part["messages"] and part["label"]:  # ends with the answer
+            named = [part["messages"], part["label"]]
         known = [one for one in named if one is not None]
         if len(known) == len(named):
             return f"data(format={shape}, columns=[{', '.join(known)}])"

@@ -108,9 +108,9 @@ ORDER = {
     "rows_mapped": ("Mixture", "Shares", "Streaming", "KtoRows", "LengthLimits"),
     "token_counter": ("TokenRows", "Streaming", "PairCounts", "OrpoCounts", "MixedShapes"),
     "tokens_counted": ("TokenRows", "Shares", "Packing", "LossMask", "RewardHead"),
-    "model_options": ("RewardHead", "Rope", "Adapters"),
+    "model_options": ("RewardHead", "NewerConfig", "Rope", "Adapters"),
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger", "Vision"),
-    "making_trainer": ("Sampling", "Reference", "WeightDtypes", "ContinuedAdapter"),
+    "making_trainer": ("Sampling", "Reference", "AnswerEnds", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": (
         "OnPolicy",
         "LossDivision",

@@ -59,7 +59,7 @@ def forms() -> dict[str, dict[str, Any]]:
 
 
 def _forms(template: str) -> dict[str, Any]:
-    from xpc.runtime.features.rows import call_forms
+    from xpc.runtime.features.messages import call_forms
 
     tokenizer = _tokenizer(template)
     found = {kind: _written(tokenizer, turns, kind) for kind, turns in KINDS.items()}

@@ -10,8 +10,11 @@ import pytest
 from xpc.compiler.data import row_shapes, structure
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.rows import FIELDS, from_value
+from xpc.runtime.features.messages import call_forms, turn_notes
+from xpc.runtime.features.method import reward_calls
 from xpc.runtime.features.method.answer_ends import without_end
-from xpc.runtime.features.rows import call_forms, message_fields, turn_notes
+from xpc.runtime.features.rows import message_fields
+from xpc.runtime.features.rows import prompts as prompts_of_rows
 
 CALL = '{"name": "add", "arguments": {"first": 2}}'
 
@@ -118,3 +121,30 @@ def test_reasoning_in_two_places() -> None:
 ])  # fmt: skip
 def test_an_answer_keeps_one_end_token(text: str, always: bool, left: str) -> None:
     assert without_end(text, "<e>", always) == left
+
+
+def test_rewards_get_the_messages_of_the_rows() -> None:
+    prompts = [[turn("user", "2?", name="ada", tools=[])], "text"]
+    assert reward_calls.own_messages(prompts) == [[{"role": "user", "content": "2?", "name": "ada"}], "text"]
+    assert reward_calls.own_messages([[{"role": "user", "content": "2?", FIELDS: None}]]) == [
+        [{"role": "user", "content": "2?"}]
+    ]
+
+
+def test_a_reward_sees_no_key_of_the_runtime() -> None:
+    seen: list[Any] = []
+
+    def reward(prompts: list[Any], completions: list[Any]) -> list[float]:
+        seen.extend(prompts)
+        return [1.0] * len(completions)
+
+    pytest.importorskip("torch")
+    prompts = [[turn("user", "2?", chat_template_kwargs={"enable_thinking": False})]]
+    assert reward_calls.checked(reward)(prompts=prompts, completions=["4"]) == [1.0]
+    assert seen == [[{"role": "user", "content": "2?"}]]
+
+
+def test_columns_with_names_of_the_trainers_arguments_are_dropped() -> None:
+    source = {"shape": "prompt", "columns": None, "only": False}
+    present = ["prompt", "solution", "prompts", "completions", "completion_ids"]
+    assert prompts_of_rows.dropped(source, present, "grpo") == ["prompt", "prompts", "completions", "completion_ids"]

@@ -49,7 +49,7 @@ def prepared(
 def unchecked(session: Session) -> Iterator[None]:
     """A context in which a lost part of a row becomes a verdict, where a run would raise RunError."""
     comparison = session.core("row_comparison")
-    notes = session.optional("features.rows.turn_notes")
+    notes = session.optional("features.messages.turn_notes")
     modules = [comparison] if notes is None else [comparison, notes]
     real = [one.check for one in modules]
     for one in modules:

@@ -187,12 +187,12 @@ NOTES = {"weight": "XP549", "key": "XP549", "turn": "XP548"}
 
 def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     """Report keys of turns that are not read, turns that are learned with an answer, and reasoning written twice."""
-    turn_notes = session.optional("features.rows.turn_notes")
+    turn_notes = session.optional("features.messages.turn_notes")
     if turn_notes is None:  # this bundle's messages have only a role and a text
         return
     for kind, what in dict(turn_notes.notes(row, bool(session.stated.get("assistant_only_loss")))).items():
         yield verdict(NOTES[kind], what, "write `method sft(assistant_only)`" if kind == "turn" else "")
-    doubles = any(type(one).__name__ == "MessageFields" and one.doubles() for one in session.bundle.features)
+    doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)
     if doubles and (twice := turn_notes.doubled(row)):
         found = verdict("XP599", turn_notes.written_twice(*twice))
         allowed = "reasoning" in (session.bundle.data.get("omit") or ())

@@ -150,7 +150,7 @@ def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `rows.py`.
     """
-    if spec.get("data.system_column") is None or spec.flag("data.chat"):
+    if spec.get("data.system_column") is None or spec.flag("data.chat") or spec.method.shapes[0] == "prompt":
         return
     if rows.all_texts(spec.data):
         yield Finding(

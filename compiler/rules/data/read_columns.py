@@ -31,8 +31,10 @@ UNREAD = {
 """Columns that no trainer reads (`data/structure.py`), in words, and what to write instead."""
 CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
 """Columns from which a row could be learned, by the names of the shapes."""
-UNREADABLE = ("messages", "chosen", "rejected", "completion")
-"""Such columns that the runtime does not pass to reward functions, because TRL would take them for the row."""
+UNREADABLE = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
+"""Columns that the runtime does not pass to reward functions: TRL would take the first ones for the row, and passes
+values of its own under the names of the others.
+"""
 
 
 @rule("XP566", "two-readable-columns", "note")
@@ -106,7 +108,7 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
         if (
             found is None
             or source.only
-            or source.shape in ("text", "tokens")
+            or source.shape in ("text", "tokens", "prompt")  # the runtime makes turns of a prompt
             or rows.conversational(source) is not False
         ):
             continue

@@ -85,6 +85,8 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `sources.py`.
     """
+    if spec.method.shapes[0] == "prompt":  # the runtime makes turns of such texts
+        return
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
             spec.place("data.system", "never used"),
@@ -104,6 +106,8 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime; it reads chat templates only for conversations.
     """
+    if spec.method.shapes[0] == "prompt":  # the runtime makes turns of such texts
+        return
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
         yield Finding(
@@ -230,7 +234,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
         used, place = spec.template.name, spec.place("model.chat_template")
     if used not in templates.NO_SYSTEM:
         return
-    talks = [source for source in spec.files if rows.conversational(source)]
+    talks = [source for source in spec.files if source.shape == "prompt" or rows.conversational(source)]
     if talks and spec.get("data.system") is not None:
         yield Finding(
             spec.place("data.system", "has no place"),

@@ -117,11 +117,32 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
         )
 
 
+WITH_SOLUTION = ("accuracy", "cosine", "len", "length")
+"""The registered rewards that read the column `solution`."""
+
+
+def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
+    for source in spec.data:
+        if source.found is None or (source.only and "solution" in (source.columns or ())):
+            continue
+        there = source.columns or () if source.only else source.found
+        if "solution" not in there:
+            yield Finding(
+                evolve(spec.place("method.rewards"), text=f"`{reward}` needs `solution`"),
+                f"the rows have no column `solution`, which the reward `{reward}` needs",
+                "rename the column with the right answer `solution`, or write your own function: "
+                '`rewards = ["rewards.py:right"]`',
+                (source.label,),
+            )
+            return
+
+
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
-    """A reward function of a file must accept the keyword arguments that the trainer passes: `completions`, the
-    trainer's other values, and the columns of the rows. It must name the arguments that the spec sets. Only the
-    signature is read; nothing is executed, and a decorated or assigned function is not checked before the launch.
+    """A reward function must accept the keyword arguments that the trainer passes: `completions`, the trainer's other
+    values, and the columns of the rows. `accuracy`, `cosine` and `len` need a column `solution`. A function must name
+    the arguments that the spec sets. Only the signature is read; nothing is executed, and a decorated or assigned
+    function is not checked before the launch.
 
     Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
     accept the others as `**kwargs`.
@@ -133,6 +154,8 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     given = spec.stack.facts.reward_given
     for reward in spec.weighted("method.rewards"):
         if reward.file is None:
+            if reward.name in WITH_SOLUTION:
+                yield from _without_solution(spec, reward.name)
             continue
         from xpc.compiler.rules.core.reward_files import signature
 

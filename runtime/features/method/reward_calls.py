@@ -13,6 +13,7 @@ from typing import Any
 
 from ...core.errors import RunError, first_line, say
 from ..launch.time_limit import TooSlow, time_limit
+from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
 """Time limit of the first call: a function that loads something large may be slower once, and is only reported."""
@@ -43,13 +44,23 @@ def arguments(
     completions = [[{"role": "assistant", "content": one}] if turns else one for one in answers]
     ids = [[*tokenizer(one, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for one in answers]
     made = {
-        "prompts": [row["prompt"]] * len(answers), "completions": completions, "completion_ids": ids,
+        "prompts": own_messages([row["prompt"]] * len(answers)), "completions": completions, "completion_ids": ids,
         "trainer_state": TrainerState(), "log_extra": lambda *_: None, "log_metric": lambda *_: None,
     }  # fmt: skip
     columns = {
         key: [value] * len(answers) for key, value in row.items() if not key.startswith(("prompt", "completion"))
     }
     return {**columns, **{key: made[key] for key in given}}, len(answers)
+
+
+def own_messages(prompts: Sequence[Any]) -> list[Any]:
+    """The prompts with the messages as the rows have them, without the runtime's key `FIELDS`; a content is a text."""
+    return [
+        [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
+        if isinstance(one, list)
+        else one
+        for one in prompts
+    ]
 
 
 def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
@@ -76,6 +87,9 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     exception.
     """
 
+    def own(given: Mapping[str, Any]) -> dict[str, Any]:
+        return {**given, "prompts": own_messages(given["prompts"])}
+
     def judged(call: Callable[[], Any], given: Mapping[str, Any]) -> Any:
         size = len(given["completions"])
         where = f"called with {size} completions, the first for the prompt {str(given['prompts'][0])[:200]!r}"
@@ -93,7 +107,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
         async def asynchronous(**given: Any) -> Any:
             try:
-                returned, failed = await function(**given), None
+                returned, failed = await function(**own(given)), None
             except Exception as error:  # reported by judged
                 returned, failed = None, error
             return judged(lambda: _result(returned, failed), given)
@@ -101,7 +115,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return wraps(function)(asynchronous)
 
     def synchronous(**given: Any) -> Any:
-        return judged(lambda: function(**given), given)
+        return judged(lambda: function(**own(given)), given)
 
     synchronous.__name__ = name_of(function)
     return wraps(function)(synchronous)

@@ -69,7 +69,8 @@ def texts(completions: list[Any]) -> list[str]:
 
 
 def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
-    """1 if math_verify finds the answer equal to the solution, else 0; None for a solution that it cannot parse.
+    """1 if math_verify finds the answer equal to the solution, else 0; None for a solution that it cannot parse, such
+    as null.
 
     This uses trl's function if the installed trl has one, otherwise Open-R1's.
     """
@@ -78,14 +79,18 @@ def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float
     except ImportError:
         return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
     turns = [[{"role": "assistant", "content": answer}] for answer in answers]
-    return list(accuracy_reward(turns, solution, **logs))
+    there = [at for at, truth in enumerate(solution) if isinstance(truth, str)]
+    if logs or len(there) == len(solution):  # this trl takes solutions that are no texts
+        return list(accuracy_reward(turns, solution, **logs))
+    found = dict(zip(there, accuracy_reward([turns[at] for at in there], [solution[at] for at in there]), strict=True))
+    return [found.get(at) for at in range(len(solution))]
 
 
 def _same(answer: str, truth: str) -> float | None:
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse, verify
 
-    gold = parse(truth)
+    gold = parse(truth) if isinstance(truth, str) else None
     if not gold:
         return None
     latex = LatexExtractionConfig(

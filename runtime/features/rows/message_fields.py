@@ -14,8 +14,8 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 from ...core.row_comparison import REASONING, Loss, Marks, content
 from ...core.rows import FIELDS, KEPT, name
-from . import turn_notes
-from .call_forms import CALLERS, found_forms, from_caller, in_form, odd_arguments, with_arguments
+from ..messages import turn_notes
+from ..messages.call_forms import CALLERS, doubles, found_forms, from_caller, in_form, odd_arguments, with_arguments
 
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
@@ -44,16 +44,8 @@ class MessageFields(Feature):
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
         """Report keys of turns that are not read, and turns that are learned although they are no answers."""
-        turn_notes.check(bundle, source, rows, self.doubles())
+        turn_notes.check(bundle, source, rows, doubles(self.tokenizer))
         return rows
-
-    def doubles(self) -> bool:
-        """Whether the chat template writes reasoning of a field and of the content of the same turn."""
-        template = getattr(self.tokenizer, "chat_template", None)
-        if not template:
-            return False
-        render = partial(self.tokenizer.apply_chat_template.real(), tokenize=False)
-        return found_forms(str(template), render).doubles
 
     def row_types(
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],

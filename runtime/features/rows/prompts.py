@@ -15,8 +15,8 @@ SHAPES = {
     "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
 }  # fmt: skip
 """The columns of each shape, in the order in which a source names them."""
-RESERVED = ("messages", "chosen", "rejected", "completion")
-"""Columns by which trl detects the kind of a row."""
+RESERVED = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
+"""Columns by which trl detects the kind of a row, and names of its own arguments of reward functions."""
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"
@@ -60,8 +60,8 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     """The stored columns that the trainer does not get.
 
     Reward functions get every column of their source, or those that it names. trl detects conversations by any one of
-    the reserved columns (data_utils.is_conversational uses the order of a set, which differs between processes), so
-    they are dropped next to a prompt. A reward model's trainer also reads ``margin``.
+    the first four reserved columns (data_utils.is_conversational uses the order of a set, which differs between
+    processes), so they are dropped next to a prompt. A reward model's trainer also reads ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])

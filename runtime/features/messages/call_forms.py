@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...core.errors import RunError
@@ -103,6 +104,15 @@ def found_forms(template: str, render: Callable[..., str]) -> Forms:
     if template not in FOUND:
         FOUND[template] = forms_of(render)
     return FOUND[template]
+
+
+def doubles(tokenizer: Any) -> bool:
+    """Whether a tokenizer with `Renderer` writes reasoning of a field and of the content of the same turn."""
+    template = getattr(tokenizer, "chat_template", None)
+    render: Any = getattr(getattr(tokenizer, "apply_chat_template", None), "real", None)
+    if not template or render is None:
+        return False
+    return found_forms(str(template), partial(render(), tokenize=False)).doubles
 
 
 def forms_of(render: Callable[..., str]) -> Forms:

@@ -1,0 +1,59 @@
+"""Rows of prompts whose answers are generated (XP569, XP578)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.rules.core.conditions import generates
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.data.structure import have
+from xpc.compiler.rules.method.online import WITH_SOLUTION
+from xpc.compiler.spec import Spec
+
+WHEN = generates
+
+
+@rule("XP569", "solution-without-text", "warning")
+def no_solution(spec: Spec) -> Iterator[Finding]:
+    """`accuracy`, `cosine` and `len` compare completions with the text in the column `solution`. If it is null or a
+    number, they return no reward for the completions of the row.
+
+    Why it is bad: a group of completions without a reward is generated for nothing.
+
+    Without this rule: silently, `accuracy` returns None for each completion.
+
+    Source: trl 1.16 `accuracy_reward`, which parses the solution with math_verify; confirmed by running it.
+    """
+    reward = next((one.name for one in spec.weighted("method.rewards") if one.name in WITH_SOLUTION), None)
+    for source in spec.files if reward is not None else ():
+        found = rows.survey(source)
+        one = None if found is None or "solution" not in found.columns else found.tallies.get("no_solution")
+        if found is not None and one is not None:
+            yield Finding(
+                source.label,
+                f"{have(one, found, source)} no text in `solution`, with which the reward `{reward}` compares",
+                'write the solution as a text, such as `"solution": "$4$"`, or leave such rows out of the data',
+            )
+
+
+@rule("XP578", "answered-prompt", "warning")
+def answered_prompt(spec: Spec) -> Iterator[Finding]:
+    """A prompt in turns ends with a turn of the user, or with a tool's result, because the model answers it.
+
+    Why it is bad: if the prompt ends with an answer, the model is asked for a second one after it, or for its end.
+
+    Without this rule: silently, trl 1.16 begins another turn of the assistant; 0.24 and 0.18 let the model continue the
+    last one.
+
+    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py`; confirmed by running them.
+    """
+    for source in spec.files:
+        found = rows.survey(source)
+        one = None if found is None else found.tallies.get("answered_prompt")
+        if found is not None and one is not None and source.shape == "prompt":
+            yield Finding(
+                source.label,
+                f"{have(one, found, source)} a prompt that ends with an answer of the assistant",
+                "leave the last turn out of the prompt, or put it into another column, which rewards can read",
+            )
