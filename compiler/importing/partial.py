@@ -70,7 +70,8 @@ def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Messag
     """
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"
-    draft.decisions.append(Decision(f"{what}: {why}", tuple(one.place for one in found if one.place), help))
+    places = tuple(dict.fromkeys(one.place for one in found if one.place))
+    draft.decisions.append(Decision(f"{what}: {why}", places, help))
     return found
 
 

@@ -14,10 +14,14 @@ from xpc.compiler.language.kinds import Amount
 
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 KEYS = load("accelerate/deepspeed.toml")
-BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activation_checkpointing", "zero_allow_untested_optimizer",
-          "train_batch_size", "train_micro_batch_size_per_gpu", "steps_per_print", "wall_clock_breakdown")  # fmt: skip
+BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activation_checkpointing",
+          "zero_allow_untested_optimizer", "train_batch_size", "train_micro_batch_size_per_gpu",
+          "steps_per_print", "wall_clock_breakdown")  # fmt: skip
+"""Keys of a DeepSpeed file that the table does not have."""
+PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
+"""Keys that accelerate's `deepspeed_config` and a DeepSpeed file have in common."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),
-           *(key.partition(".")[0] for key in KEYS), *BLOCKS} - {"gradient_accumulation_steps", "gradient_clipping"}  # fmt: skip
+           *(key.partition(".")[0] for key in KEYS), *BLOCKS} - PASSED_ON  # fmt: skip
 """Keys of a DeepSpeed file that have no effect in accelerate's `deepspeed_config`."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip

@@ -67,16 +67,17 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     row = Row(batched, dict(before))
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
     given = [Argument(row, step.place)]
-    columns = step.argument("input_columns")
-    if columns is not None:
-        names = [columns.value] if isinstance(columns.value, str) else columns.value
+    only = step.argument("input_columns")
+    if only is not None:
+        names = [only.value] if isinstance(only.value, str) else only.value
         if not isinstance(names, list):
             return Made(why="the columns that it gets are not known")
         given = [Argument(item(machine, row, one, node), step.place) for one in names]
     more = step.argument("fn_kwargs")
-    if more is not None and not isinstance(more.value, dict | None):
+    named = {} if more is None or more.value is None else more.value
+    if not isinstance(named, dict):
         return Made(why="its arguments (`fn_kwargs`) are not known")
-    keywords = {str(key): Argument(one, step.place) for key, one in ((more.value if more else None) or {}).items()}
+    keywords = {str(key): Argument(one, step.place) for key, one in named.items()}
     with machine.over_rows():
         value = machine.call(function, given, keywords, node)
     if isinstance(value, Row):

@@ -83,8 +83,8 @@ class Variables:
             self.missing[name] = missing
 
     def forget(self, name: str) -> None:
-        """Note that the value of a variable is not known, although the script sets it: `missing` has `${NAME}`, and for a
-        variable that nothing sets `$NAME`.
+        """Note that the value of a variable is not known, although the script sets it: `missing` has `${NAME}`, and
+        `$NAME` for a variable that nothing sets.
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)

@@ -70,7 +70,8 @@ def test_programs_before_python_start_the_training(start: str, tmp_path: Path) -
 
 
 def test_command_keeps_its_words_if_a_condition_puts_others_before_it(tmp_path: Path) -> None:
-    text = 'CMD=(python train.py --lr 1e-6)\nif command -v taskset; then CMD=(taskset -c 0 "${CMD[@]}"); fi\n"${CMD[@]}"\n'
+    wrapped = 'if command -v taskset; then CMD=(taskset -c 0 "${CMD[@]}"); fi\n"${CMD[@]}"\n'
+    text = f"CMD=(python train.py --lr 1e-6)\n{wrapped}"
     assert "lr = 1e-6" in run(tmp_path, text).text
 
 
@@ -123,7 +124,8 @@ def test_text_that_is_not_known_cannot_be_split() -> None:
 
 def test_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text("\ufeffLR = 1e-6\n", encoding="utf-8")
-    (tmp_path / "train.py").write_text("\ufeff" + "from parts import LR\n" + TRAIN.replace("args.lr", "LR"), encoding="utf-8")
+    text = "\ufefffrom parts import LR\n" + TRAIN.replace("args.lr", "LR")
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
     assert "lr = 1e-6" in imported("python train.py\n", name="run.sh", root=str(tmp_path)).text
 
 

@@ -161,6 +161,10 @@ def is_made(value: Object) -> bool:
     return value.last in made or data or (value.receiver is None and value.last[:1].isupper())
 
 
+ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted)\(set\(\w+\)\))")
+"""A statement that returns everything in a list or a set."""
+
+
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of a model's linear layers without the output layer, as QLoRA's
     `find_all_linear_names`, which is PEFT's `all-linear`. One that tests other names is another function.
@@ -171,7 +175,7 @@ def finds_linear_layers(node: ast.AST) -> bool:
     tests = [ast.unparse(one.test) for one in parts if isinstance(one, ast.If | ast.IfExp)]
     names = [one for one in parts if isinstance(one, ast.Attribute)]
     linear = {one.attr for one in names if one.attr.startswith("Linear")}
-    output = any("lm_head" in one for one in tests) or bool(linear) and "Linear" not in linear
+    output = any("lm_head" in one for one in tests) or (bool(linear) and "Linear" not in linear)
     allowed = re.compile(r"isinstance\(\w+, [\w.]+\)|len\(\w+\) == 1|'(?:lm_head|output_layer)' in \w+")
     return (
         any(one.attr == "named_modules" for one in names)
@@ -179,6 +183,7 @@ def finds_linear_layers(node: ast.AST) -> bool:
         and output
         and all(allowed.fullmatch(one) or re.fullmatch(r"(?:not )?\w+(?: (?:or|and) \w+)*", one) for one in tests)
         and isinstance(node.body[-1], ast.Return)
+        and ALL_NAMES.fullmatch(ast.unparse(node.body[-1])) is not None
     )
 
 

@@ -40,10 +40,10 @@ def method(
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
             return Unknown(unknown.why, unknown.place)
     if isinstance(owner, Instance) and owner.made is not None:  # `super().__init__(...)` of a library's class
-        for one in [one for one in owner.made.keywords if one not in keywords]:
-            machine.journal.remove(owner.made.keywords, one)  # type: ignore[arg-type]
-        for one, given in keywords.items():
-            machine.journal.write(owner.made.keywords, one, given)  # type: ignore[arg-type]
+        for left in [one for one in owner.made.keywords if one not in keywords]:
+            machine.journal.remove(owner.made.keywords, left)  # type: ignore[arg-type]
+        for key, one in keywords.items():
+            machine.journal.write(owner.made.keywords, key, one)  # type: ignore[arg-type]
         machine.journal.change(owner.made.positional, [*positional])  # type: ignore[arg-type]
         return None
     if isinstance(owner, str | Text) and name == "format":
@@ -169,8 +169,11 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
         if values[0] not in owner:
             machine.journal.change(owner, [*owner, values[0]])
         return None
-    if name in ("remove", "discard") and values and isinstance(values[0], Scalar) and all(
-        isinstance(one, Scalar) for one in owner
+    if (
+        name in ("remove", "discard")
+        and values
+        and isinstance(values[0], Scalar)
+        and all(isinstance(one, Scalar) for one in owner)
     ):
         at = owner.index(values[0]) if values[0] in owner else len(owner)
         machine.journal.change(owner, [*owner[:at], *owner[at + 1 :]])

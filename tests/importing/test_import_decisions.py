@@ -1,0 +1,94 @@
+"""The decisions of `--partial`: lines with one cause are one decision; warnings name what a script does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from import_support import HARDWARE, imported
+
+from xpc.compiler.cli import main
+from xpc.compiler.importing.accelerate.deepspeed import IGNORED
+
+SCRIPT = """\
+import argparse
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+"""
+
+
+def decisions(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The decisions of an import of a script with `--partial`."""
+    (folder / "train.py").write_text(text)
+    out = ["-o", str(folder / "x.xp"), "--force", "--report", "json"]
+    assert main(["import", str(folder / "train.py"), "--partial", *out, *arguments]) in (0, 3)
+    found = json.loads(capsys.readouterr().out)["decisions"]
+    return [f"{one['text']} {one['places']}" for one in found]
+
+
+def test_reasons_why_the_data_are_missing_are_one_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SCRIPT + (
+        "rows = load_dataset(fetch(), split='train').add_column('x', fetch())\n"
+        'trainer = SFTTrainer(model="Qwen/Qwen2.5-3B", train_dataset=rows, args=SFTConfig(output_dir="out"))\n'
+        "trainer.train()\n")  # fmt: skip
+    found = decisions(tmp_path, text, capsys)
+    assert len(found) == 1, found
+    assert found[0].startswith("which data it trains on: ")
+    assert "train.py:4" in found[0]
+    assert not decisions(tmp_path, text, capsys, "--data", "org/rows")
+
+
+def test_columns_with_one_reason_are_one_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        SCRIPT
+        + """
+def build(row):
+    return {"prompt": row["question"], "first": fetch(row), "second": fetch(row)}
+def good(completions, **rest):
+    return [1.0 for one in completions]
+rows = load_dataset("org/rows", split="train").map(build)
+trainer = GRPOTrainer(model="Qwen/Qwen2.5-3B", reward_funcs=good, train_dataset=rows, args=GRPOConfig(output_dir="out"))
+trainer.train()
+"""
+    )
+    columns = [one for one in decisions(tmp_path, text, capsys, "--rewards", "r.py") if "rows." in one]
+    assert len(columns) == 1, columns
+    assert "`rows.first`, `rows.second`" in columns[0]
+
+
+def test_warnings_about_a_script_are_grouped_with_those_about_rows_first(tmp_path: Path) -> None:
+    methods = "".join(f"    def own{n}(self):\n        pass\n" for n in range(9))
+    (tmp_path / "sft.py").write_text(
+        "from datasets import load_dataset\n"
+        "from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"
+        f"class Own(SFTTrainer):\n{methods}"
+        "script, config, model = TrlParser((ScriptArguments, SFTConfig, ModelConfig)).parse_args_and_config()\n"
+        "def build(row):\n    return {'text': fetch(row)}\n"
+        "rows = load_dataset(script.dataset_name, split='train').map(build)\n"
+        "Own(model=model.model_name_or_path, args=config, train_dataset=rows).train()\n")  # fmt: skip
+    command = "python sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
+    found = imported(command, *HARDWARE, name="run.sh", root=str(tmp_path))
+    more = [one for one in found.messages if "the script does more than its arguments state" in one]
+    assert len(more) == 2, found.messages
+    assert "rows.text" in more[0]
+    assert "`Own.own0`" in more[1]
+    assert "also `Own.own1`, `Own.own2`" in more[1]
+
+
+@pytest.mark.parametrize("key", ["zero_optimization", "train_batch_size", "bf16", "steps_per_print", "overlap_comm"])
+def test_key_of_a_deepspeed_file_has_no_effect_in_accelerates(key: str) -> None:
+    assert key in IGNORED
+    text = f"distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n  {key}: 3\nnum_processes: 4\n"
+    found = imported(text, name="accelerate.yaml")
+    assert not found.draft.wrong, found.messages
+    assert "strategy zero2" in found.text
+    assert any("accelerate does not pass it on to DeepSpeed" in one for one in found.messages)
+
+
+def test_keys_that_accelerate_reads_are_not_ignored() -> None:
+    block = "deepspeed_config:\n  zero_stage: 3\n  gradient_clipping: 0.5\n  zero_stages: 2\n"
+    text = f"distributed_type: DEEPSPEED\n{block}"
+    found = imported(text, name="accelerate.yaml")
+    assert "clip = 0.5" in found.text
+    assert found.fates["deepspeed_config.zero_stages"] == "error"
