@@ -104,6 +104,15 @@ def test_verify_names_the_image_that_changed(place: Path) -> None:
     assert run(place, "verify", "x.bundle")[0] == 0
 
 
+def test_verify_all_has_a_line_for_the_images(place: Path) -> None:
+    assert run(place, "compile", "x.xp")[0] == 0
+    status, out = run(place, "verify", "--all")
+    assert (status, "rows.jsonl: 3 images are those that x.bundle was compiled with\n" in out) == (0, True), out
+    put(place, {"photos/dog.png": b"dog" * 10})
+    status, out = run(place, "verify", "--all")
+    assert (status, "1 image changed; photos/dog.png is the first" in out) == (1, True), out
+
+
 def test_verify_finds_an_edited_list(place: Path) -> None:
     assert run(place, "compile", "x.xp")[0] == 0
     path = place / "x.bundle" / LIST

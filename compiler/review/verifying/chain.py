@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from xpc.compiler.files import bundled, lfs
 from xpc.compiler.files.bundle import MANIFESTS
@@ -167,10 +168,14 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
     told = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
     yield f"{folder}: {told}", status
     if status == 0:
-        weights = next((table for _, table in _tables(folder)), {}).get("weights", {})
+        table: Mapping[str, Any] = next((table for _, table in _tables(folder)), {})
+        weights = table.get("weights", {})
         for model in dict.fromkeys(os.path.dirname(name) for name in weights):
             count = sum(os.path.dirname(name) == model for name in weights)
             yield f"{model}: {count} files are those that {folder} was compiled with", 0
+        for source in table.get("data", ()):
+            if source.get("image_files"):
+                yield f"{source['path']}: {source['image_files']:,} images are those that {folder} was compiled with", 0
 
 
 def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
