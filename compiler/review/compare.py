@@ -236,7 +236,8 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
     new = f"new warning{'s' if warnings.total() > 1 else ''} {more}" if warnings else ""
     stacks = _stack_summary(found) if found.across else ""
     packages = "" if found.across else summary(found.packages)
-    return "; ".join(filter(None, (first + stacks, packages, memory, new)))
+    outside = [*found.images, *map(_moved, found.models[:1])] if settings else []
+    return "; ".join(filter(None, (first + stacks, *outside, packages, memory, new)))
 
 
 def _others(found: Difference) -> str:
@@ -245,6 +246,7 @@ def _others(found: Difference) -> str:
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
     ]
+    lines = list(dict.fromkeys(lines))  # several files may have the same key
     more = len(lines) - SHOWN
     return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 

@@ -169,6 +169,13 @@ def test_diff_says_which_image_differs(place: Path) -> None:
     assert compared("x.bundle", "z.xp")[1] == 0
 
 
+def test_the_first_line_names_an_image_next_to_a_setting(place: Path) -> None:
+    committed()
+    put(place, {"photos/cow.png": b"oom" * 99, "x.xp": SPEC.replace("rank=16", "rank=32")})
+    first = compared("main:x.xp", "x.xp")[0].partition("\n")[0]
+    assert first.startswith("lora.rank 16 -> 32; 1 image changed; photos/cow.png is the first that differs: ")
+
+
 def test_diff_counts_images_that_are_new_and_gone(place: Path) -> None:
     committed()
     put(place, {"photos/hen.png": b"hen", "rows.jsonl": row("photos/cat.png") + row("photos/hen.png")})

@@ -122,6 +122,12 @@ def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(place: Path) -> Non
     assert compared("main:x.xp", "x.xp")[1] == 1
 
 
+def test_the_first_line_names_a_file_next_to_a_setting(place: Path) -> None:
+    compiled("a.bundle")
+    put(place, {WEIGHTS: b"v" * 4000, "x.xp": SPEC.replace("seq = 256", "seq = 128")})
+    assert f"; {WEIGHTS} {short(b'w' * 4000)} -> " in compared("a.bundle", "x.xp")[0].partition("\n")[0]
+
+
 def test_another_model_is_a_setting(place: Path) -> None:
     put(place / "models" / "other", {**MODEL, "model.safetensors": b"v"})
     put(place, {"y.xp": SPEC.replace("models/tiny", "models/other")})
