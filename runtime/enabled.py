@@ -54,6 +54,7 @@ from .features.optimizer.idle import Idle
 from .features.optimizer.muon import Muon, MuonTrainer
 from .features.optimizer.nan_loss import NanLossTrainer
 from .features.optimizer.projected_gradients import ProjectedGradients
+from .features.optimizer.schedule_free import ScheduleFreeTrainer
 from .features.rows.chat import ChatRows
 from .features.rows.chunks import ChunkedTrainer, Chunks
 from .features.rows.images import Images
@@ -187,6 +188,7 @@ def trainer_class() -> type[FaultTolerant]:
         EvaluatingTrainer,
         NonemptyGroupsTrainer,
         MuonTrainer,
+        ScheduleFreeTrainer,
         RandomStatesTrainer,
         RenamedWeightsTrainer,
         WeightsOnlyTrainer,

@@ -217,6 +217,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "rope": model.get("rope"),
         "rotation": arguments.get("save_total_limit"),
         "sampling": method["generates"],
+        "schedule_free": "schedule_free" in str(arguments.get("optim")),
         "shares": by_share,
         "single_process": run["world_size"] == 1,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),

@@ -169,3 +169,61 @@ def remembered(run: Any) -> dict[str, Any]:
     from families import completed
 
     return {"alike": torch.equal(*completed(run.model, bool(run.args.gradient_checkpointing)))}
+
+
+def praised(run: Any) -> dict[str, Any]:
+    """Whether completions that are all better than their group are learned, and with the weight of an unchanged
+    policy: the gradient does not grow with another upper bound of the ratio."""
+    trainer = run.trainer
+    trainer.current_gradient_accumulation_steps = 1
+    sizes = [_gradient(trainer, trainer.epsilon_high), _gradient(trainer, 5.0)]
+    return {"learned": sizes[0] > 1e-9, "whole": abs(sizes[0] - sizes[1]) <= 1e-3 * sizes[1]}
+
+
+def _gradient(trainer: Any, bound: float) -> float:
+    """The largest gradient of one round of completions that are better than their group."""
+    import torch
+
+    if not hasattr(trainer, "praised"):
+        trainer.model.train()
+        torch.manual_seed(0)
+        trainer.praised = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+        trainer.praised["advantages"] = torch.ones_like(trainer.praised["advantages"])
+    trainer.epsilon_high = bound
+    trainer.model.zero_grad()
+    torch.manual_seed(0)
+    trainer.compute_loss(trainer.model, dict(trainer.praised)).backward()
+    return max(part.grad.abs().max().item() for part in trainer.model.parameters() if part.grad is not None)
+
+
+def clipped(run: Any) -> dict[str, Any]:
+    """Whether ratios are clipped once each token is one percent likelier than before."""
+    trainer = run.trainer
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    old = trainer._get_per_token_logps_and_entropies(
+        trainer.model,
+        *(_joined(batch, kind) for kind in ("ids", "mask")),
+        batch["completion_ids"].size(1),
+    )[0].detach()
+    batch["advantages"] = batch["advantages"].fill_(1.0)
+    batch["old_per_token_logps"] = old - 0.01
+    trainer.compute_loss(trainer.model, dict(batch))
+    regions = [value for name, value in trainer._metrics["train"].items() if name == "clip_ratio/region_mean"]
+    return {"clips": regions[0][-1] > 0}
+
+
+def _joined(batch: Any, kind: str) -> Any:
+    import torch
+
+    return torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], dim=1)
+
+
+def advantages(run: Any) -> dict[str, Any]:
+    """Whether advantages grow with the rewards, whose spread is about 50."""
+    trainer = run.trainer
+    trainer.reward_funcs = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]
+    trainer.model.train()
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    return {"grow": batch["advantages"].abs().max().item() > 5, "largest": batch["advantages"].abs().max().item()}

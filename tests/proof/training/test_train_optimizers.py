@@ -35,3 +35,20 @@ def test_it_goes_on_with_its_states(warm: Warm, tmp_path: Path, name: str) -> No
     assert again.summary["resumed_from"] == "checkpoint-2"
     one, other = (tensors(os.path.join(run.out, "model.safetensors")) for run in (whole, again))
     assert (one == other) == (name != "layerwise")  # XP914
+
+
+def test_a_schedule_free_run_saves_the_averaged_weights(warm: Warm, tmp_path: Path) -> None:
+    """The optimizer trains at a point between its average and its iterate, and its weights are the average."""
+    text = spec(length=f"{STEPS} steps", save='save "out" every=2', sizes="gbs=8 micro=8 seq=64")
+    text = text.replace("optimizer adamw(lr=1e-3)", "optimizer schedule_free_adamw(lr=1e-2)")
+    run = warm.train(text, "averaged", DEFAULT, str(tmp_path))
+    saved = os.path.join(run.out, f"checkpoint-{STEPS}")
+    states = warm.program(
+        DEFAULT,
+        "import json, sys, torch\n"
+        "groups = torch.load(sys.argv[1], weights_only=False)['param_groups']\n"
+        "print(json.dumps({'trains': [group['train_mode'] for group in groups]}))\n",
+        os.path.join(saved, "optimizer.pt"),
+    )
+    assert not any(states[0]["trains"])
+    assert tensors(os.path.join(run.out, "model.safetensors")) == tensors(os.path.join(saved, "model.safetensors"))

@@ -1,0 +1,107 @@
+"""Rules for the importance ratios of grpo, and for what the papers of its losses scale (XP677 to XP679, XP685)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
+from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.spec import Spec
+
+WHEN = all_of(grouped, has_value("method.generations"))
+
+TWO_SIDED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
+"""grpo's losses that `delta` bounds."""
+OF_TOKENS = 0.01
+"""A clipping range from here on is made for ratios of tokens. GSPO's paper uses 3e-4 and 4e-4 for sequences."""
+
+
+def _losses(spec: Spec) -> list[str]:
+    return [one.name for one in spec.weighted("method.loss")]
+
+
+@rule("XP677", "ratio-bounded-below-one")
+def bounded_below_one(spec: Spec) -> Iterator[Finding]:
+    """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1.
+
+    Why it is bad: a ratio above the bound is replaced by a constant, which has no gradient, so completions that are
+    better than their group are not learned.
+
+    Without this rule: nothing is reported; only worse completions change the weights.
+
+    Source: trl 1.16 `grpo_trainer.py` (`coef_1`); trl pull request 3434 asks for more than 1 + epsilon; confirmed by
+    running it.
+    """
+    delta, losses = spec.get("method.delta"), _losses(spec)
+    bounded = not losses or not set(losses).isdisjoint(TWO_SIDED)
+    if isinstance(delta, int | float) and delta < 1 and bounded:
+        yield Finding(
+            spec.place("method.delta", "the ratio of an unchanged policy is 1"),
+            f"better completions are not learned: `delta = {delta:g}` cuts every ratio",
+            write("delta = 1.5"),
+        )
+
+
+@rule("XP678", "weights-bounded-below-one", "warning")
+def weights_below_one(spec: Spec) -> Iterator[Finding]:
+    """`loss = cispo` needs an `epsilon_high` above 1: in trl it is the largest importance ratio itself, not the
+    distance from 1. Without it, `epsilon` (0.2) is used.
+
+    Why it is bad: cispo weighs tokens by their ratio. If every ratio is cut to 0.2, all tokens have the same weight.
+
+    Without this rule: nothing is reported; gradients are a fifth, and the correction for completions of an older policy
+    is lost.
+
+    Source: trl 1.16 `grpo_trainer.py` (`clamped_ratios`); SkyRL pull request 553 names 5, from the paper of ScaleRL;
+    confirmed by running it.
+    """
+    if "cispo" not in _losses(spec):
+        return
+    high = spec.get("method.epsilon_high")
+    bound = spec.get("method.epsilon") if high is None else high
+    bound = 0.2 if bound is None else bound
+    if isinstance(bound, int | float) and bound < 1:
+        yield Finding(
+            spec.place("method.loss", "its weights are at most `epsilon_high`"),
+            f"cispo cuts every importance ratio to {bound:g}",
+            write("epsilon_high = 5", ", a bound of the ratio itself"),
+        )
+
+
+@rule("XP679", "clipping-of-another-level", "warning")
+def clipping_of_another_level(spec: Spec) -> Iterator[Finding]:
+    """`level = sequence` needs a much smaller `epsilon` than ratios of tokens. The default, 0.2, is made for tokens.
+
+    Why it is bad: the ratio of a sequence is a mean over its tokens and stays near 1, so a range of 0.2 clips nothing.
+
+    Without this rule: nothing is reported; no ratio is ever clipped.
+
+    Source: trl 1.16 `grpo_trainer.py` (`importance_sampling_level`); trl issue 3834; confirmed by running it.
+    """
+    epsilon = spec.get("method.epsilon")
+    epsilon = 0.2 if epsilon is None else epsilon
+    if spec.get("method.level") == "sequence" and isinstance(epsilon, int | float) and epsilon >= OF_TOKENS:
+        yield Finding(
+            spec.place("method.level", "one ratio for each sequence"),
+            f"`epsilon = {epsilon:g}` is a range for the ratios of tokens",
+            "write `epsilon = 3e-4` and `epsilon_high = 4e-4`, the values of GSPO's paper",
+        )
+
+
+@rule("XP685", "rewards-scaled-against-the-loss", "warning")
+def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
+    """`loss = dr_grpo` is only Dr. GRPO with `scale_rewards = none`: trl divides by the spread of a group by default.
+
+    Why it is bad: the paper leaves out two divisions, by the length of a completion and by the spread of the rewards of
+    its group, and trl's loss leaves out only the first.
+
+    Without this rule: nothing is reported; easy and hard prompts weigh more than others.
+
+    Source: trl 1.16 `grpo_trainer.py` (`scale_rewards`); trl pull request 3256; confirmed by running it.
+    """
+    if _losses(spec) == ["dr_grpo"] and not spec.written("method.scale_rewards"):
+        yield Finding(
+            spec.place("method.loss", "rewards are divided by the spread of their group"),
+            "`loss = dr_grpo` alone is not Dr. GRPO: the rewards are scaled",
+            write("scale_rewards = none", ", or `scale_rewards = group` to say that this is intended"),
+        )

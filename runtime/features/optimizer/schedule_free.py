@@ -1,0 +1,18 @@
+"""Save the averaged weights of a schedule-free optimizer, not the ones that it takes gradients at."""
+
+from typing import Any
+
+from ...core.fault_tolerance import FaultTolerant
+
+
+class ScheduleFreeTrainer(FaultTolerant):
+    """Trainer methods of a run with a schedule-free optimizer."""
+
+    def save_model(self, *args: Any, **kwargs: Any) -> None:
+        """Save after the optimizer has put its average into the weights, which transformers does only to evaluate.
+
+        The next training step puts the training weights back.
+        """
+        if self.optimizer is not None:
+            self.optimizer.eval()
+        super().save_model(*args, **kwargs)
