@@ -53,11 +53,11 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
     while True:
         time.sleep(0.5)
         started, wait = Phase.started, wait if Phase.started == started else FIRST
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # for processes that start later
         silent = time.monotonic() - errors.printed
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # for processes that start later
 
 
 def line(seconds: float) -> str:

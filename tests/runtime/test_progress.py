@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,7 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
         errors.printed = clock[0]
 
     def tick(_: float) -> None:
+        assert os.environ["XPC_PRINTED"] == str(errors.printed), "for processes that start now"
         clock[0] += 0.5
         if clock[0] > 200:
             raise StopIteration
