@@ -80,6 +80,8 @@ class EvaluatingTrainer(FaultTolerant):
                 follow()
 
         super().log_save_evaluate(followed)
+        if self.args.load_best_model_at_end and self.control.should_training_stop:
+            progress.now("loading the best checkpoint")
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Write a checkpoint that also records which checkpoint is the best."""

@@ -30,7 +30,8 @@ print(json.dumps(dict(status=status, names=names)))
 
 
 def test_each_part_of_a_run_has_a_phase(warm: Warm, tmp_path: Any) -> None:
-    text = small('eval(every=2, data="messages.jsonl")', method="sft", save='save "out" every=2')
+    best = "extra trl {\n  load_best_model_at_end = true\n}"
+    text = small('eval(every=2, data="messages.jsonl")', best, method="sft", save='save "out" every=2')
     program = PROGRAM.format(cwd=str(tmp_path), bundle=warm.compiled(text, "phases"))
     (found,) = [one for one in warm.program(DEFAULT, program) if "names" in one]
     assert found["status"] == 0
@@ -47,4 +48,6 @@ def test_each_part_of_a_run_has_a_phase(warm: Warm, tmp_path: Any) -> None:
     ], json.dumps(names)
     assert names.count("evaluating") >= 2
     assert {"writing checkpoint-2", "writing the final model"} <= set(names)
+    end = names[len(names) - names[::-1].index("writing checkpoint-4") :]
+    assert end.index("loading the best checkpoint") < end.index("writing the final model")
     assert names[-1] == "ending the run"
