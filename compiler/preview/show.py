@@ -128,10 +128,13 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
         yield f"  not trained on: {visible(row['excluded'], LONGEST)}"
     yield from images(row)
     for number, one in enumerate(sequences):
+        indent = ""
         if only is None and not row["excluded"]:
+            indent = "  "
             name = NAMES.get(one["name"], one["name"]) or f"part {number + 1}"
             yield f"  {name}: {counted(one, found['bears_loss'])}{group(found)}"
-        yield from _sequence(one, found["bears_loss"], paint, tokens, complete)
+        lines = _sequence(one, found["bears_loss"], paint, tokens, complete)
+        yield from (f"{indent}{line}".rstrip() for line in lines)
     if common := common_tokens(sequences):
         yield f"  chosen and rejected share their first {common:,} tokens"
     for one in row.get("rewards", ()):

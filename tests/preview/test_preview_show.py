@@ -73,7 +73,8 @@ def test_chosen_and_rejected_have_a_common_beginning() -> None:
     rejected["tokens"][5][0] = 700
     assert common_tokens([chosen, rejected]) == 5
     shown = text(found(row(chosen, rejected)))
-    assert "  chosen: 7 tokens, 2 bear loss" in shown
+    assert "\n  chosen: 7 tokens, 2 bear loss\n    " in shown
+    assert "\n  rejected: 6 tokens, 1 bear loss\n    " in shown
     assert "chosen and rejected share their first 5 tokens" in shown
 
 
