@@ -85,6 +85,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.method.kto", chosen("method", "kto")),
     ("rules.method.online", all_of(grouped, has_value("method.generations"))),
     ("rules.method.preference", preferences),
+    ("rules.method.prompt_rows", generates),
     ("rules.method.ratios", all_of(grouped, has_value("method.generations"))),
     ("rules.method.sampling", generates),
     ("rules.method.sft", chosen("method", "sft")),

@@ -152,11 +152,11 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """The dtype that some weights of a checkpoint in fp8 or MXFP4 have whatever `dtype` says; None if there are none, or
-    if it is not known.
+    """The dtype that some weights of a checkpoint in fp8 or MXFP4 have whatever `dtype` says. None if there are none,
+    if it is not known, or if the stack does not know gpt-oss (XP342).
     """
     if spec.in_mxfp4:
-        return None if spec.stack.facts.mxfp4_as_stated else "bf16"
+        return None if spec.stack.facts.mxfp4_as_stated or spec.stack.lacks_family("gpt_oss") else "bf16"
     if _packed(spec, *FP8) != "fp8":
         return None
     config = spec.model.config

@@ -8,7 +8,7 @@ from ...core.errors import RunError
 from ...core.feature import Bundle
 from ...core.rows import RowFormat, name, with_system
 from ..rows import prompts
-from ..rows.images import PLACE, Images, listed, placed, plain, refuse_kept
+from ..rows.images import PLACE, Images, images_of, placed, plain, refuse_kept
 
 SHAPE = "image_preference"
 PARTS = ("prompt", "chosen", "rejected", "images")
@@ -36,7 +36,7 @@ def to_row(
     where, used = f"{name(source)}, row {index}", columns(source, list(row))
     refuse_kept(source, row, where)
     turns = [plain(turn, where) for turn in with_system(prompts.question(row[used["prompt"]], where), system)]
-    images = listed(row[used["images"]])
+    images = images_of(row[used["images"]])
     answers = {part: _answer(row[used[part]], part, where) for part in ("chosen", "rejected")}
     return {"prompt": placed(turns, len(images), where), **answers, "images": images}
 

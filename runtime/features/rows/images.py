@@ -57,7 +57,7 @@ def to_row(
     by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
     turns = from_value(turns, where) if by_from else chat.messages(turns, where)
     made = [plain(turn, where) for turn in with_system(turns, system)]
-    images = listed(row[used[SHAPE]])
+    images = images_of(row[used[SHAPE]])
     return {"messages": placed(made, len(images), where), SHAPE: images}
 
 
@@ -68,7 +68,7 @@ def refuse_kept(source: Mapping[str, Any], row: Mapping[str, Any], where: str) -
             raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
 
 
-def listed(stored: Any) -> list[Any]:
+def images_of(stored: Any) -> list[Any]:
     """The stored images of a row, which may also be one image or none."""
     return stored if isinstance(stored, list) else [] if stored is None else [stored]
 
