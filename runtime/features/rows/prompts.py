@@ -197,10 +197,10 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
         raise RunError(f"{where}: the label is {label!r}; it must be true or false")
     completion = values["completion"]
     if "prompt" not in values:
-        *query, answer = _turns(completion, where)
-        if not query or answer["role"] != "assistant":
+        *query, last = _turns(completion, where)
+        if not query or last["role"] != "assistant":
             raise RunError(f"{where}: the conversation does not end with an answer to a question")
-        return {"prompt": with_system(query, system), "completion": [answer], "label": bool(label)}
+        return {"prompt": with_system(query, system), "completion": [last], "label": bool(label)}
     prompt = values["prompt"]
     if isinstance(prompt, str) and isinstance(completion, str):
         return {"prompt": prompt, "completion": completion, "label": bool(label)}
