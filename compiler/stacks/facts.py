@@ -244,8 +244,9 @@ class Facts:
     """Whether a model that is stored in fp8 is unpacked on hardware without fp8, and adapters over it are trained."""
     float8_training: bool
     """Whether accelerate's configuration can let torchao multiply in fp8, with padded matrices."""
-    mxfp4_as_stated: bool
-    """Whether weights in MXFP4 are unpacked to the dtype in which a model is loaded; otherwise to bfloat16."""
+    mxfp4_dtype: Literal["stated", "bfloat16", "none"]
+    """The dtype to which weights in MXFP4 are unpacked: that in which the model is loaded, or always bfloat16; "none"
+    if transformers does not know the format."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     zero_keeps_buffers: bool

@@ -69,7 +69,7 @@ ROWS = {
         Row("model(compile)", {"bf16": False, "fp16": False, ".run.fp8": {"all_gather": False}}, precision="fp8",
             strategy="ddp", on={OLDEST: "XP345 XP361", OLDER: "XP361"}),
         Row("model(compile)", {"bf16": False, "fp16": False, ".run.fp8": {"all_gather": True}}, precision="fp8",
-            strategy="fsdp", on={OLDEST: "XP345 XP361 XP403", OLDER: "XP345 XP361"}),
+            strategy="fsdp", on={OLDEST: "XP345 XP361 XP409", OLDER: "XP345 XP361"}),
         Row("data(streaming, shuffle=false)", {
             "max_steps": 100, ".data.streaming": {"shuffle_buffer": None}, ".data.shuffle": False,
         }, train="qwen2.5-3b on infinity-instruct for 100 steps"),

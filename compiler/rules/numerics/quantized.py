@@ -152,11 +152,11 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """The dtype that some weights of a checkpoint in fp8 or MXFP4 have whatever `dtype` says. None if there are none,
-    if it is not known, or if the stack does not know gpt-oss (XP342).
+    """The dtype that some weights of a checkpoint in fp8 or MXFP4 have whatever `dtype` says; None if there are no such
+    weights, or if it is not known.
     """
     if spec.in_mxfp4:
-        return None if spec.stack.facts.mxfp4_as_stated or spec.stack.lacks_family("gpt_oss") else "bf16"
+        return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None
     if _packed(spec, *FP8) != "fp8":
         return None
     config = spec.model.config
@@ -218,7 +218,7 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
         )
     if spec.in_mxfp4:
         facts = spec.model.facts
-        dtype = spec.text("model.dtype") if spec.stack.facts.mxfp4_as_stated else "bf16"
+        dtype = "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else spec.text("model.dtype")
         size = "" if facts is None else f", {facts.params * (4 if dtype == 'fp32' else 2) / GIB:,.1f} GiB"
         yield Finding(
             spec.model.label,
