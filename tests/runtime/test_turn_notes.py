@@ -148,3 +148,15 @@ def test_columns_with_names_of_the_trainers_arguments_are_dropped() -> None:
     source = {"shape": "prompt", "columns": None, "only": False}
     present = ["prompt", "solution", "prompts", "completions", "completion_ids"]
     assert prompts_of_rows.dropped(source, present, "grpo") == ["prompt", "prompts", "completions", "completion_ids"]
+
+
+@pytest.mark.parametrize("form", [list, json.dumps])
+def test_a_tool_alone_is_a_function(form: Any) -> None:
+    tool, described = {"name": "add", "parameters": {}}, {"type": "function", "function": {"name": "add"}}
+    made = call_forms.described_tools(form([tool, described]), "row 0")
+    assert made == [{"type": "function", "function": tool}, described]
+
+
+def test_tools_that_are_no_json_are_refused() -> None:
+    with pytest.raises(RunError, match="row 4: the tools are not JSON"):
+        call_forms.described_tools("[add", "row 4")

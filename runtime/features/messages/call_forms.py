@@ -29,6 +29,20 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {**turn, "from": "gpt", "value": "", "tool_calls": made}
 
 
+def described_tools(tools: Any, where: str) -> Any:
+    """The tools of a row, a list or its JSON text, each in OpenAI's form: ShareGPT's rows and OpenAI's `functions` have
+    the function alone, and templates write a tool as it is. Raises RunError for a text that is not JSON.
+    """
+    try:
+        read = json.loads(tools) if isinstance(tools, str) else tools
+    except ValueError as error:
+        raise RunError(f"{where}: the tools are not JSON: {str(error)[:60]}") from error
+    if not isinstance(read, list):
+        return read
+    bare = [isinstance(one, dict) and "name" in one and not one.keys() & {"type", "function"} for one in read]
+    return [{"type": "function", "function": one} if alone else one for one, alone in zip(read, bare, strict=True)]
+
+
 def with_arguments(calls: Sequence[Any]) -> list[Any]:
     """The tool calls of a row. A call without arguments (none, null or an empty text) has an empty object."""
     return [_with_arguments(call) if isinstance(call, dict) else call for call in calls]

@@ -15,7 +15,16 @@ from ...core.feature import Bundle, Feature
 from ...core.row_comparison import REASONING, Loss, Marks, content
 from ...core.rows import FIELDS, KEPT, name
 from ..messages import turn_notes
-from ..messages.call_forms import CALLERS, doubles, found_forms, from_caller, in_form, odd_arguments, with_arguments
+from ..messages.call_forms import (
+    CALLERS,
+    described_tools,
+    doubles,
+    found_forms,
+    from_caller,
+    in_form,
+    odd_arguments,
+    with_arguments,
+)
 
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
@@ -110,9 +119,8 @@ def _read(
         _check_calls(made, where)
     used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
     kept = {column: row[column] for column in used if row.get(column)}
-    if "tools" in used and "tools" not in kept and (functions := row.get("functions")):
-        functions = json.loads(functions) if isinstance(functions, str) else functions
-        kept["tools"] = [{"type": "function", "function": one} for one in functions]
+    if "tools" in used and (tools := kept.get("tools") or row.get("functions")):
+        kept["tools"] = described_tools(tools, where)
     return carried_by_first(made, kept) if kept else made
 
 
