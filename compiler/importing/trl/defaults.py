@@ -75,13 +75,9 @@ def origin(draft: Draft, native: Stack) -> str:
 
 
 def packing(draft: Draft) -> None:
-    """Set the packing of TRL before 0.19, which cut one stream of texts into rows, as the oldest stack does. A spec
-    without flash attention cannot let the texts of a row attend to each other, because masks keep them apart; a warning
-    says so.
+    """Set the packing of TRL before 0.19, which cut one stream of texts into rows, as the oldest stack does. The texts of
+    a row attend to each other.
     """
-    attention = draft.settings.get("model.attn")
-    if attention is None or not attention.text.startswith("flash"):
-        return
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
     if versions.numbers().index(draft.trl) < versions.numbers().index("0.19"):
