@@ -75,8 +75,8 @@ def origin(draft: Draft, native: Stack) -> str:
 
 
 def packing(draft: Draft) -> None:
-    """Set the packing of TRL before 0.19, which cut one stream of texts into rows, as the oldest stack does. The texts of
-    a row attend to each other.
+    """Set the packing of TRL before 0.19, which cut one stream of texts into rows, as the oldest stack does. The texts
+    of a row attend to each other.
     """
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
