@@ -96,3 +96,22 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
             f"write `{path} = {better:g}` to {highs[0] if path == 'desirable' else highs[1]:g}",
             (spec.label("method.desirable"), spec.label("method.undesirable")),
         )
+
+
+@rule("XP686", "answers-of-no-weight")
+def no_weight(spec: Spec) -> Iterator[Finding]:
+    """One of kto's weights, `desirable` and `undesirable`, must be above 0.
+
+    Why it is bad: the loss is a sum of both kinds of answers, each times its weight.
+
+    Without this rule: nothing is reported; the loss and all gradients are 0.
+
+    Source: trl 1.16 `kto_trainer.py` (`desirable_weight`); confirmed by running it.
+    """
+    if spec.get("method.desirable") == 0 and spec.get("method.undesirable") == 0:
+        yield Finding(
+            spec.place("method.desirable", "0"),
+            "nothing is learned: good and bad answers have the weight 0",
+            write("desirable = 1"),
+            (spec.label("method.undesirable", "0"),),
+        )

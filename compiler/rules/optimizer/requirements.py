@@ -291,6 +291,28 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP228", "average-lost-by-zero")
+def average_lost(spec: Spec) -> Iterator[Finding]:
+    """Schedule-free optimizers cannot be used under ZeRO.
+
+    Why it is bad: they take gradients at one point and return another, an average, which they put into the weights when
+    the model is evaluated or saved. Under ZeRO they hold copies of the weights, so the model keeps the other point.
+
+    Without this rule: nothing is reported; evaluations and saved weights are not the average. After six steps of a tiny
+    model they are 0.0047 from those of ddp, and AdamW's are 0.000004.
+
+    Source: schedulefree 1.4.1 `adamw_schedulefree.py` (`eval`); accelerate issue 4159; confirmed by running it.
+    """
+    name = spec.text("optimizer")
+    if name in PACKAGES["schedulefree"] and spec.zero_stage:
+        yield Finding(
+            spec.place("optimizer", "averages the weights"),
+            f"{spec.text('strategy')} saves the training weights of {name}, not their average",
+            "write `optimizer adamw`, or `strategy ddp` or `fsdp`",
+            (spec.label("strategy", "the strategy"),),
+        )
+
+
 @rule("XP914", "moments-anew", "warning")
 def moments_anew(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers, AdaLomo and GrokAdamW cannot resume from checkpoints.

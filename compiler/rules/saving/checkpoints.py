@@ -59,6 +59,25 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP687", "rows-seen-again", "warning")
+def rows_seen_again(spec: Spec) -> Iterator[Finding]:
+    """A run that can resume should not set `ignore_data_skip`.
+
+    Why it is bad: a resumed run goes on with the first rows of its epoch and not with the next ones.
+
+    Without this rule: nothing is reported; rows are learned twice, and the last rows of the epoch never.
+
+    Source: transformers 5.23 `trainer.py` (`ignore_data_skip`); transformers issue 31044; confirmed by running it.
+    """
+    resumes = spec.get("save.resume") == "auto" and spec.amount("save.every") != NEVER
+    if spec.extra_value("trl", "ignore_data_skip") is True and resumes:
+        yield Finding(
+            spec.extra_place("trl", "ignore_data_skip", "a resumed run begins its epoch again"),
+            "a resumed run learns rows twice",
+            "leave `ignore_data_skip` out, or write `save(resume=never)`",
+        )
+
+
 @rule("XP703", "keep-without-saving", "warning")
 def keep_without_saving(spec: Spec) -> Iterator[Finding]:
     """`keep` needs checkpoints.

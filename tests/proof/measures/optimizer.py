@@ -80,3 +80,15 @@ def rates(run: Any) -> dict[str, Any]:
     trainer.training_step = training_step
     trainer.train()
     return {"highest": max(seen) / run.args.learning_rate, "rates": seen}
+
+
+def averaged(run: Any) -> dict[str, Any]:
+    """Whether the weights of the model change when a schedule-free optimizer puts its average into them."""
+    import torch
+
+    trainer = run.trainer
+    trainer.args.max_steps = 2
+    trainer.train()
+    before = _weights(trainer).clone()
+    trainer.optimizer.eval()
+    return {"averaged": not torch.equal(before, _weights(trainer))}

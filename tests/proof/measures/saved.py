@@ -33,3 +33,26 @@ def states(run: Any) -> dict[str, Any]:
     first = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
     held = torch.load(os.path.join(first, "optimizer.pt"), map_location="cpu", weights_only=False)
     return {"states": sum(bool(one) for one in held["state"].values())}
+
+
+def again(run: Any) -> dict[str, Any]:
+    """Whether a run that goes on after its first step begins with the rows of that step."""
+    import torch
+
+    seen: list[Any] = []
+
+    def listening(trainer: Any) -> Any:
+        step = trainer.training_step
+
+        def training_step(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append(inputs["input_ids"].clone())
+            return step(model, inputs, *args, **kwargs)
+
+        trainer.training_step = training_step
+        return trainer
+
+    listening(run.trainer).train()
+    whole, first = len(seen), os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
+    del run.trainer
+    listening(run.trainer).train(resume_from_checkpoint=first)
+    return {"again": torch.equal(seen[0], seen[whole])}

@@ -58,6 +58,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R13", "XP638", at="init", keep=MICRO, target="trl-0.18", raises="ValueError", match="batch size must be > 1",
           variant="0.18"),
     Proof("R14", "XP639", at="init", raises="ValueError", match="train_sampling_strategy"),
+    Proof("R35", "XP686", at="init", measure="losses.gradient", expect={"moves": False}),
     Proof("R16", "XP640", at="load", measure="rows.own", warns="different amounts of desirable"),
     Proof("R21", "XP634", at="init", measure="losses.smoothing", expect={"read": False}),
     Proof("R21", "XP634", case="XP634-ipo", at="init", measure="losses.smoothing", expect={"read": False}, variant="0.18"),
