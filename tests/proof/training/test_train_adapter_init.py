@@ -56,6 +56,7 @@ RUNS = (
     Kind("pissa", more="init_iterations=8"),
     Kind("pissa", more="rslora, dora"),
     Kind("pissa", strategy="zero2"),
+    Kind("pissa", strategy="zero3"),
     Kind("olora", strategy="zero3"),
     Kind("olora"),
     Kind("eva"),
