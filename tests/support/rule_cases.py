@@ -99,7 +99,9 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
-    """A line: its text, its parts, or `{ line, times }` or `{ lines, times }` for lines that are repeated."""
+    """A line: its text, its parts, `{ line, times }` or `{ lines, times }` for lines that are repeated, or `{ numbered,
+    times }` for lines in which `#` is the number of the line.
+    """
     match value:
         case str():
             return value
@@ -107,6 +109,8 @@ def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
             return "".join(map(_part, value))
         case {"line": line, "times": times}:
             return "\n".join([_line(line)] * times)
+        case {"numbered": line, "times": times}:
+            return "\n".join(line.replace("#", str(number)) for number in range(1, times + 1))
         case {"lines": lines, "times": times}:
             return "\n".join([_line(one) for one in lines] * times)
     raise ValueError(f"no line: {value}")

@@ -193,11 +193,11 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("data.unique"):
         return
-    held_out = spec.get("data.holdout") is not None
-    what = f"an earlier prompt and answer{', so held-out rows may also be trained on' if held_out else ''}"
     for source, found in _shaped(spec):
         one = found.tallies.get("repeated")
         if one is not None:
+            held_out = spec.get("data.holdout") is not None and source in spec.data
+            what = f"an earlier prompt and answer{', so held-out rows may also be trained on' if held_out else ''}"
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "repeats", "repeat", what),
