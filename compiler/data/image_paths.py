@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from xpc.compiler.data.reader import read
 from xpc.compiler.data.rows import columns
-from xpc.compiler.data.shapes import IMAGES
+from xpc.compiler.data.shapes import IMAGES, SHAPES
 from xpc.compiler.files.workspace import READ_ROWS, Workspace
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.survey import Broken
@@ -35,7 +35,8 @@ def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
         rows = _rows(part, workspace)
         if rows is None:
             return None
-        column = [*columns(part), IMAGES][1]
+        usual, written = SHAPES[source.shape or IMAGES], columns(part)
+        column = (*written, *usual[len(written) :])[usual.index(IMAGES)]
         for row in rows:
             if not isinstance(row, dict):
                 break  # the check reports it

@@ -155,7 +155,7 @@ def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> Che
     from xpc.compiler.resolve.weights import with_weights
 
     spec = with_weights(spec, workspace, workspace.memory)
-    if any(one.shape == "images" for one in spec.sources):
+    if spec.reads_images:
         from xpc.compiler.resolve.image_digests import with_images  # few specs have images
 
         spec = with_images(spec, workspace, workspace.memory, images)

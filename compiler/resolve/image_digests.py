@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from hashlib import sha256
 
 from xpc.compiler.data.image_paths import image_folder, image_paths
-from xpc.compiler.data.shapes import IMAGES
+from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES
 from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.file_digests import SHOWN, show_count, size_and_digest
 from xpc.compiler.files.file_memory import SETTLED, FileMemory
@@ -80,7 +80,7 @@ def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
 
 def pictured(spec: Spec) -> Iterator[DataSource]:
     """The local sources of rows with images."""
-    return (one for one in spec.sources if one.shape == IMAGES and one.path is not None)
+    return (one for one in spec.sources if one.shape in (IMAGES, IMAGE_PAIRS) and one.path is not None)
 
 
 def list_name(path: str) -> str:

@@ -90,6 +90,20 @@ def test_a_bundle_lists_the_images_in_the_order_of_the_rows(place: Path) -> None
     assert f'images = "sha256:{digest}"\nimage_files = 3\n' in (place / "x.bundle" / "bundle.toml").read_text()
 
 
+@pytest.mark.parametrize("column", ["images", "photo"])
+def test_images_of_preference_pairs_are_listed(place: Path, column: str) -> None:
+    pair = {"prompt": "What?", "chosen": "A cat.", "rejected": "A dog.", column: ["photos/cat.png"]}
+    named = "" if column == "images" else "data(format=image_preference, columns=[prompt, chosen, rejected, photo])\n"
+    (place / "rows.jsonl").write_text((json.dumps(pair) + "\n") * 4)
+    (place / "x.xp").write_text(SPEC.replace("method sft(assistant_only)", f"{named}method dpo"))
+    assert run(place, "compile", "x.xp")[0] == 0
+    assert [one["path"] for one in lines(place)] == ["photos/cat.png"]
+    (place / "photos" / "cat.png").write_bytes(b"a cat")
+    status, text = run(place, "verify", "x.bundle")
+    assert status == 1
+    assert "photos/cat.png" in text
+
+
 def test_verify_names_the_image_that_changed(place: Path) -> None:
     assert run(place, "compile", "x.xp")[0] == 0
     assert run(place, "verify", "x.bundle") == (0, "x.bundle is what its spec compiles to\n")

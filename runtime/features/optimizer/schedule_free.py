@@ -8,6 +8,8 @@ from ...core.fault_tolerance import FaultTolerant
 class ScheduleFreeTrainer(FaultTolerant):
     """Trainer methods of a run with a schedule-free optimizer."""
 
+    optimizer: Any
+
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """Save after the optimizer has put its average into the weights, which transformers does only to evaluate.
 
