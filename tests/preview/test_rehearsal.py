@@ -56,6 +56,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(made)
 
 
+@pytest.mark.parametrize("kind", ["vera(rank=8)", "loha", "miss(rank=8)"])
+def test_an_adapter_of_each_kind_is_seen_to_have_learned(folder: str, kind: str) -> None:
+    name = kind.partition("(")[0]
+    put(folder, {f"{name}.xp": SPEC.format(more=kind, out=f"out-{name}")})
+    report, status = rehearsed(folder, f"{name}.xp")
+    assert (report["findings"], status) == ([], 0)
+    assert report["exercised"][4]["text"].startswith("the same weights, bit for bit")
+
+
 def test_nothing_is_left_behind(folder: str) -> None:
     before = set(os.listdir(folder))
     put(folder, {"clean.xp": SPEC.format(more="", out="out")})
