@@ -46,6 +46,12 @@ def test_fsdp_becomes_ddp_and_says_so() -> None:
     assert "precision bf16" in made.text
 
 
+def test_fp8_becomes_bf16_and_says_so() -> None:
+    made = twin(written("model(compile)", strategy="ddp", precision="fp8"))
+    assert replaced(made)["precision"] == ("fp8", "bf16")
+    assert "precision bf16" in made.text
+
+
 def test_steps_of_a_schedule_become_shares() -> None:
     made = twin(written("schedule cosine(warmup=40)", train="qwen2.5-3b on infinity-instruct for 400 steps"))
     assert "warmup = 10%" in made.text
