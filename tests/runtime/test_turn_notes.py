@@ -160,3 +160,13 @@ def test_a_tool_alone_is_a_function(form: Any) -> None:
 def test_tools_that_are_no_json_are_refused() -> None:
     with pytest.raises(RunError, match="row 4: the tools are not JSON"):
         call_forms.described_tools("[add", "row 4")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solution", [None, 4, ["4"]])
+def test_a_solution_without_a_text_has_no_reward(solution: object) -> None:
+    pytest.importorskip("trl")
+    pytest.importorskip("math_verify")
+    from xpc.runtime.features.method.rewards import verified
+
+    assert verified(["$4$", "$\\boxed{4}$"], [solution, "$4$"]) == [None, 1.0]  # type: ignore[list-item]

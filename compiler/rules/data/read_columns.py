@@ -9,7 +9,7 @@ from xpc.compiler.data.shapes import ALPACA, SHAPES
 from xpc.compiler.data.structure import QUESTIONS, TURN_KEY
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
-from xpc.compiler.rules.data.structure import have
+from xpc.compiler.rules.data.structure import have, masks_answers
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -81,13 +81,16 @@ def _instead(spec: Spec, source: DataSource) -> str:
     return meant if other is None else f"{meant}; `data(format={other})` reads {_listed([*SHAPES[other]])} instead"
 
 
-def _turn_keys(found: Survey | None) -> dict[str, tuple[str, str]]:
+def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
     """Kinds of turns with a key that is not read, in the form of `UNREAD`."""
     keys = [kind[len(TURN_KEY) :] for kind in ({} if found is None else found.tallies) if kind.startswith(TURN_KEY)]
+    help = "leave turns that are not to be learned out of the data"
+    if masks_answers(spec):
+        help = "write `weight` of 0 where a turn is not to be learned, and `method sft(assistant_only)`, which reads it"
     return {
         TURN_KEY + key: (
             f"a turn with the key `{key}`",
-            "write `weight` of 0 where a turn is not to be learned, and `method sft(assistant_only)`, which reads it",
+            help,
         )
         for key in keys
     }
@@ -138,7 +141,7 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
         return
     for source in spec.files:
         found = rows.survey(source)
-        for kind, (words, help) in (UNREAD | _turn_keys(found)).items():
+        for kind, (words, help) in (UNREAD | _turn_keys(spec, found)).items():
             of_turn = kind == "turn_weight" or kind.startswith(TURN_KEY)
             one = None if found is None or (source.only and not of_turn) else found.tallies.get(kind)
             if found is not None and one is not None:

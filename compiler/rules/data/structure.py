@@ -178,6 +178,11 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
             )
 
 
+def masks_answers(spec: Spec) -> bool:
+    """Whether the run could be one that learns only the assistant's turns (`assistant_only`)."""
+    return spec.text("method") == "sft" and spec.stack.facts.assistant_only_loss
+
+
 @rule("XP539", "turn-not-to-be-learned")
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     """A turn with `weight` of 0, with `train`, `train_turn`, `training` or `loss` of false, or with `mask` or `masked`
@@ -196,7 +201,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
         masked = spec.flag("method.assistant_only") and source.shape in LEARNED_TURNS
         if found is None or one is None or masked or spec.method.shapes[0] == "prompt":
             continue
-        able = spec.text("method") == "sft" and source.shape in LEARNED_TURNS
+        able = masks_answers(spec) and source.shape in LEARNED_TURNS
         yield Finding(
             source.label,
             f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} a turn that is not to "
@@ -249,11 +254,10 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
         one = None if found is None or found.wrong is not None else found.tallies.get("turn_in_answer")
         if found is None or one is None or (spec.get("method.completion_only") is False):
             continue
-        sft = spec.text("method") == "sft"
         yield Finding(
             source.label,
             f"{have(one, found, source)} a turn in the answer that is not the assistant's, and it is learned",
             "write `method sft(assistant_only)`, or move the turns before the last answer into `prompt`"
-            if sft
+            if masks_answers(spec)
             else "move the turns before the last answer into `prompt`",
         )

@@ -1,0 +1,92 @@
+"""Turns of local rows: helps that the target allows, templates with alternating turns, and what `omit` allows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_support import spec
+from compile_support import checked, put
+
+TINY = {
+    "tiny/config.json": json.dumps({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300,
+        "max_position_embeddings": 2048, "tie_word_embeddings": True, "torch_dtype": "float32"}),
+    "tiny/tokenizer_config.json": '{"eos_token": "</s>"}',
+}  # fmt: skip
+ALTERNATING = "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }} eos_token"
+ASK, ANSWER = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
+CALL = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": "two"}}]}
+
+
+def found(tmp_path: Path, row: dict[str, Any], *settings: str, train: str = "qwen2.5-3b-instruct") -> dict[str, str]:
+    """The findings for a file of one row: code and help."""
+    files = {**TINY, "tiny/chat_template.jinja": ALTERNATING, "rows.jsonl": json.dumps(row) + "\n"}
+    text = spec(*settings, train=f'{train} on "rows.jsonl" for 3 epochs')
+    return {one.code: f"{one.severity}: {one.help}" for one in checked(text, put(tmp_path, files)).problems}
+
+
+@pytest.mark.parametrize(("target", "able"), [("trl-1.16", True), ("trl-0.18", False)])
+def test_a_help_names_only_a_loss_that_the_target_has(target: str, able: bool, tmp_path: Path) -> None:
+    completion = [ANSWER, ASK, {**ANSWER, "loss_weight": 0}]
+    codes = found(tmp_path, {"prompt": [ASK], "completion": completion}, f"target {target}", "chat_template = qwen3")
+    for code in ("XP548", "XP549"):
+        assert ("assistant_only" in codes[code]) == able, codes[code]
+    declined = {"messages": [ASK, {**ANSWER, "weight": 0}, ASK, ANSWER]}
+    codes = found(tmp_path, declined, f"target {target}", "chat_template = qwen3")
+    assert ("assistant_only" in codes["XP539"]) == able
+
+
+@pytest.mark.parametrize("turns", [[ASK, ASK, ANSWER], [ANSWER, ASK, ANSWER], [ASK, ANSWER, ANSWER]])
+def test_a_template_of_the_model_says_that_turns_alternate(turns: list[Any], tmp_path: Path) -> None:
+    codes = found(tmp_path, {"messages": turns}, train='"tiny"')
+    assert codes["XP537"].startswith("warning: join or move such turns")
+    assert "XP537" not in found(tmp_path, {"messages": [ASK, ANSWER, ASK, ANSWER]}, train='"tiny"')
+
+
+def test_other_orders_are_no_finding_for_a_template_that_writes_them(tmp_path: Path) -> None:
+    codes = found(tmp_path, {"messages": [ANSWER, ASK, ASK, ANSWER, ANSWER]}, "chat_template = qwen2.5")
+    assert not codes.keys() & {"XP537", "XP538"}
+
+
+@pytest.mark.parametrize("answers", [("prompt", "completion"), ("chosen", "rejected")])
+def test_the_order_of_a_prompt_with_its_answer(answers: tuple[str, str], tmp_path: Path) -> None:
+    row = {answers[0]: [ASK], answers[1]: [ASK, ANSWER]}
+    if answers[0] == "chosen":
+        row = {"chosen": [ASK, ASK, ANSWER], "rejected": [ASK, ASK, {**ANSWER, "content": "5"}]}
+    method = "method sft" if answers[0] == "prompt" else "method dpo"
+    assert "XP537" in found(tmp_path, row, method, "chat_template = mistral")
+
+
+def test_omit_allows_other_arguments_and_both_reasonings(tmp_path: Path) -> None:
+    thought = {**ANSWER, "content": "<think>2, 2</think>4", "reasoning_content": "2, 2"}
+    for turn, code, name in ((CALL, "XP547", "tool_calls"), (thought, "XP537", "reasoning")):
+        row = {"messages": [ASK, turn]}
+        assert code in found(tmp_path, row, "chat_template = qwen3")
+        assert code not in found(tmp_path, row, "chat_template = qwen3", f"data(omit=[{name}])")
+
+
+def test_the_same_reasoning_twice_is_not_lost_by_a_template_of_contents(tmp_path: Path) -> None:
+    thought = {**ANSWER, "content": "<think>2, 2</think>4", "reasoning_content": "2, 2"}
+    assert "XP537" not in found(tmp_path, {"messages": [ASK, thought]}, "chat_template = chatml")
+
+
+@pytest.mark.parametrize(("column", "row", "shape"), [
+    ("conversation", [ASK, ANSWER], "messages"),
+    ("conversation", [{"from": "human", "value": "?"}], "conversations"),
+    ("exchange", [ASK, ANSWER], "messages"),
+])  # fmt: skip
+def test_the_help_for_unknown_columns_reads_the_turns(column: str, row: Any, shape: str, tmp_path: Path) -> None:
+    help = found(tmp_path, {"id": 1, column: row})["XP124"]
+    assert f"`data(format={shape}, columns=[{column}])`" in help
+    settings = (f"data(format={shape}, columns=[{column}])", "chat_template = qwen3")
+    row = row if len(row) > 1 else [*row, {"from": "gpt", "value": "4"}]
+    assert not {"XP124", "XP554"} & found(tmp_path, {"id": 1, column: row}, *settings).keys()
+
+
+def test_the_help_for_a_speaker_can_be_written(tmp_path: Path) -> None:
+    row = {"conversations": [{"from": "the customer", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]}
+    assert '`data(user_roles=["the customer"])`' in found(tmp_path, row)["XP554"]
+    assert "XP554" not in found(tmp_path, row, 'data(user_roles=["the customer"])')
