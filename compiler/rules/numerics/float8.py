@@ -132,7 +132,7 @@ def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
     yield Finding(found.primary, found.message, found.help, (related,), found.replace)
 
 
-@rule("XP364", "fp8-next-to-another-model")
+@rule("XP364", "fp8-next-to-another-model", reads=("method.reference_free",))
 def fp8_two_models(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a method that trains one model alone: sft, reward, orpo or cpo.
 
