@@ -10,6 +10,7 @@ from import_support import HARDWARE, imported
 
 from xpc.compiler.cli import main
 from xpc.compiler.importing.accelerate.deepspeed import IGNORED
+from xpc.compiler.stacks import DEFAULT
 
 SCRIPT = """\
 import argparse
@@ -97,10 +98,8 @@ def test_keys_that_accelerate_reads_are_not_ignored() -> None:
 @pytest.mark.parametrize("attention", ["", "attn_implementation: flash_attention_2\n"])
 def test_packing_of_an_older_trl_is_one_stream_also_without_flash_attention(attention: str) -> None:
     head = "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\nlearning_rate: 1e-5\n"
-    found = imported(
-        f"{head}packing: true\nmax_length: 512\n{attention}", *HARDWARE, "--method", "sft", "--trl", "0.18"
-    )
-    assert "packing(strategy=wrapped)" in found.text or found.draft.stack.name == "trl-0.18"
-    if found.draft.stack.name != "trl-0.18":
-        assert found.arguments["packing_strategy"] == "wrapped"
+    settings = f"{head}bf16: true\npacking: true\nmax_length: 512\n{attention}"
+    found = imported(settings, *HARDWARE, "--method", "sft", "--trl", "0.18", "--target", DEFAULT)
+    assert "packing(strategy=wrapped)" in found.text
+    assert found.arguments["packing_strategy"] == "wrapped"
     assert "isolate" not in found.text
