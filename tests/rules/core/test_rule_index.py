@@ -31,9 +31,9 @@ PRECONDITION = {
     "rules.adapters.lora", "rules.adapters.frozen", "rules.method.support", "rules.method.online",
     "rules.method.dpo", "rules.method.preference", "rules.saving.publishing", "rules.method.vllm",
     "rules.method.distill", "rules.method.kto", "rules.strategy.offload", "rules.method.sampling",
-    "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope",
+    "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
 }  # fmt: skip
-"""Modules whose rules do not ask once more for what their `WHEN` asks for: the method, the adapters, the optimizer."""
+"""Modules whose rules do not ask again for what their `WHEN` asks for: method, adapters, optimizer or fp8."""
 
 
 def allowed(module):
