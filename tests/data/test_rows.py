@@ -197,7 +197,7 @@ def test_tallies_of_other_shapes():
     assert of(judged, "unpaired").labels == (1, 1)
     assert set(of(judged, "unpaired").tallies) == {"empty_answer"}
     assert of("prompt,completion,label\n?,!,True\n?,.,false\n", "unpaired", "rows.csv").labels == (1, 1)
-    assert set(of('{"prompt": ""}\n', "prompt").tallies) == {"empty_prompt"}
+    assert set(of('{"prompt": ""}\n', "prompt").tallies) == {"empty_prompt", "no_solution"}
     assert set(of("a\n\na\n", "text", "rows.txt").tallies) == {"empty_answer", "repeated"}
     assert of('{"prompt": "a b c", "completion": "d"}\n' * 2, "prompt_completion").words == {3: 2}
 
