@@ -7,7 +7,7 @@ from case_support import spec, trained
 BEST = "load_best_model_at_end = true"
 HELD = "data(holdout=5%)"
 EPOCHS = "eval(every=epoch)"
-FEW = '{"prompt": "2 + 2?"}\n'
+FEW = '{"prompt": "2 + 2?", "solution": "$4$"}\n'
 
 
 def extra(*lines: str, block: str = "trl") -> str:
