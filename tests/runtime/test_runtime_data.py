@@ -229,7 +229,7 @@ def test_sources_of_both_shapes_join_with_their_tools(tmp_path: Path) -> None:
     rows = data.build(bundle)[0]
     assert [row["messages"][1]["content"] for row in rows] == ["ho", "4"]
     carried = [message_fields.unpacked(row["messages"])[1] for row in rows]
-    assert carried == [{"tools": '[{"name": "f"}]'}, {}]
+    assert carried == [{"tools": [{"type": "function", "function": {"name": "f"}}]}, {}]
 
 
 def test_tool_calls_of_the_older_form_are_read_as_those_of_today(tmp_path: Path) -> None:
