@@ -122,7 +122,7 @@ ORDER = {
         "AdapterInit",
         "Vision",
     ),
-    "before_first_step": ("Evaluation", "DeepSpeed", "Muon", "Idle"),
+    "before_first_step": ("Evaluation", "DeepSpeed", "Float8", "Muon", "Idle"),
 }
 """Where one feature changes what another one sees, or their messages have an order."""
 

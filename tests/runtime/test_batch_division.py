@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "grouped": ({"arguments.train_sampling_strategy": "group_by_length"}, FOUR, "grouped by length"),
     "grouped, older": ({"arguments.group_by_length": True}, FOUR, "grouped by length"),
     "drop": ({"arguments.dataloader_drop_last": True}, FOUR, "drop_last"),
-    "tokens": ({"arguments.average_tokens_across_devices": False}, FOUR, "weights the tokens"),
+    "tokens": ({"arguments.average_tokens_across_devices": False}, FOUR, "averages the loss over its own tokens"),
     "orpo": ({"method.name": "orpo"}, SMALLER, "write `micro = 4` in batch"),
     "dpo": ({**PREFERENCES, "arguments.loss_type": ["sigmoid", "sft"]}, SMALLER, "write `micro = 4` in batch"),
     "rpo": ({**PREFERENCES, "arguments.rpo_alpha": 1.0}, SMALLER, "write `micro = 4` in batch"),

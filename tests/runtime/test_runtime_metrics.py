@@ -105,7 +105,7 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
     known = always | {"deepspeed", "liger-kernel"}  # of every target
     # Where the spec asks for them.
     optional = {"huggingface-hub", "kernels", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "PIL"}
-    optional |= {"wandb", "mlflow", "swanlab", "clearml"}
+    optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao"}
     for target in stacks.names():
         loaded = stacks.load(target)
         assert loaded is not None
