@@ -188,6 +188,7 @@ def ours(found: Imported) -> Record:
     """What the bundle of an import states, in the same names."""
     payload, stated = found.payload, found.arguments
     out = {key: stated.get(key) for key in ARGUMENTS}
+    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]  # around the products in fp8, both compute in bf16
     warm = stated.get("warmup_steps") or stated.get("warmup_ratio") or 0
     out["warmup_steps"] = math.ceil(warm * (_steps(stated) or STEPS) - 1e-9) if warm < 1 else warm
     out["logging_steps"] = stated["logging_steps"]

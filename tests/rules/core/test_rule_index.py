@@ -32,6 +32,7 @@ PRECONDITION = {
     "rules.method.dpo", "rules.method.preference", "rules.saving.publishing", "rules.method.vllm",
     "rules.method.distill", "rules.method.kto", "rules.strategy.offload", "rules.method.sampling",
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
+    "rules.numerics.newer_files",
 }  # fmt: skip
 """Modules whose rules do not ask again for what their `WHEN` asks for: method, adapters, optimizer or fp8."""
 
