@@ -15,6 +15,7 @@ from xpc.compiler.files.inputs import read_spec
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.review.meaning import plain
+from xpc.grammar.record import evolve
 
 pytestmark = pytest.mark.slow
 
@@ -119,9 +120,13 @@ def problems(checked):
 
 
 def held(spec):
-    """The values of a spec, and whether the author wrote each."""
+    """The values of a spec, and whether the author wrote each. A bundle's spec states the shape of every source."""
     values = {path: (value.value, value.origin.kind in ("spec", "base")) for path, value in spec.values.items()}
-    return values, plain(spec.data), plain(spec.evaluated), plain(spec.extra), plain(spec.model), plain(spec.hardware)
+    data = [evolve(one, stated=True) for one in spec.data]
+    evaluated = [
+        (one.name, one.prompt, [evolve(source, stated=True) for source in one.sources]) for one in spec.evaluated
+    ]
+    return values, plain(data), plain(evaluated), plain(spec.extra), plain(spec.model), plain(spec.hardware)
 
 
 def test_the_spec_of_a_bundle_keeps_the_authors_lines_and_checks_clean(place):
