@@ -88,7 +88,9 @@ PROOFS: tuple[Proof, ...] = (
             target=target, variant=f"{case[6:]}-{target[4:]}".strip("-"), legal=legal)
       for target in STACKS for case, legal in (("XP186", ""), ("XP186-sft", CHAT))),
     Proof("T44", "XP513", measure="templates.ended", expect={"ends": False}),
-    Proof("T38", "XP567", measure="templates.instructed", raises="TemplateError", match="System role not supported"),
+    Proof("T38", "XP567", measure="templates.instructed", raises="TemplateError", match="System role not supported",
+          legal=spec("model(attn=eager, chat_template=gemma3)", 'data(system="Be brief.")', batch="gbs=128 micro=1",
+                     train="gemma-2-2b-it on capybara for 3 epochs")),
     Proof("T24", "XP551", measure="rows.evaluated", expect={"trained_on": True}, files={
         "rows.jsonl": ROW * 8, **SPLITS}),
     Proof("T25", "XP554", measure="rows.built", raises="RunError", match="alien"),
