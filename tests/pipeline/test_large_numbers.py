@@ -75,11 +75,11 @@ def test_a_config_of_many_layers(family: str, tmp_path: Path) -> None:
     ("layers", "step", "listed"), [(7, 1, [0, 3]), (7, 2, [0, 1, 9]), (12, 5, [4, 4, -1]), (3, 4, [])]
 )
 def test_dense_layers_are_those_that_were_counted_one_by_one(layers: int, step: int, listed: list[int]) -> None:
-    from xpc.compiler.registry import architecture
+    from xpc.compiler.registry import parameter_counts
 
     more = {"num_experts": 8, "moe_intermediate_size": 32, "num_experts_per_tok": 2, "decoder_sparse_step": step}
     config = {**CONFIG, **more, "model_type": "qwen3_moe", "num_hidden_layers": layers, "mlp_only_layers": listed}
-    shape = architecture._qwen3_moe(architecture.Config(config, "qwen3_moe"))
+    shape = parameter_counts._qwen3_moe(parameter_counts.Config(config, "qwen3_moe"))
     assert shape.dense_layers == sum(1 for n in range(layers) if n in listed or (n + 1) % step)
 
 
