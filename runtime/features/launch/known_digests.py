@@ -5,6 +5,7 @@ off). An entry is used only while the file's size, times and inode are unchanged
 private: what others can write is neither read nor written.
 """
 
+import contextlib
 import json
 import os
 import stat
@@ -79,8 +80,9 @@ def _opened(make: bool) -> int:
     for name in ("xpc", "data"):
         outer = held
         try:
-            if make and name not in os.listdir(outer):
-                os.mkdir(name, 0o700, dir_fd=outer)
+            if make:
+                with contextlib.suppress(FileExistsError):  # threads of this process may make it at the same time
+                    os.mkdir(name, 0o700, dir_fd=outer)
             held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
         finally:
             os.close(outer)
