@@ -44,7 +44,7 @@ def test_a_turn_of_a_caller_is_a_tool_call(speaker: str, value: object) -> None:
     assert "tool_calls" in structure.structure([("assistant", known, "")])
 
 
-@pytest.mark.parametrize("value", ["Hello", "[]", "{}", '"add"', "[1]", None])
+@pytest.mark.parametrize("value", ["Hello", "[]", "{}", '"add"', "[1]", "5", "true", 5, None])
 def test_a_turn_of_a_caller_without_a_call_is_refused_by_both(value: object) -> None:
     stored = {"from": "function_call", "value": value}
     with pytest.raises(RunError, match=r"row 3: the value of a turn from 'function_call' is not a call as JSON"):

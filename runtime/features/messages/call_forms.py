@@ -18,7 +18,7 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
         calls = json.loads(calls) if isinstance(calls, str) else calls
     except ValueError:
         calls = None
-    calls = [calls] if isinstance(calls, dict) else calls
+    calls = calls if isinstance(calls, list) else [calls]
     functions = [one.get("function", one) if isinstance(one, dict) else None for one in calls or [None]]
     if not all(isinstance(one, dict) and "name" in one for one in functions):
         raise RunError(
