@@ -30,6 +30,8 @@ MOST = 10_000
 """The most files of a data folder."""
 LEVELS = 2
 """The most folders above a file of a model's folder, inside that folder."""
+SKIPPED = (".", "checkpoint-", "global_step")
+"""Prefixes of folders in a model's folder that are not looked into."""
 HEAD = 2**20
 """The number of bytes of a data file that are read to find the columns of its first row."""
 BASES = (".xp",)
@@ -242,7 +244,7 @@ class Workspace:
         """
         path, out = self.locate(written)[1], []
         for where, folders, names in os.walk(path):
-            folders[:] = sorted(one for one in folders if not one.startswith((".", "checkpoint-", "global_step")))
+            folders[:] = sorted(one for one in folders if not one.startswith(SKIPPED))
             prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
             out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
             if prefix.count("/") >= LEVELS or len(out) > MOST:

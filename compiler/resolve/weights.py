@@ -6,6 +6,8 @@ because hashing takes minutes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xpc.compiler.files.file_digests import file_digest
 from xpc.compiler.files.file_memory import FileMemory
 from xpc.compiler.files.workspace import Workspace
@@ -29,11 +31,10 @@ def with_weights(
     Digests are kept in `memory`; with `trusted`, a kept digest is used without reading the file again.
     """
     found: dict[str, str] = {}
-    for folder in local_models(spec):
-        for name in model_files(folder, workspace):
-            digest = file_digest(workspace.locate(name)[1], memory, trusted)
-            if digest is not None:
-                found[name] = digest
+    for name in model_files(spec, workspace):
+        digest = file_digest(workspace.locate(name)[1], memory, trusted)
+        if digest is not None:
+            found[name] = digest
     if not found:
         return spec
     return CheckedSpec.of(evolve(spec, weights=found), spec.problems, spec.silenced)
@@ -48,13 +49,9 @@ def local_models(spec: Spec) -> list[str]:
     return list(dict.fromkeys(one.rstrip("/") for one in folders if one))
 
 
-def model_files(folder: str, workspace: Workspace) -> list[str]:
-    """The files of a local model that a run reads; empty if the folder does not exist here."""
-    if workspace.kind(folder) != "folder":
-        return []
-    listed = workspace.listed(folder)
-    return [
-        f"{folder}/{name}"
-        for name in listed
-        if name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS
-    ]
+def model_files(spec: Spec, workspace: Workspace) -> Iterator[str]:
+    """The files of a spec's local models that a run reads; none of a folder that does not exist here."""
+    for folder in local_models(spec):
+        for name in workspace.listed(folder) if workspace.kind(folder) == "folder" else ():
+            if name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS:
+                yield f"{folder}/{name}"

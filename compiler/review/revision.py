@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.lfs import pointer
-from xpc.compiler.files.workspace import LEVELS, Workspace, inside_of
+from xpc.compiler.files.workspace import LEVELS, SKIPPED, Workspace, inside_of
 from xpc.compiler.review.repository import Commit, find, followed, stored_file
 from xpc.grammar.record import field, mutable
 
@@ -46,7 +46,7 @@ class RevisionWorkspace(Workspace):
         there = (one for one, path in self.paths.items() if one.startswith(start) and os.path.isfile(path))
         for name in (one[len(start) :] for one in there):
             *folders, last = name.split("/")
-            hidden = any(one.startswith((".", "checkpoint-", "global_step")) for one in folders)
+            hidden = any(one.startswith(SKIPPED) for one in folders)
             if not (hidden or last.startswith(".") or len(folders) > LEVELS):
                 found.add(name)
         return sorted(found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.files.file_digests import size_and_digest
 from xpc.compiler.files.file_memory import user_memory
-from xpc.compiler.resolve.weights import local_models, model_files
+from xpc.compiler.resolve.weights import model_files
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.spec import Spec
 
@@ -25,8 +25,7 @@ STATED = "sha256:"
 
 def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
     """The path of each file of the spec's local models, by its name in the spec."""
-    names = (name for folder in local_models(spec) for name in model_files(folder, workspace))
-    return {name: workspace.locate(name)[1] for name in names}
+    return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
 
 
 def model_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:

@@ -13,7 +13,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.resolve.image_digests import pictured
-from xpc.compiler.resolve.weights import local_models, model_files
+from xpc.compiler.resolve.weights import model_files
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
 from xpc.compiler.review.consequences import IS, Forecast, verdict_change
@@ -163,8 +163,7 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
 
 def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
     """The files that a run reads and a bundle does not contain: files of local models, and images of rows."""
-    for folder in local_models(spec):
-        yield from model_files(folder, workspace)
+    yield from model_files(spec, workspace)
     for source in pictured(spec):
         folder = image_folder(source)
         yield from (os.path.join(folder, path) for path in image_paths(source, workspace) or ())
