@@ -66,8 +66,9 @@ class Stack(TypedDict):
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    older_transformers: NotRequired[bool]
     """Methods whose loss transformers wrongly assumes to be divided by the accumulation already."""
+    older_transformers: NotRequired[bool]
+    """Whether transformers ignores positions in configurations that transformers 5 has saved."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]

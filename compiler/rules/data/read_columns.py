@@ -87,13 +87,7 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
     help = "leave turns that are not to be learned out of the data"
     if masks_answers(spec):
         help = "write `weight` of 0 where a turn is not to be learned, and `method sft(assistant_only)`, which reads it"
-    return {
-        TURN_KEY + key: (
-            f"a turn with the key `{key}`",
-            help,
-        )
-        for key in keys
-    }
+    return {TURN_KEY + key: (f"a turn with the key `{key}`", help) for key in keys}
 
 
 @rule("XP546", "system-column-not-read", "warning")

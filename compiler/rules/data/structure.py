@@ -204,7 +204,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
         able = masks_answers(spec) and source.shape in LEARNED_TURNS
         yield Finding(
             source.label,
-            f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'} a turn that is not to "
+            f"{have(one, found, source)} a turn that is not to "
             "be learned (`weight` of 0, or `train` of false), and this run learns every turn",
             "write `method sft(assistant_only)`, which reads it" if able else "leave the turn out of the data",
         )

@@ -15,8 +15,12 @@ from ...core.rows import FIELDS, name
 
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
 """Matches the name of a key that is likely to say whether a turn is learned."""
-READ = ("weight", "train", "train_turn", "training", "loss", "mask", "masked")
-"""Such keys that are read; a weight is read as 0 or another number."""
+TRAINED = ("weight", "train", "train_turn", "training", "loss")
+"""Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
+MASKED = ("mask", "masked")
+"""Keys with which torchtune and other tools mark with true that a turn is not learned."""
+READ = (*TRAINED, *MASKED)
+"""The keys that are read; a weight is read as 0 or another number."""
 ANSWERS = ("completion", "chosen", "rejected")
 PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",

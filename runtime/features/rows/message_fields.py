@@ -25,11 +25,7 @@ from ..messages.call_forms import (
     odd_arguments,
     with_arguments,
 )
-
-TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
-MASKED = ("mask", "masked")
-"""Keys with which torchtune and other tools mark with true that a turn is not learned."""
+from ..messages.turn_notes import MASKED, TRAINED
 
 
 class MessageFields(Feature):
@@ -143,7 +139,7 @@ def _check_calls(made: Mapping[str, Any], where: str) -> None:
     """Raises RunError if the arguments of a call are not a JSON object."""
     for turns in made.values():
         for turn in turns if isinstance(turns, list) else ():
-            fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}
+            fields = json.loads(turn[FIELDS]) if isinstance(turn, dict) and turn.get(FIELDS) else {}
             if (calls := fields.get("tool_calls")) and (wrong := odd_arguments(calls)):
                 raise RunError(f"{where}: {wrong}; write an object, or allow it with `data(omit=[tool_calls])`")
 
