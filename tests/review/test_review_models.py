@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from hashlib import sha256
@@ -10,39 +9,19 @@ from pathlib import Path
 
 import pytest
 from case_support import ROW
-from compile_support import CONFIG, put, xpc
+from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
 from xpc.compiler.files import file_digests
 from xpc.compiler.review import diff
 from xpc.compiler.review.pull_request.entries import entries
 
-SPEC = """\
-xpc 1
-
-train "models/tiny" on "rows.jsonl" for 1 epochs
-
-hardware 2 x cpu
-precision fp32
-
-batch {
-  gbs = 4
-  micro = 1
-  seq = 256
-}
-
-save "out/x"
-"""
-MODEL = {
-    "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}",
-    "chat_template.jinja": "{{ messages }}", "model.safetensors": b"w" * 4000,
-}  # fmt: skip
 WEIGHTS = "models/tiny/model.safetensors"
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    put(tmp_path / "models" / "tiny", MODEL)
-    put(tmp_path, {"x.xp": SPEC, "rows.jsonl": ROW * 40})
+    put(tmp_path / "models" / "tiny", LOCAL_MODEL)
+    put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 40})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -74,7 +53,7 @@ def short(data: bytes) -> str:
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_bundles_of_other_weights_differ(place: Path, more: str) -> None:
     """Only the digests in bundle.toml differ."""
-    put(place, {"x.xp": SPEC + more})
+    put(place, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")
     assert compared("a.bundle", "b.bundle")[1] == 0
@@ -124,13 +103,13 @@ def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(place: Path) -> Non
 
 def test_the_first_line_names_a_file_next_to_a_setting(place: Path) -> None:
     compiled("a.bundle")
-    put(place, {WEIGHTS: b"v" * 4000, "x.xp": SPEC.replace("seq = 256", "seq = 128")})
+    put(place, {WEIGHTS: b"v" * 4000, "x.xp": LOCAL.replace("seq = 256", "seq = 128")})
     assert f"; {WEIGHTS} {short(b'w' * 4000)} -> " in compared("a.bundle", "x.xp")[0].partition("\n")[0]
 
 
 def test_another_model_is_a_setting(place: Path) -> None:
-    put(place / "models" / "other", {**MODEL, "model.safetensors": b"v"})
-    put(place, {"y.xp": SPEC.replace("models/tiny", "models/other")})
+    put(place / "models" / "other", {**LOCAL_MODEL, "model.safetensors": b"v"})
+    put(place, {"y.xp": LOCAL.replace("models/tiny", "models/other")})
     text = compared("x.xp", "y.xp")[0]
     assert text.startswith("model models/tiny -> models/other")
     assert "Files of local models" not in text

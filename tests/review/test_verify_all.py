@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 from case_support import ROW
-from compile_support import put, xpc
-from test_verify_models import MODEL, SPEC
+from compile_support import LOCAL, put, xpc
+from test_verify_models import MODEL
 
 from xpc.compiler.review import verify
 from xpc.compiler.review.finished_run import _digest
@@ -41,8 +41,8 @@ def run_of(bundle, out):
 def place(tmp_path):
     root = tmp_path / "r"
     put(root / "specs" / "models" / "tiny", MODEL)
-    put(root / "specs", {"base.xp": "seed = 7\n", "x.xp": SPEC.replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n'),
-                         "rows.jsonl": ROW * 40, "s.xp": SPEC + "sweep { lr = [1e-5, 2e-5] }\n"})  # fmt: skip
+    put(root / "specs", {"base.xp": "seed = 7\n", "x.xp": LOCAL.replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n'),
+                         "rows.jsonl": ROW * 40, "s.xp": LOCAL + "sweep { lr = [1e-5, 2e-5] }\n"})  # fmt: skip
     for name in ("x", "s"):
         done = xpc("compile", f"specs/{name}.xp", "-o", f"specs/{name}.bundle", cwd=str(root))
         assert done.returncode == 0, done

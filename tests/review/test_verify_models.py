@@ -1,40 +1,20 @@
 """`xpc verify` and local models: their files have digests in the bundle and in the lock, and are found elsewhere."""
 
-import json
 import os
 
 import pytest
 from case_support import ROW
-from compile_support import CONFIG, put, xpc
+from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
 from xpc.compiler.files import file_digests, file_memory
 
-SPEC = """\
-xpc 1
-
-train "models/tiny" on "rows.jsonl" for 1 epochs
-
-hardware 2 x cpu
-precision fp32
-
-batch {
-  gbs = 4
-  micro = 1
-  seq = 256
-}
-
-save "out/x"
-"""
-MODEL = {
-    "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}", "vocab.txt": "a\nb\n",
-    "model.safetensors": b"w" * 4000, "chat_template.jinja": "{{ messages }}", "merges.txt": "a b\n",
-}  # fmt: skip
+MODEL = {**LOCAL_MODEL, "vocab.txt": "a\nb\n", "merges.txt": "a b\n"}
 
 
 @pytest.fixture
 def place(tmp_path):
     put(tmp_path / "s" / "models" / "tiny", MODEL)
-    put(tmp_path / "s", {"x.xp": SPEC, "rows.jsonl": ROW * 40, "models/tiny/optimizer.pt": "state"})
+    put(tmp_path / "s", {"x.xp": LOCAL, "rows.jsonl": ROW * 40, "models/tiny/optimizer.pt": "state"})
     return tmp_path / "s"
 
 

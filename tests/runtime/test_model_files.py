@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from case_support import ROW
-from compile_support import CONFIG, put, xpc
+from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
 from xpc.compiler.files import file_digests, file_memory
 from xpc.compiler.resolve import weights
@@ -21,34 +20,14 @@ from xpc.runtime.core import bundle_integrity
 from xpc.runtime.enabled import FEATURES
 from xpc.runtime.features.launch import known_digests, model_files
 
-SPEC = """\
-xpc 1
-
-train "models/tiny" on "rows.jsonl" for 1 epochs
-
-hardware 2 x cpu
-precision fp32
-
-batch {
-  gbs = 4
-  micro = 1
-  seq = 256
-}
-
-save "out/x"
-"""
-MODEL = {
-    "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}",
-    "chat_template.jinja": "{{ messages }}",
-    "model.safetensors": b"w" * 4000, "optimizer.pt": "state", "trainer_state.json": "{}", "summary.json": "{}",
-}  # fmt: skip
+MODEL = {**LOCAL_MODEL, "optimizer.pt": "state", "trainer_state.json": "{}", "summary.json": "{}"}
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A compiled bundle of a local model, without remembered digests."""
     put(tmp_path / "models" / "tiny", MODEL)
-    put(tmp_path, {"x.xp": SPEC, "rows.jsonl": ROW * 40})
+    put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 40})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XPC_CACHE", "off")
     monkeypatch.chdir(tmp_path)
@@ -179,7 +158,7 @@ def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
     import tiny
 
     tiny.build(str(tmp_path / "models" / "tiny"))
-    put(tmp_path, {"x.xp": SPEC.replace("1 epochs", "2 steps"), "rows.jsonl": ROW * 40})
+    put(tmp_path, {"x.xp": LOCAL.replace("1 epochs", "2 steps"), "rows.jsonl": ROW * 40})
     assert xpc("compile", "x.xp", cwd=str(tmp_path)).returncode == 0
     path = tmp_path / "models" / "tiny" / "tokenizer.json"
     data = path.read_text()

@@ -74,6 +74,28 @@ CONFIG = {
     "tie_word_embeddings": True,
     "torch_dtype": "float32",
 }
+LOCAL = """\
+xpc 1
+
+train "models/tiny" on "rows.jsonl" for 1 epochs
+
+hardware 2 x cpu
+precision fp32
+
+batch {
+  gbs = 4
+  micro = 1
+  seq = 256
+}
+
+save "out/x"
+"""
+"""A spec of the local model `models/tiny`, with the rows of `rows.jsonl`."""
+LOCAL_MODEL: dict[str, str | bytes] = {
+    "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}",
+    "chat_template.jinja": "{{ messages }}", "model.safetensors": b"w" * 4000,
+}  # fmt: skip
+"""The files of its folder."""
 
 
 def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> Checked:
