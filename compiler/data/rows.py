@@ -100,7 +100,7 @@ def turn_columns(head: bytes) -> dict[str, str]:
     """The columns of the first JSON row whose values are lists of turns, each with the shape of such turns."""
     text = head.decode("utf-8", "replace")
     try:
-        row, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
+        row, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
     except (ValueError, RecursionError):
         return {}
     first = {str(name): value[0] for name, value in row.items() if isinstance(value, list) and value}

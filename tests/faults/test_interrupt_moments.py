@@ -33,7 +33,7 @@ def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     source = text("data(workers=2)", world=1, steps=3).replace('"messages.jsonl"', '"many.jsonl"')
     run = Terminal([os.path.join(here.compiled(source, "interrupt-tokenizing"), "launch.sh")], str(tmp_path),
                    PYTHON=here.python, HF_DATASETS_CACHE=str(tmp_path / "cache"))  # fmt: skip
-    run.until(lambda: "rows compared with" in run.output and len(descendants(run.pid)) > 3)
+    run.until(lambda: "rows for parts that the chat template drops" in run.output and len(descendants(run.pid)) > 3)
     started = descendants(run.pid)
     run.type(CTRL_C)
     assert run.wait() == 75, run.output

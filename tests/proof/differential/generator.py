@@ -292,7 +292,14 @@ class Draft:
             return self.gpu is not None
         if row.path == "batch.padding_free":
             return not any(one.startswith("seq") for one in self.inside["batch"])
-        return row.path not in ("strategy.activation_checkpointing", "eval.split", "data.format", "data.prompt")
+        if row.path == "data.long":
+            return self.shape == "text"
+        if row.path.endswith("_roles"):
+            return self.shape in ("messages", "conversations")
+        return row.path not in (
+            "strategy.activation_checkpointing", "eval.split", "data.format", "data.prompt", "data.columns",
+            "data.documents", "data.max_pixels", "lora.init_iterations", "lora.init_rows",
+        )  # fmt: skip
 
     def value(self, row: schema.Setting) -> str | None:
         """A value of the setting as it is typed, or None for a kind that is left alone."""
