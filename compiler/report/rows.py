@@ -13,7 +13,7 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.report.bundle_record import BundleRecord
 from xpc.compiler.report.measured_rows import data_rows, memory_rows, time_rows
 from xpc.compiler.report.row import Row, cut
-from xpc.compiler.report.run_record import FINISHED, GOING, RunRecord, number
+from xpc.compiler.report.run_record import FINISHED, GOING, STOPPED, RunRecord, number
 from xpc.compiler.review.finished_run import LAUNCH, same_argument
 from xpc.compiler.review.installed import plain_version
 from xpc.grammar.record import evolve
@@ -54,7 +54,8 @@ def _status(run: RunRecord | None) -> str:
     kept = f"checkpoint-{run.checkpoints[-1]} is the newest one" if run.checkpoints else "there is no checkpoint"
     if run.status == GOING:
         return f"a process trains into this folder now; {kept}"
-    return f"it was stopped or died after step {run.step:,}; {kept}, and the same command goes on"
+    ended = "it was stopped" if run.status == STOPPED else "its processes ended"
+    return f"{ended} after step {run.step:,}; {kept}, and the same command goes on"
 
 
 def _steps(run: RunRecord | None, one: BundleRecord | None) -> Row:

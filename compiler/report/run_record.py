@@ -35,7 +35,7 @@ MOST_ENTRIES = 100_000
 MOST_VALUES = 1000
 """The most phases, packages or counts that are kept."""
 MOST_RESULTS = 24
-FINISHED, GOING, ENDED = "finished", "going", "ended without a result"
+FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "ended without a result"
 
 
 @mutable
@@ -145,6 +145,8 @@ def read_run(folder: str) -> RunRecord | None:
         run.status = FINISHED
     elif MARKER in names and _locked(os.path.join(folder, MARKER)):
         run.status = GOING
+    elif measured and measured[-1].get("stop") and measured[-1]["step"] in run.checkpoints:
+        run.status = STOPPED
     return run
 
 
@@ -228,7 +230,7 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
         for kind, sizes in table(line.get("peaks")).items()
         if isinstance(sizes, list)
     }
-    return {"step": line["step"], "seconds": seconds, "memory": memory, "peaks": peaks,
+    return {"step": line["step"], "stop": isinstance(line.get("stop"), str), "seconds": seconds, "memory": memory, "peaks": peaks,
             **{name: number(line.get(name)) or 0 for name in counts}}  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from . import machine, signals
+
 if TYPE_CHECKING:
     from .feature import Bundle
 
@@ -116,24 +118,22 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
     """The line about a start: when, on what, with which versions, and what happened to the rows."""
     import torch
 
-    from .machine import installed
-
     return {
         "step": step, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "bundle": bundle.folder,
         "digest": bundle.digest, "world": trainer.args.world_size,
         "device": torch.cuda.get_device_name() if bundle.run["device"] == "cuda" else "cpu",
-        "versions": {name: installed(name) for name in bundle.pins}, "data": trainer.data_facts,
+        "versions": {name: machine.installed(name) for name in bundle.pins}, "data": trainer.data_facts,
     }  # fmt: skip
 
 
 def now(step: int) -> dict[str, Any]:
-    """The line about what this start has measured so far."""
+    """The line about what this start has measured so far; ``stop`` is the signal that asked it to stop, or None."""
     each = [Measured.memory, *Measured.of_each[1:]]  # process 0: its own values are newer
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
         "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),
         "real_tokens": int(Measured.real), "padded_tokens": Measured.padded,
-        "saves": Measured.saves, "saved_bytes": Measured.saved_bytes,
+        "saves": Measured.saves, "saved_bytes": Measured.saved_bytes, "stop": signals.StopRequest.name,
     }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ OUTPUTS = {
     "models/tiny/model.safetensors has sha256": "an error of a launch (tests/runtime/test_model_files.py)",
     "It rained for a week": "a text file",
     "trainer_args.json:94": "the line of a verification",
-    "quickstart\n\nended without": "the first lines of a report",
+    "quickstart\n\nstopped on request": "the first lines of a report",
 }
 """Blocks that show what a program printed, by how they begin."""
 

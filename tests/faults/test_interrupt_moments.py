@@ -14,6 +14,7 @@ from stacks import payload
 from terminal import CTRL_C, Terminal
 from test_interrupts import until
 
+from xpc.compiler.report.run_record import read_run
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoint_integrity
 
@@ -57,6 +58,9 @@ def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     assert checkpoints(run.out) == sound(run.out)
     assert f"the same command resumes from {checkpoints(run.out)[-1]} (status 75)" in run.output
     assert not os.path.exists(staging)
+    record = read_run(run.out)
+    assert record is not None
+    assert record.status == "stopped on request"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -121,6 +121,19 @@ def test_a_run_that_died_says_where_and_what_goes_on(place: Path) -> None:
     assert found[""]["notes"] == []
 
 
+def test_a_run_that_was_stopped_is_not_one_that_died(place: Path) -> None:
+    out = run(place, steps=6, finished=False)
+    (out / "checkpoint-6").mkdir()
+    measured = (out / "measured.jsonl").read_text().splitlines()
+    last = json.loads(measured[-1]) | {"step": 6, "stop": "SIGTERM"}
+    (out / "measured.jsonl").write_text("\n".join([*measured, json.dumps(last)]) + "\n")
+    found = rows("out/x")
+    assert found["status"]["ran"] == "stopped on request"
+    assert found["status"]["why"].startswith("it was stopped after step 6; checkpoint-6 is the newest one")
+    (out / "checkpoint-6").rmdir()
+    assert rows("out/x")["status"]["ran"] == "ended without a result"
+
+
 def test_a_run_that_is_going_has_the_lock(place: Path) -> None:
     out = run(place, steps=6, finished=False)
     with open(out / "xpc_run.json", "a", encoding="utf-8") as handle:
