@@ -1,8 +1,8 @@
-"""`xpc import`: convert another tool's configuration to a spec, and report the fate of every key.
+"""`xpc import`: convert another tool's configuration to a spec, and report what became of every key.
 
-Each kind of source has a folder: `trl`, `axolotl`, `llamafactory`, `torchtune`, `accelerate` (with DeepSpeed).
-`command.py` reads command lines and `bundle.py` reads bundles. All of them use `trl/` for the arguments of transformers
-and TRL, `accelerate/` for the launch, and `text/` for YAML, JSON and shell scripts. A key becomes a setting, is kept
-under `extra` or in a comment, is irrelevant for a stated reason, or is an error with its file and line. `keys.py` reads
-the key tables. Only `cli.py` reads and writes files.
+Each kind of source has a folder: `trl`, `axolotl`, `llamafactory`, `torchtune`, `accelerate` (with DeepSpeed), `python`
+(training scripts) and `command` (command lines and shell scripts). `bundle.py` reads bundles of xpc. All of them use
+`trl/` for the arguments of transformers and TRL, `accelerate/` for the launch, and `text/` for YAML, JSON and shell
+scripts. A key becomes a setting, is kept under `extra` or in a comment, is irrelevant for a stated reason, or is an
+error with its file and line. `keys.py` reads the key tables. Only `cli.py` reads and writes files.
 """

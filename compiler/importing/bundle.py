@@ -1,4 +1,4 @@
-"""Import a bundle: its spec without the values that the compiler filled in, and the files that the spec names."""
+"""Import a bundle: its spec without the values that the compiler filled in, and the data and files that it contains."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
 def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides) -> Draft:
-    """Convert a bundle's folder to a draft. `read` returns a file of the folder. Raises Unreadable for any other
-    folder.
+    """Convert a bundle's folder to a draft of the spec. `read` returns a file of the folder, or None if it does not
+    exist. Raises Unreadable if the folder is not a bundle.
     """
     spec, stated = read("spec.xp"), read("trainer_args.json")
     if spec is None or stated is None:
@@ -48,7 +48,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
         plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        if part is None and draft.files.get(plain, data) != data:  # another file already has this name
+        if part is None and draft.files.get(plain, data) != data:  # another file has this name
             plain = inside
         while path not in places and part is not None and plain in places.values():
             plain += "_"
@@ -67,7 +67,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
-        if inside.count("/") > 1:  # a task of lm-eval may include other files of its folder, so copy all
+        if inside.count("/") > 1:  # a task of lm-eval may include further files of its folder, so copy all of them
             draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
             continue
         draft.files[_plain(inside)] = data
@@ -80,7 +80,9 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
 
 
 def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
-    """The files of the bundle in a folder, as listed by its bundle.toml."""
+    """The names and contents of the bundle's files under `folder`, as listed by its bundle.toml. Raises Unreadable if
+    one is missing.
+    """
     import tomllib
 
     try:
@@ -95,9 +97,9 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
 
 
 def _bundle_name(name: str) -> str:
-    """Check the name of a file in a bundle, and return it unchanged.
+    """Check a file name in a bundle, and return it unchanged.
 
-    Raises Unreadable for a name that leads out of the folder, because a bundle may come from anybody.
+    Raises Unreadable for a path outside the bundle, such as `data/../../x`, because a bundle is untrusted input.
     """
     plain = name.isprintable() and name.startswith(("data/", "files/"))
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
@@ -106,10 +108,12 @@ def _bundle_name(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """The name of the folder next to the new spec into which the files of a data folder are copied."""
+    """The folder next to the new spec for a bundled data folder: `/mnt/pairs` becomes `data/pairs`."""
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 
 def _plain(name: str) -> str:
-    """The name of a bundled file without the digest, which compiling adds again."""
+    """A bundled file's name without its digest, `a-0123abcd.jsonl` to `a.jsonl`, because compiling adds the digest
+    again.
+    """
     return DIGEST.sub("", name)

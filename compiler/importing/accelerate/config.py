@@ -1,4 +1,6 @@
-"""Import accelerate's YAML: sharding and the number of processes. Other sources also use it for their sharding keys."""
+"""Import accelerate's YAML: sharding and the number of processes. The importers of axolotl, LLaMA-Factory and TRL also
+use this module for their own FSDP and DeepSpeed keys.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 
 
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
-    """Read a complete file. The precision comes from the trainer, because transformers sets it for accelerate."""
+    """Import a complete accelerate YAML file: distributed type, processes, sharding and mixed precision.
+
+    If the trainer's arguments turn on bf16 or fp16, they override `mixed_precision`, because transformers sets it.
+    """
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
     for key, slot in (("num_processes", "total"), ("num_machines", "nodes")):
@@ -84,11 +89,15 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
 
 
 NODE = 8
-"""The number of GPUs per node that is assumed if the sizes of the mesh are the only hint at the number of processes."""
+"""The assumed number of GPUs per node, used if only the mesh sizes, such as `dp_shard_size`, show the number of
+processes.
+"""
 
 
 def _processes_of(block: Entry | None, found: Machines) -> None:
-    """Set the number of processes from the sizes of the mesh if the file does not state it."""
+    """Compute the number of processes as the product of the mesh sizes, such as `dp_shard_size: 8`, if the file does
+    not state it.
+    """
     sizes = [one for key, one in ({} if block is None else block.mapping).items()
              if key.removeprefix("parallelism_config_") in MESH and (integer(one) or 0) > 1]  # fmt: skip
     if found.total is not None or found.each is not None or not sizes:
@@ -100,7 +109,7 @@ def _processes_of(block: Entry | None, found: Machines) -> None:
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """Read a number of processes or nodes."""
+    """Read a number of processes or nodes into the attribute `slot` of `found`; below 1 it is an error."""
     value = integer(entry)
     if value is None or value < 1:
         draft.error(entry, "it takes a whole number above 0")
@@ -111,7 +120,9 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Note that blocks are irrelevant if they belong to another kind of run than the file configures."""
+    """Mark the blocks that accelerate does not read for this `distributed_type` (`name`) as irrelevant, such as
+    `fsdp_config` in a DeepSpeed run.
+    """
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "dynamo_config",
                 "mpirun_config", "ipex_config"):  # fmt: skip
         block = table.get(key)
@@ -127,7 +138,9 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
 
 
 def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
-    """Read `dynamo_config`: `torch_compile` turns on inductor. Its modes change no result."""
+    """Import one key of `dynamo_config`: the backend inductor becomes `torch_compile`, and other backends are errors.
+    Keys that tune the compiler are irrelevant, because they do not change results.
+    """
     table = {key.removeprefix("dynamo_"): one for key, one in block.mapping.items()}
     backend = table.get("backend")
     word = "NO" if backend is None or backend.empty else str(text(backend)).upper()
@@ -164,7 +177,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
 
 
 def fsdp(draft: Draft, block: Entry | None) -> None:
-    """Read `fsdp_config`, with or without the prefix `fsdp_`; the default version is 1."""
+    """Import `fsdp_config`, whose keys may lack the prefix `fsdp_`. Without `fsdp_version` it is FSDP1."""
     table: dict[str, Entry] = {}
     for key, one in ({} if block is None else block.mapping).items():
         table[key if key.startswith("fsdp_") else f"fsdp_{key}"] = one
@@ -238,7 +251,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
 
 
 def ulysses(draft: Draft, block: Entry | None) -> None:
-    """Read `parallelism_config` with DeepSpeed (Ulysses), where several processes split each sequence."""
+    """Import `parallelism_config` of a DeepSpeed run: Ulysses, where `sp_size` processes split each sequence."""
     table = {} if block is None else block.mapping
     for key, one in table.items():
         name, value = key.removeprefix("parallelism_config_"), integer(one)
@@ -258,7 +271,9 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
-    """Read `parallelism_config`: hybrid sharding and context parallelism. xpc has no tensor parallelism."""
+    """Import `parallelism_config` of an FSDP run: hybrid sharding and context parallelism. Tensor parallelism is an
+    error.
+    """
     table = {
         key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()
     }
@@ -284,7 +299,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
 
 
 def trainer_fsdp(draft: Draft, named: Entries) -> None:
-    """Read transformers' `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
+    """Import transformers' arguments `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
     entry, config = named.get("fsdp"), named.get("fsdp_config")
     wrap = named.get("fsdp_transformer_layer_cls_to_wrap")
     least = named.get("fsdp_min_num_params")
@@ -311,7 +326,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
-        name = "hsdp"  # a device mesh means hybrid sharding
+        name = "hsdp"  # `parallelism_config` already chose hybrid sharding
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)
@@ -333,7 +348,7 @@ STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
 def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """Read the ZeRO stage from the name of a DeepSpeed file that does not exist here."""
+    """Take the ZeRO stage from the file name, such as `ds_z3.json`, if the DeepSpeed file does not exist here."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
@@ -344,8 +359,8 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Read the ZeRO stage from the name of an accelerate file that does not exist here. Returns False if the name has
-    no stage.
+    """Take the ZeRO stage from the file name, such as `zero3.yaml`, if the accelerate file does not exist here. Returns
+    False if the name contains no stage.
     """
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
@@ -357,7 +372,11 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 
 
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """Read a DeepSpeed file that a source names, if the file is next to the source or ships with a tool."""
+    """Import the DeepSpeed file that an argument names, or the mapping that it contains.
+
+    A missing file is replaced by LLaMA-Factory's or axolotl's file of the same name, or only its ZeRO stage is taken
+    from the name.
+    """
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return

@@ -1,5 +1,5 @@
-"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that the trainer also has. A value "auto"
-means the trainer's value.
+"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that the trainer also has. The value "auto"
+means that DeepSpeed takes the trainer's value.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ KEYS = load("accelerate/deepspeed.toml")
 BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activation_checkpointing",
           "zero_allow_untested_optimizer", "train_batch_size", "train_micro_batch_size_per_gpu",
           "steps_per_print", "wall_clock_breakdown")  # fmt: skip
-"""Keys of a DeepSpeed file that the table does not have."""
+"""Keys of a DeepSpeed file that are not in the key table deepspeed.toml."""
 PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
-"""Keys that accelerate's `deepspeed_config` and a DeepSpeed file have in common."""
+"""Keys that `deepspeed_config` of accelerate's YAML and a DeepSpeed file have in common."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),
            *(key.partition(".")[0] for key in KEYS), *BLOCKS} - PASSED_ON  # fmt: skip
-"""Keys of a DeepSpeed file that have no effect in accelerate's `deepspeed_config`."""
+"""Keys of a DeepSpeed file that have no effect inside `deepspeed_config` of accelerate's YAML."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip
-"""Blocks that only affect reports, and a key that only DeepSpeed's own sequence parallelism reads."""
+"""Keys that only affect logging and profiling, and one that only DeepSpeed's own sequence parallelism reads."""
 AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Read a complete file, or a mapping in another file; the keys of a mapping begin with `prefix`."""
+    """Import a DeepSpeed configuration: a file, or a mapping inside another file, whose keys begin with `prefix`."""
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
@@ -56,7 +56,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
 
 
 def _enabled(block: Entry) -> bool:
-    """Whether a block is on; blocks are off by default."""
+    """Whether a block such as `elasticity` is on: DeepSpeed needs `enabled: true`."""
     on = block.mapping.get("enabled")
     return on is not None and boolean(on) is True
 
@@ -70,14 +70,15 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """Keep a key without a setting under `extra`, with its dotted name."""
+    """Keep a DeepSpeed key that no setting covers under `extra`, with its dotted name, or report why it has no effect.
+    """
     if (entry.file, entry.key) in draft.fates:
         return
     if entry.value == "auto":
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    older = KEYS.block("zero_optimization").column("renamed")  # older names that DeepSpeed still accepts
+    older = KEYS.block("zero_optimization").column("renamed")  # names that DeepSpeed deprecates and still accepts
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
     stage3 = last.startswith("stage3_") or last in older
@@ -107,7 +108,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """Read `bf16` and `fp16`. The trainer decides the precision, and the file must agree with the trainer."""
+    """Import `bf16` and `fp16`. If the trainer's arguments state another precision, `enabled` is an error."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)
@@ -143,8 +144,8 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Read `optimizer`. DeepSpeed's AdamW becomes `adamw`, which runs DeepSpeed's AdamW under ZeRO. A value "auto"
-    means the trainer's value.
+    """Import `optimizer`: Adam and AdamW become `adamw`, for which a bundle also runs DeepSpeed's AdamW under ZeRO. The
+    value "auto" means that DeepSpeed takes the trainer's value.
     """
     if block is None:
         return
@@ -179,7 +180,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
 
 
 def _scheduler(draft: Draft, block: Entry | None) -> None:
-    """Read `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`."""
+    """Import `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`."""
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -220,7 +221,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
 
 
 def stage(draft: Draft, block: Entry | None) -> None:
-    """Read `zero_optimization`."""
+    """Import `zero_optimization`: the ZeRO stage, offloading, and settings such as bucket sizes."""
     if block is None or not block.mapping:
         draft.note(block, "no stage is named")
         draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")
@@ -252,7 +253,9 @@ def stage(draft: Draft, block: Entry | None) -> None:
 
 
 def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
-    """Write which states are offloaded to host memory. xpc can offload the optimizer alone, or also the weights."""
+    """Set `strategy.offload` from the devices for optimizer states and weights. The spec offloads only the optimizer
+    states (`optimizer`), or also the weights (`cpu`).
+    """
     on = {}
     for name, block in (("optimizer", optimizer), ("param", param)):
         if block is None:
@@ -292,7 +295,8 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """Read accelerate's `deepspeed_config`, which has other names for the same settings."""
+    """Import `deepspeed_config` of accelerate's YAML, which names the same settings differently, such as `zero_stage`.
+    """
     table = block.mapping
     level = table.get("zero_stage")
     found = integer(level) if level is not None else None

@@ -1,6 +1,6 @@
-"""Import training in fp8: `fp8: true` of axolotl and LLaMA-Factory, and `fp8_config` of accelerate's file.
+"""Import fp8 training: `fp8: true` of axolotl and LLaMA-Factory, and `fp8_config` of accelerate's YAML.
 
-A bundle computes in fp8 by torchao, with accelerate's own recipe. Source: accelerate 1.15 `utils/dataclasses.py`
+A bundle trains in fp8 with torchao and accelerate's default recipe. Source: accelerate 1.15 `utils/dataclasses.py`
 (`AORecipeKwargs`), axolotl `loaders/patch_manager.py` (`_apply_fp8_patches`), LLaMA-Factory `train/fp8_utils.py`.
 """
 
@@ -11,15 +11,16 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.language.schema import ADAPTERS
 
 TORCHAO = ("ao", "torchao", "auto", "no")
-"""accelerate and LLaMA-Factory look for torchao first if the file names no library."""
+"""Values of `backend` that mean torchao, which accelerate and LLaMA-Factory also try first if no backend is named."""
 OTHERS = {"te": "Transformer Engine", "transformer_engine": "Transformer Engine", "msamp": "MS-AMP"}
 GATHERED = "a bundle gathers weights in fp8 under fsdp, and only there"
 STRATEGIES = ("ddp", "fsdp")
 
 
 def switch(draft: Draft, named: Entries, *more: str) -> None:
-    """Write `precision fp8` if the key `fp8` is on; `more` are the keys that belong to it. Where a bundle has no fp8,
-    the keys are kept in comments and the spec computes in bf16.
+    """Set `precision fp8` if the key `fp8` is on; `more` names further keys about fp8.
+
+    If the spec cannot train in fp8, for example with an adapter, it computes in bf16 and keeps these keys in comments.
     """
     on = named.get("fp8")
     others = [named[key] for key in more if key in named]
@@ -39,7 +40,7 @@ def switch(draft: Draft, named: Entries, *more: str) -> None:
 
 
 def block(draft: Draft, found: Entry, mixed: Entry | None) -> None:
-    """Read `fp8_config` of accelerate's file, which only `mixed_precision: fp8` reads."""
+    """Import `fp8_config` of accelerate's YAML, which has an effect only with `mixed_precision: fp8`."""
     on = mixed is not None and str(text(mixed)).lower() == "fp8"
     for key, one in found.mapping.items():
         if on:
@@ -65,7 +66,7 @@ def _belonging(draft: Draft, one: Entry, name: str) -> None:
 
 
 def _obstacle(draft: Draft) -> str:
-    """Why a bundle of this draft cannot compute in fp8; "" if it can."""
+    """The reason why the spec cannot train in fp8, such as an adapter; "" if it can."""
     strategy = draft.settings.get("strategy")
     if not draft.stack.facts.float8_training:
         return f"{draft.stack.name} cannot train in fp8"

@@ -1,4 +1,4 @@
-"""Import axolotl's chat templates by name, and the choice of turns to train on."""
+"""Import axolotl's chat templates by name, and the turns of a conversation that are trained on."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 @record
 class Learned:
-    """The roles whose turns are trained on, whether the end of every turn is trained on, and the key that
-    decides this.
+    """Which turns are trained on: their roles, whether the end-of-turn token is trained on in every turn, and the key
+    that states this.
     """
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT
@@ -29,7 +29,9 @@ class Learned:
 
 
 def learned(draft: Draft, named: Entries) -> Learned:
-    """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on."""
+    """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on. Datasets that
+    differ are an error.
+    """
     found: list[Learned] = []
     listed = named.get("datasets")
     for one in [] if listed is None else listed.items:
@@ -58,8 +60,8 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
-    """Write the template. Returns True if the template marks the turns of `marks`, and these are more than the
-    answers.
+    """Set the chat template. Returns True if the template marks the turns in `marks` as trained and `marks` differs
+    from the default, the assistant's turns.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
@@ -107,7 +109,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
         _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
-        pass  # the unknown name is reported below
+        pass  # the error for the unknown template name follows below
     else:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
@@ -128,13 +130,15 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
 
 
 def _renders(draft: Draft) -> bool:
-    """Whether a chat template renders the rows of this file."""
+    """Whether the rows of this file are formatted with a chat template, as conversations are and plain texts are not.
+    """
     rendered = {"messages", "conversations", "preference", "unpaired", "prompt"}
     return not rendered.isdisjoint(corpus.formats(draft))
 
 
 def arguments(draft: Draft, named: Entries) -> None:
-    """Write `chat_template_kwargs`, unless no template renders the rows."""
+    """Set the template arguments from `chat_template_kwargs`, unless the rows are not formatted with a chat template.
+    """
     entry = named.get("chat_template_kwargs")
     if entry is not None and not entry.empty and not _renders(draft):
         draft.note(entry, "no template renders these rows")
@@ -143,7 +147,9 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """A key about the template: the datasets' value if they have the key, otherwise the file's."""
+    """The entry of a template key such as `chat_template`: the value in `datasets` if any dataset states it, otherwise
+    the file's top-level value. Datasets with different values are an error.
+    """
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     if listed is not None and key == "chat_template":
@@ -164,11 +170,14 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""axolotl's templates, by the names of FastChat's conversations, which older files of type sharegpt use."""
+"""axolotl's chat template for each FastChat conversation name, as in `conversation: llama-3` of older sharegpt
+datasets.
+"""
 
 
 def _conversation(draft: Draft, entry: Entry) -> Entry | None:
-    """The template that the key `conversation` of a sharegpt data set names (axolotl before 0.5)."""
+    """The chat template for the key `conversation` of a sharegpt dataset (axolotl before 0.5); None without this key.
+    """
     kind, named = entry.mapping.get("type"), entry.mapping.get("conversation")
     if named is None or named.empty or kind is None or not str(kind.value).startswith("sharegpt"):
         return None
@@ -181,8 +190,9 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """Use the tokenizer's own template, and report a difference: TRL trains on the newline after an answer, and axolotl
-    does not.
+    """Use the tokenizer's own template, with axolotl's loss mask if the template is a known one.
+
+    For an unknown template, report the difference: TRL may train on the newline after an answer, and axolotl does not.
     """
     if own or not renders or draft.method != "sft":
         return
@@ -203,7 +213,7 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 
 def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
-    """Report that axolotl writes the tokenizer's first token twice before the question of a preference pair."""
+    """Report that axolotl writes the bos token twice before the question of a preference pair, and the spec once."""
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
@@ -216,7 +226,9 @@ def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
-    """Report that axolotl trains on the token that ends an answer only if it is the eos_token, or the file lists it."""
+    """Report that axolotl trains on the end-of-turn token of an answer only if it is the eos token or listed in
+    `eot_tokens`. The spec always trains on it.
+    """
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
     tokens = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
@@ -232,8 +244,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Write a template that the file gives as text or as the name of another file. Like axolotl, treat the text as a
-    name if a file with this name exists.
+    """Set the template from `chat_template_jinja`, which contains Jinja text or a file name. As in axolotl, it is a
+    file name if this file exists.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

@@ -1,4 +1,4 @@
-"""Import axolotl's data: `datasets` of many types become sources, and a type decides how its rows are read."""
+"""Import axolotl's data: each entry of `datasets` becomes a data source, and its `type` states the row format."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ COLUMNS = {
     "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
-"""Columns of each type of preference pairs, by the last word of the type's name."""
+"""Column names of preference pairs, by the last part of the dataset type: `chatml.intel` has `question`, `chosen` and
+`rejected`.
+"""
 CONVERSATIONS = ("argilla_chat", "ultra")
-"""Types of preference pairs whose answers are conversations."""
+"""Last parts of preference dataset types whose answers are conversations, as in `chatml.ultra`."""
 SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 
 
 def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """Write the sources, the holdout, the template and the loss mask."""
+    """Set the data sources, the held-out rows, the chat template and the loss mask."""
     listed, raw = named.get("datasets"), named.get("pretraining_dataset")
     if draft.sources:
         for one in (listed, raw):
@@ -77,7 +79,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
-    """Add one dataset as a source."""
+    """Add one entry of `datasets` as a data source. `raw` is true for entries of `pretraining_dataset`."""
     table = axolotl_keys.known(draft, entry.mapping, "datasets.")
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
@@ -91,7 +93,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     files = table.get("data_files")
     names = [path]
     if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
-        names = list(files.items)  # rows of all files are concatenated, as datasets does
+        names = list(files.items)  # the files are concatenated, as in the datasets library
         draft.mark(path, "mapped", "the file name tells the format")
         draft.mark(files, "mapped", "data")
     elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
@@ -119,7 +121,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            or found.ref.startswith('"')  # the file may exist only on the training machine
+            or found.ref.startswith('"')  # the compiler may not find the file and its rows
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
@@ -127,7 +129,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
 
 
 def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
-    """Look for a column `system` in a file next to the source, because axolotl reads it together with messages."""
+    """Set `data.system_column` if a local file of conversations also has a column `system`, which axolotl reads."""
     name = None if path is None else text(path)
     data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
@@ -144,7 +146,9 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
-    """The format of the rows, and their columns if they have unusual names."""
+    """The row format, such as `messages`, for the dataset type `word`, and its columns if they differ from the format's
+    usual names.
+    """
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
     for one in (messages, chosen, rejected, field):
@@ -169,7 +173,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         )
         shape = _messages(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # the default style
+    if word in ("alpaca", "alpaca:instruct"):  # the default style of alpaca prompts
         draft.differs(
             "datasets.type",
             "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
@@ -206,11 +210,13 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""The format of the rows, by the two keys of a message."""
+"""The row format for the key names of a message: `from` and `value` make `conversations`."""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
-    """The format of a list of messages: either role and content, or from and value. Other keys are refused."""
+    """The row format of conversations: `messages` for role and content, `conversations` for from and value. Other
+    message keys are an error.
+    """
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
     mapping = table.get("message_property_mappings", place)
@@ -230,7 +236,7 @@ def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
 
 
 def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
-    """Write `roles`, the names of the speakers in the rows, if the runtime does not know them already."""
+    """Set the role names from `roles`, such as `assistant: [bot]`, if the runtime does not know them already."""
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)
         if role not in ROLES or names is None:
@@ -243,8 +249,8 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
-    """Import types that put a template's text around plain texts. The texts become turns, which that template
-    renders.
+    """Set axolotl's chat template for types such as `chatml.intel`, which format plain columns as turns. `texts` is
+    true if the rows contain plain texts, which then become turns.
     """
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
@@ -288,7 +294,7 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
         draft.differs("datasets.system", "axolotl writes the column `system` as a system turn, even if it is empty, "
                       "and the spec writes none", place)  # fmt: skip
         return ("input", "chosen", "rejected")
-    if word == "passthrough" and draft.method == "dpo":  # axolotl passes the rows to TRL unchanged, and so does xpc
+    if word == "passthrough" and draft.method == "dpo":  # axolotl and xpc both pass the rows to TRL unchanged
         return ()
     _chat_template(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:
@@ -323,7 +329,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
-            continue  # read by chat.py
+            continue  # chat.py reads these keys
         elif key in irrelevant:
             corpus.everything(draft, one, irrelevant[key])
         elif one.off:
@@ -337,8 +343,8 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Compute the loss on answers only, unless `train_on_inputs` is on. `marked` is true if the template marks the
-    trained turns.
+    """Compute the loss on answers only, unless `train_on_inputs` is on. `marked` is true if the chat template itself
+    marks the trained turns.
     """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True

@@ -1,4 +1,4 @@
-"""Import axolotl's evaluation data, which are either held-out rows or separate datasets."""
+"""Import axolotl's evaluation data: held-out rows (`val_set_size`) or separate datasets (`test_datasets`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
 from xpc.compiler.importing.trl import data as corpus
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
-"""Keys that only tell where a data set is, and not how its rows are read."""
+"""Keys that state where a dataset is stored, as opposed to how its rows are read."""
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Add separate test sets. Their rows are read like the training data."""
+    """Set `eval.data` from `test_datasets`. A test set whose rows are read differently from the training rows is an
+    error.
+    """
     if entry is None or entry.empty:
         draft.note(entry, "null: none")
         return
@@ -31,7 +33,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         split = table.get("split")
         found = corpus.source(draft, table.get("path", one), table.get("name"), split)
         if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
-            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # axolotl's default split of a test set
+            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # axolotl's default split for a test set
         if found is not None and "revision" in table:
             found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:
@@ -45,7 +47,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:
-    """The reference with the hub's commit, branch or tag, if the dataset names one."""
+    """Add the Hub revision (a commit, branch or tag) to a dataset reference: `org/name` becomes `org/name@v1`."""
     name = text(entry) or ""
     if entry.empty:
         draft.note(entry, "null: the newest")
@@ -64,7 +66,7 @@ def _shown(table: Entries, key: str) -> object:
 
 
 def holdout(draft: Draft, named: Entries) -> None:
-    """Write the holdout or the test sets. If the file has neither, the run does not evaluate."""
+    """Set the held-out rows or the test sets. Without either, the run does not evaluate."""
     _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])

@@ -1,4 +1,4 @@
-"""Compute when axolotl warms up, evaluates and saves, with axolotl's arithmetic.
+"""Compute axolotl's warm-up, evaluation interval and checkpoint interval as axolotl does.
 
 Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_config`).
 """
@@ -12,7 +12,11 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 
 
 def intervals(draft: Draft, named: Entries) -> None:
-    """Write `evals_per_epoch` and `saves_per_epoch` as shares of the run, unless that is at most once per run."""
+    """Set the intervals of evaluations and checkpoints. `evals_per_epoch: 4` with 1 epoch becomes 25% of the run.
+
+    If `evals_per_epoch` or `saves_per_epoch` means at most once per run, axolotl reads `eval_strategy` or
+    `save_strategy` instead.
+    """
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
     held = named.get("val_set_size")
@@ -56,7 +60,9 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """Report a difference: `best` saves only after improvements, while the spec saves at each evaluation."""
+    """Import `save_strategy: best`. axolotl saves only when the evaluation improves; the spec saves at each evaluation,
+    which is reported as a difference.
+    """
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":
         draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
@@ -71,7 +77,7 @@ def _filled(named: Entries, key: str) -> bool:
 
 
 def evaluation(draft: Draft, named: Entries) -> None:
-    """Import the evaluation before the first step, and loading the best checkpoint at the end."""
+    """Turn on axolotl's evaluation before the first step, and import `load_best_model_at_end` and early stopping."""
     evaluated, saved = draft.settings.get("eval.every"), draft.settings.get("save.every")
     extra = draft.extra.setdefault("trl", {})
     if evaluated is not None and evaluated.text != "never":
@@ -102,7 +108,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """A number of steps, or a share of the run, as a float; None for `epoch` and `never`."""
+    """A setting such as `100` (steps) or `25%` (of the run) as a float, 100.0 or 0.25; None for `epoch` and `never`."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -110,8 +116,8 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Write the warm-up. axolotl's default is 3 % of the run, at most 100 steps, and it turns a warm-up of one step
-    into two.
+    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. It changes a warm-up of one step to two
+    steps.
     """
     if schedule.flat(named.get("lr_scheduler_type")):
         return

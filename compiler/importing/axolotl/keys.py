@@ -1,4 +1,4 @@
-"""axolotl's key table, its plugins, and keys that no other module reads."""
+"""axolotl's key table and plugins, and the import of keys that no other module reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
-    """All keys of axolotl and its plugins, or of a dataset (`of="datasets."`).
+    """All key names of axolotl and its plugins, or of a dataset entry (`of="datasets."`).
 
     They are the fields of axolotl's classes, which `make oracles` writes to names.txt. names-0.19.txt has the fields
     that axolotl 0.19 adds; 0.19 removes no field.
@@ -24,8 +24,8 @@ def names(of: str = "") -> frozenset[str]:
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """The keys of a file, or of a dataset (`of="datasets."`), without keys that axolotl does not know. axolotl ignores
-    these, so they get a warning.
+    """Drop the keys that axolotl does not know, with a warning, because axolotl ignores them. `of="datasets."` checks
+    the keys of a dataset entry.
     """
     all_names = names(of)
     for key, entry in entries.items():
@@ -56,8 +56,8 @@ PLUGINS = {
 
 
 def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
-    """Import plugins: Liger becomes a setting, kernels with the same result are dropped, and any other plugin
-    is refused.
+    """Import `plugins`: Liger becomes a setting, plugins that do not change results are accepted, and others are
+    errors.
     """
     for name in names:
         last = name.rpartition(".")[2]
@@ -70,8 +70,8 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import the switches for Liger's single kernels, fp8 and `unfrozen_parameters`, and apply the table's irrelevant
-    keys and comments.
+    """Import the switches of single Liger kernels, fp8 and `unfrozen_parameters`. Note the irrelevant keys of the key
+    table, and keep its `comment` keys as comments of the spec.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:
@@ -86,8 +86,8 @@ def rest(draft: Draft, named: Entries) -> None:
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Import the name patterns of weights to train. A pattern that matches the complete language model restricts
-    nothing.
+    """Import `unfrozen_parameters`, the name patterns of the weights to train, as `freeze { except_parameters }`.
+    Patterns that match the complete language model freeze nothing.
     """
     if entry is None:
         return

@@ -1,4 +1,4 @@
-"""Import axolotl's changes to the model's config.json, and its handling of quantized weights."""
+"""Import axolotl's changes to the model's config.json, and its options for reading quantized weights."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ NEUTRAL = {
     "use_cache": "training keeps no cache of keys and values",
     "pad_token_id": "the trainer gives the model the tokenizer's",
 }
-"""Keys of a model's configuration that do not change the training."""
+"""Keys of config.json that do not affect training, each with the reason."""
 
 
 def configured(draft: Draft, named: Entries) -> None:
-    """Read `model_config`, or `overrides_of_model_config`, its newer name. A change to the model's config.json is
-    refused, unless it changes a value that the trainer sets anyway.
+    """Import `model_config` and its newer name `overrides_of_model_config`.
+
+    RoPE scaling becomes a setting. Any other change of config.json is an error, unless it does not affect training or
+    equals what the model or the trainer has anyway.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
@@ -35,8 +37,8 @@ def configured(draft: Draft, named: Entries) -> None:
 
 
 def mxfp4(draft: Draft, named: Entries) -> None:
-    """Note that keys for quantized weights are irrelevant, because transformers itself decides how to read such
-    weights.
+    """Import `model_quantization_config`. `Mxfp4Config` with `dequantize: true` is kept in a comment, because
+    transformers decides how to read such weights. Anything else is an error.
     """
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True

@@ -12,8 +12,10 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 
 
 def precision(draft: Draft, named: Entries) -> None:
-    """Write the precision. `bf16` decides it: its default is auto, over which `fp16` takes precedence. `bfloat16` and
-    `float16` keep the weights in that dtype, without loss scaling.
+    """Set the precision and the dtype of the weights.
+
+    Without keys, `bf16` is auto, and `fp16: true` overrides that default. `bfloat16` and `float16` mean weights in that
+    dtype, without loss scaling.
     """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
@@ -52,7 +54,7 @@ def precision(draft: Draft, named: Entries) -> None:
 
 
 def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """Write TensorFloat-32. The default, auto, switches it on if the GPU has it."""
+    """Set TensorFloat-32. axolotl's default is auto: on if the GPU supports it (compute capability 8.0)."""
     entry = named.get("tf32")
     gpu = registry.find_gpu((overrides.hardware or "h100-80gb").split()[-1])
     able = gpu is not None and gpu.capability >= (8, 0)
@@ -65,7 +67,7 @@ def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def memory(draft: Draft, named: Entries) -> None:
-    """Write what is recomputed in the backward pass, and how."""
+    """Set activation checkpointing, its implementation (reentrant or not), and the offloading of activations."""
     entry, kwargs, away = (named.get(key) for key in ("gradient_checkpointing", "gradient_checkpointing_kwargs",
                                                       "activation_offloading"))  # fmt: skip
     on = entry is not None and (boolean(entry) is True or entry.value in ("offload", "offload_disk", "unsloth"))
@@ -109,7 +111,7 @@ def memory(draft: Draft, named: Entries) -> None:
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Whether axolotl never uses reentrant checkpointing, as for Gemma 4, which shares weights between layers."""
+    """Whether axolotl forces non-reentrant checkpointing: for Gemma 4, which shares weights between layers."""
     known = registry.find_model(draft.model)
     name = draft.model.lower() if known is None else known.model_type
     return "gemma-4" in name or name.startswith("gemma4")

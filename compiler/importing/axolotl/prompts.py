@@ -1,4 +1,4 @@
-"""Convert axolotl's prompts, which put text around a row's columns, to a Jinja template of the spec.
+"""Convert axolotl's prompts, such as alpaca's "### Instruction:" around a column, to a Jinja template of the spec.
 
 Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
 """
@@ -16,8 +16,8 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Words:
-    """The texts of a prompt: around a question with an input, around a question without one, and the system prompt; and
-    the columns.
+    """The format strings of a prompt (with an input, without an input, and for the system prompt), and the column
+    names.
 
     The system prompt is the row's column `system`, if there is one. Otherwise it is `system_text`, or
     `system_text_without_input` for a row without an input.
@@ -39,14 +39,14 @@ KEYS = {
     "system_prompt": "system_text",
     "field_instruction": "instruction", "field_input": "input", "field_output": "output", "field_system": "system",
 }  # fmt: skip
-"""The keys of a custom dataset type."""
+"""The keys of a custom dataset type (a mapping under `type`), and the attribute of `Words` for each."""
 CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 
 @cache
 def types() -> dict[str, Words]:
-    """The texts of prompts by axolotl's dataset type. In prompts.toml, `like` names the type from which a row copies
-    missing texts.
+    """The prompts of axolotl's dataset types, by type name. In prompts.toml, `like` names the type that provides the
+    values which an entry does not state.
     """
     out: dict[str, Words] = {}
     for name, row in read_table(__file__, "prompts.toml").items():
@@ -57,7 +57,7 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The texts of a named or a custom type; None for an unknown name."""
+    """The prompt of a named type or of a custom type (`place` is a mapping); None for an unknown name."""
     if not place.mapping:
         return types().get(word)
     given: dict[str, str] = {}
@@ -72,7 +72,7 @@ def words(draft: Draft, word: str, place: Entry) -> Words | None:
 
 
 def template(prompt: Words) -> str:
-    """The Jinja template of the prompt, over the columns of a row."""
+    """Write the prompt as a Jinja template over a row's columns."""
     columns = {"instruction": prompt.instruction, "input": prompt.input or "input", "system": "told"}
     around, short = _jinja(prompt.system_around, columns), _jinja(prompt.without_input, columns)
     long = _jinja(prompt.with_input, columns)
@@ -92,7 +92,9 @@ def template(prompt: Words) -> str:
 
 
 def _jinja(form: str, columns: dict[str, str]) -> str:
-    """Convert a Python format string to Jinja. Raises ValueError for a name that is not a column."""
+    """Convert a Python format string to Jinja: `{input}` becomes `{{ input }}`. Raises ValueError for a name that is
+    not a column.
+    """
     out = ""
     for literal, name, spec, conversion in Formatter().parse(form):
         plain = not any(one in literal for one in ("{{", "{%", "{#"))
@@ -110,8 +112,8 @@ def _quoted(text: str) -> str:
 
 
 def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
-    """Write the prompt of a dataset type as the spec's template. Returns the columns, or None if the type has no
-    prompt.
+    """Set the spec's prompt template for a dataset type. Returns the columns of prompt and answer, or None if the type
+    has no prompt.
     """
     prompt = words(draft, word, place)
     if prompt is None:

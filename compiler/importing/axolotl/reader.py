@@ -32,7 +32,9 @@ METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "gr
 
 
 def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """Convert a file to a draft."""
+    """Convert an axolotl YAML file to a draft of the spec. `launch` and `zero` are the keys of accelerate's and
+    DeepSpeed's files.
+    """
     given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
     method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
@@ -101,7 +103,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
 
 
 def _model(draft: Draft, named: Entries) -> None:
-    """Write attention and special tokens."""
+    """Set attention, new tokens and special tokens."""
     attention = named.get("attn_implementation")
     if attention is not None and not attention.empty:
         name = ATTENTION.get(str(attention.value))
@@ -155,7 +157,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     inside = {} if config is None else config.mapping
     theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        del draft.settings["memory.checkpointing"]  # axolotl turns activation checkpointing on if either key is on
+        del draft.settings["memory.checkpointing"]  # axolotl checkpoints activations if either key is on
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
@@ -192,7 +194,7 @@ def _implied(config: Entry) -> Fate:
 
 
 def _muon(draft: Draft) -> None:
-    """State what axolotl's Muon does by default. Its scale is torch's `match_rms_adamw`.
+    """State the defaults of axolotl's Muon in the spec. It scales updates as torch's `match_rms_adamw` does.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """
@@ -208,11 +210,13 @@ TRACKERS = {
     "mlflow": ("use_mlflow", "mlflow_experiment_name", "mlflow_run_name"),
     "swanlab": ("use_swanlab", "swanlab_project", "swanlab_experiment_name"),
 }
-"""The key that turns a tracker on, the key of the project, which also does, and the key of the run's name."""
+"""The keys of each tracker: its switch, its project and its run name. A project also turns the tracker on."""
 
 
 def _trackers(draft: Draft, named: Entries) -> None:
-    """Write the trackers. The first project and the first name count; SwanLab also needs its plugin."""
+    """Set the trackers, the project and the run name. If several trackers have a project or a name, the first one is
+    used. SwanLab also needs its plugin.
+    """
     found = {one: [named.get(key) for key in keys if key] for one, keys in TRACKERS.items()}
     plugins = words(named["plugins"]) if "plugins" in named else None
     on = tuple(
@@ -240,7 +244,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
 
 
 def _method(draft: Draft, named: Entries) -> None:
-    """Write the numbers of preference tuning, the hub's settings, and GRPO's `trl` block."""
+    """Import the method's keys, such as `rl_beta`, the Hub keys, and the `trl` block of GRPO."""
     for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
         one = named.get(key)
         if one is not None and one.empty:
@@ -276,7 +280,7 @@ def _method(draft: Draft, named: Entries) -> None:
 
 
 def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
-    """Write SimPO as a loss of cpo, with its margin and with the weight of the likelihood term."""
+    """Set SimPO as the loss `simpo` of the method cpo, with its margin and the weight of the likelihood term."""
     if kind is not None and kind.value == "simpo":
         draft.put("method.loss", (Weighted("simpo"),), kind)
         draft.default("method.likelihood", 1.0, "not set: TRL's own")
@@ -289,7 +293,9 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """The keys of `trl`. The host and port of the `vllm` block are added if `trl` does not state them."""
+    """The keys of the `trl` block of GRPO, with `vllm_server_host` and `vllm_server_port` added from its `vllm` block
+    unless the `trl` block states them.
+    """
     inside = block.get("vllm")
     if inside is None:
         return block
@@ -305,7 +311,7 @@ def _generation(draft: Draft, block: Entries) -> Entries:
 
 
 def _packing(draft: Draft, named: Entries) -> None:
-    """Write the packing of training and evaluation rows."""
+    """Set packing of training rows and evaluation rows, and the loss normalization."""
     packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
     on = packed is not None and boolean(packed) is True
     if packed is not None and draft.method == "sft":

@@ -1,4 +1,4 @@
-"""Import which rows of axolotl's datasets are used: a part of them, and none that are too long."""
+"""Import which rows axolotl trains on: one shard of a dataset, and only rows that are short enough."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
 SCALE = 1_000_000
-"""Shares of rows are rounded up to a multiple of 1 / SCALE, because axolotl also rounds up the size of its
-first part.
+"""Shares of rows are rounded up to a multiple of 1 / SCALE, because axolotl also rounds up the size of its first shard.
 """
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """Import `shards`: axolotl shuffles a dataset with the seed, divides it into `shards` parts, and reads one."""
+    """Import `shards`: axolotl shuffles a dataset and trains on one of `shards` parts. Returns this share of the rows;
+    None for all rows.
+    """
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:
@@ -46,8 +47,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """Import `skip_prepare_dataset`. With it, preference tuning and reinforcement learning keep long rows, and sft and
-    reward pass the rows to the trainer unchanged.
+    """Import `skip_prepare_dataset`. In preference tuning and RL it means that axolotl drops no long rows. In sft and
+    reward training it is an error, because axolotl then passes the rows to the trainer unchanged.
     """
     if entry is None:
         return
@@ -63,8 +64,8 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Drop rows longer than `sequence_len`, unless `excess_length_strategy` truncates them. Long plain texts are
-    divided into several rows.
+    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`, unless `excess_length_strategy`
+    truncates them. axolotl splits long plain texts into several rows instead.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()

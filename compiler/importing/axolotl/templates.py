@@ -1,7 +1,7 @@
-"""axolotl's chat templates with its loss mask, which covers the text of an answer and the token that ends it.
+"""Write axolotl's chat templates with its loss mask: the text of an answer and its end-of-turn token are trained on.
 
-axolotl finds a turn by rendering the same conversation with other content and comparing both (`find_turn`). The token
-that ends a turn is trained on if it is the tokenizer's end token or one of `eot_tokens`. Source: axolotl 0.18.0,
+axolotl finds a turn by rendering the same conversation with other content and comparing both texts (`find_turn`). The
+end-of-turn token is trained on if it is the eos token or one of `eot_tokens`. Source: axolotl 0.18.0,
 utils/chat_templates/templates/ and prompt_strategies/chat_template.py.
 """
 
@@ -16,9 +16,14 @@ from xpc.grammar.record import record
 
 @record
 class Turns:
-    """The parts of a template in which all turns have the same form: the head before a text, the token after it
-    (`end`), what follows this token (`after`), the generation prompt (`asked`), the beginning (`first`), and the text
-    itself.
+    """The strings of a chat template whose turns all have the same form.
+
+    - `head`: the Jinja expression before the text of a turn
+    - `text`: the Jinja expression of the text itself
+    - `end`: the end-of-turn token
+    - `after`: what follows the end-of-turn token, such as a newline
+    - `asked`: the generation prompt
+    - `first`: the Jinja expression at the beginning of the conversation, such as `bos_token`
     """
 
     head: str
@@ -41,13 +46,13 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""axolotl's templates that bundles have under the same name, each with the token that ends a turn."""
+"""axolotl's templates that xpc also has, by axolotl's name: xpc's name and the end-of-turn token."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 
 
 def end_of(name: str) -> str | None:
-    """The token that ends a turn in axolotl's template of this name; None for an unknown template."""
+    """The end-of-turn token of axolotl's template with this name; None for an unknown name."""
     if name in TURNS:
         return TURNS[name].end
     return BUILT_IN[name][1] if name in BUILT_IN else None
@@ -56,11 +61,11 @@ def end_of(name: str) -> str | None:
 def axolotl_template(
     name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
 ) -> str | None:
-    """axolotl's template of this name with marks around the turns of some roles. `every_end` also marks the ends of
-    other turns.
+    """axolotl's template with this name, with `{% generation %}` marks around the turns of `roles`.
 
-    With `stripped`, nothing follows the end of the last answer, because axolotl strips the answers of a preference
-    pair. Returns None for an unknown template, or if the template cannot be written with these marks.
+    `every_end` also marks the end-of-turn token of the other turns. With `stripped`, nothing follows the last answer's
+    end-of-turn token, because axolotl strips the answers of preference pairs. Returns None for an unknown name, or if
+    the template cannot have these marks.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)
@@ -96,9 +101,10 @@ def _marked(text: str) -> str:
 
 
 def answers_alone(text: str, end: str, stripped: bool = False) -> str:
-    """A bundle's template, with marks around the text of each answer and the token that ends it.
+    """Move the `{% generation %}` marks of xpc's own template: they then surround the text of each answer and the
+    end-of-turn token (`end`), but not the newline after it.
 
-    If an answer has thoughts, everything after their opening tag is trained on; otherwise only the answer's text is.
+    If an answer contains thoughts, everything after the opening tag `<think>` is trained on.
     """
     text = text.replace(
         '{{- "<|im_start|>assistant" -}}\n    {%- generation -%}\n      {{- "\\n" + message.content if',
