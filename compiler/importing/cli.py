@@ -1,4 +1,6 @@
-"""The command `xpc import`: read a source, and write the spec and the files next to it."""
+"""The command `xpc import`: convert another tool's configuration or training script to a spec, and write the spec and
+its files.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
-    """Run the command and return its exit status (docs/import.md lists them). `check` finds the errors and warnings
-    of the spec that was written. Raises UsageError.
+    """Run `xpc import` and return its exit status (docs/import.md lists them). `check` is called on the written spec.
+    Raises UsageError.
     """
     if (options.file is None) == (options.command_line is None):
         raise UsageError("import takes a FILE, or --command 'torchrun ...'")
@@ -50,7 +52,9 @@ def run(options: argparse.Namespace, check: Check) -> int:
 
 
 def _each(source: SourceFile, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
-    """Write a spec for each training command of a script: `x-1.xp`, `x-2.xp`. Raises UsageError."""
+    """Run `--pick all -o x.xp`: write a spec for each training command of a script, as `x-1.xp`, `x-2.xp` and so on.
+    Raises UsageError.
+    """
     from xpc.compiler.importing.command import search
 
     if options.output in (None, "-") or kind_of(source, options.file is not None) != "command":
@@ -69,7 +73,7 @@ def _each(source: SourceFile, options: argparse.Namespace, overrides: Overrides,
 
 
 def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
-    """Write the spec of a source, or print the reasons why no spec can be written. Returns the exit status. Raises
+    """Import one source: write its spec, or print why no spec can be written. Returns the exit status. Raises
     UsageError.
     """
     from xpc.compiler.importing import families, partial
@@ -91,7 +95,7 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     found: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, out, options.force)
-        # otherwise the spec is incomplete: a base to extend, or one that a decision must complete
+        # a spec without a model or data is incomplete: a base for `extends`, or a spec for a person to complete
         if draft.text or (draft.model and draft.sources):
             found = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
     errors = [one for one in found if one.severity == "error"]
@@ -121,12 +125,12 @@ def _counted(number: int, noun: str) -> str:
 
 
 def read(path: str) -> SourceFile:
-    """Read a file, or standard input for `-`, as text. Raises UsageError."""
+    """Read the file to import, or standard input for `-`, as UTF-8 text. Raises UsageError."""
     try:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            # the outputs of a notebook's cells are not read
+            # allow large notebooks, because the outputs of their cells are not imported
             data, name = read_file(path, (64 if path.endswith(".ipynb") else 4) * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -140,7 +144,7 @@ def read(path: str) -> SourceFile:
 
 
 def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
-    """The values on the command line that override the source. Raises UsageError."""
+    """The command-line options that override values of the imported file, such as `--model`. Raises UsageError."""
     try:
         hardware = None if options.hardware is None else machine(options.hardware)
     except ValueError as error:
@@ -169,7 +173,7 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
 
 
 def _sets(options: argparse.Namespace) -> dict[str, str]:
-    """The variables of `--set NAME=VALUE`. Raises UsageError."""
+    """The variables given by `--set NAME=VALUE`, by name. Raises UsageError."""
     found = dict(one.partition("=")[::2] for one in options.sets)
     if any("=" not in one for one in options.sets):
         raise UsageError("--set takes NAME=VALUE")
@@ -177,7 +181,7 @@ def _sets(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _pick(options: argparse.Namespace) -> int | None:
-    """The number that `--pick` gives; None without the option and for `--pick all`. Raises UsageError."""
+    """The number N of `--pick N`; None without the option and for `--pick all`. Raises UsageError."""
     if options.pick in (None, "all"):
         return None
     if not options.pick.isdecimal() or not 0 < int(options.pick) < 1000:
@@ -186,7 +190,9 @@ def _pick(options: argparse.Namespace) -> int | None:
 
 
 def _reference(name: str | None) -> str | None:
-    """The value of `--model` or `--data` as a spec writes it: a reference unchanged, anything else in quotes."""
+    """The value of `--model` or `--data` as a spec writes it: a legal reference such as `qwen3-8b` unchanged, other
+    names in quotes.
+    """
     if name is None:
         return None
     from xpc.compiler.lower.specfile import quoted
@@ -198,7 +204,9 @@ def _reference(name: str | None) -> str | None:
 
 
 def convert(source: SourceFile, options: argparse.Namespace, overrides: Overrides) -> Draft:
-    """Convert a source of any kind to a draft. Raises Unreadable and UsageError."""
+    """Convert a file, command line or bundle folder of any supported kind to a draft of the spec. Raises Unreadable and
+    UsageError.
+    """
     if options.file is not None and os.path.isdir(options.file):
         from xpc.compiler.importing.bundle import bundle
 
@@ -218,7 +226,7 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """The contents of a bundle's file; None for a file outside the bundle."""
+    """The contents of a file in a bundle's folder; None if it does not exist or lies outside the folder."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
@@ -231,7 +239,7 @@ def _inside(folder: str, name: str) -> bytes | None:
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
-    """Write the spec and its files to one folder. Existing files are replaced only with `--force`. Raises
+    """Write the spec and the files that it names to one folder. Existing files are replaced only with `--force`. Raises
     UsageError.
     """
     to_file = out not in (None, "-")

@@ -1,4 +1,4 @@
-"""The spec that an import builds, and the fate of every key of the source."""
+"""The draft of a spec that an import builds, and the record of what became of every imported key."""
 
 from __future__ import annotations
 
@@ -17,27 +17,34 @@ from xpc.grammar.record import field, mutable, record
 
 MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
 UNDECIDED = "undecided"
-"""The fates of a key: it becomes a setting; it is kept under `extra`; it has no effect; it is kept in a comment,
-because this version does not compile it; or it cannot be written in a spec, which `--partial` turns into a line that a
-person decides.
+"""What becomes of an imported key.
+
+- MAPPED: it becomes a setting
+- EXTRA: it is kept under `extra`
+- IRRELEVANT: it has no effect
+- RESERVED: it is kept in a comment, because this version does not compile it
+- ERROR: a spec cannot express it
+- UNDECIDED: an error that `--partial` turned into a comment for a person to decide
 """
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings that a spec states even if they have their default, because the compiler would otherwise choose a value or
-add a note.
+"""Settings that a spec states even with their default value, because the compiler would otherwise choose a value or add
+a note.
 """
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""The zero that Python writes before an exponent of one digit: `1e-05`."""
+"""Matches the zero in Python's exponents of one digit: `1e-05` becomes `1e-5`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""The most unknown keys that get a suggestion. A file with more is not a file of a known tool."""
+"""The number of unknown keys that get a spelling suggestion. A file with more unknown keys is for no supported tool."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
 @record
 class Fate:
-    """The fate of one key: what it became (`to`), and why (`why`)."""
+    """What became of one imported key: `fate` is MAPPED, EXTRA, IRRELEVANT and so on, `to` the line of the spec, `why`
+    the reason.
+    """
 
     key: str
     value: str
@@ -50,10 +57,10 @@ class Fate:
 
 @record
 class Message:
-    """A warning or an error, with the place of its key if it concerns a key.
+    """A warning or an error. `place` is the file and line of the key that it is about.
 
-    An error also has the key itself and the reason (`why`). `own` is true if no tool knows the key, so that only the
-    repository's own script can read it.
+    An error also has the key itself (`entry`) and the reason (`why`). `own` is true if no supported tool knows the key,
+    so that only the repository's own script can read it.
     """
 
     severity: str
@@ -67,7 +74,9 @@ class Message:
 
 @record
 class Decision:
-    """What a person must decide after `--partial`: a sentence, the places of the lines, and what to write."""
+    """What a person must decide after `--partial`: a sentence, the files and lines that it is about, and what
+    to write.
+    """
 
     text: str
     places: tuple[str, ...] = ()
@@ -76,8 +85,8 @@ class Decision:
 
 @record
 class Written:
-    """A setting's text as a spec writes it, the key that it comes from (None for a tool's default), and the reason for
-    it.
+    """A setting's value as text of the spec, the imported key that it comes from (None for a tool's default), and the
+    reason.
     """
 
     text: str
@@ -87,10 +96,11 @@ class Written:
 
 @record
 class Source:
-    """A source of data: a reference or a quoted path, its columns, the selected part of its rows, and its row limit.
+    """A dataset of the spec: a reference or a quoted path, its columns, the selected rows (`take`), and the most rows
+    (`limit`).
 
-    `format`, `context` and `chat` are set if the sources differ in them. `place` is the imported key that states the
-    format of the rows. `share` is the source's part of a mixture, from 0 to 1.
+    `format`, `context` and `chat` are set if the datasets of the spec differ in them. `place` is the imported key that
+    states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
     """
 
     ref: str
@@ -106,21 +116,21 @@ class Source:
 
 @mutable
 class Draft:
-    """The spec that an import builds.
+    """The draft of a spec that an import builds.
 
     - `files`: the files to write next to the spec, by name
-    - `later`: comments with keys that no setting can express yet
-    - `differences`: comments about differences between the source's tool and a run of the spec, by the tool's name for
+    - `later`: comments for keys that no setting can express yet
+    - `differences`: comments about differences between the imported tool and a run of the spec, by the tool's name for
       the feature
     - `sweep`: the values of the settings that a script's loop changes
-    - `trl`: the version of TRL whose defaults the source gets; `fitting`: all versions that the source may be written
-      for; `dated`: comments about defaults that differ among these versions
-    - `transformers`: whether the source configures TrainingArguments, which has other defaults than TRL's classes
-    - `undecided`: comments with the lines that `--partial` could not place; `decisions`: what a person must decide
-      about them (`partial.py`)
-    - `read`: the files that a source named
-    - `text`: the complete spec of a bundle
-    - `seen`: the keys that a reader looked up, whether the source has them or not
+    - `trl`: the version of TRL whose defaults the spec states; `fitting`: all versions that the imported file may be
+      written for; `dated`: comments about defaults that differ among these versions
+    - `transformers`: whether the import reads TrainingArguments, which has other defaults than TRL's classes
+    - `undecided`: comments for lines that `--partial` could not convert; `decisions`: what a person must decide about
+      them (`partial.py`)
+    - `read`: the keys of further files that the imported file names
+    - `text`: the complete spec, if it comes from a bundle
+    - `seen`: the key names that were looked up, whether the file has them or not
     """
 
     stack: Stack
@@ -148,11 +158,11 @@ class Draft:
     unknown: int = 0
     seen: set[str] = field(factory=set)
 
-    # -- fates of keys ----------------------------------------------------------------------------------------------
+    # -- what becomes of keys -----------------------------------------------------------------------------------------
 
     def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
-        """Record the fate of a key, if the source has the key. A second fate is added to the first, but an error stays
-        an error.
+        """Record what becomes of a key (`fate`), if the imported file has the key. A second record is merged with the
+        first, but an error stays an error.
         """
         if entry is None:
             return
@@ -165,20 +175,18 @@ class Draft:
         self.fates[name] = Fate(entry.key, shown(entry), entry.file, entry.line, fate, to, why)
 
     def note(self, entry: Entry | None, why: str) -> None:
-        """Record that a key changes nothing, and why."""
+        """Record that a key has no effect, and why."""
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """The key if it is on; otherwise None, after noting that it is off."""
+        """The entry if its switch is on; otherwise None, after recording that it is off."""
         if entry is None or not entry.off:
             return entry
         self.note(entry, "it is off")
         return None
 
     def error(self, entry: Entry | None, why: str, help: str = "", own: bool = False) -> None:
-        """Report a key that a spec cannot express, if the source has the key. `own` is true if no tool knows
-        the key.
-        """
+        """Report an error for a key that a spec cannot express. `own` is true if no supported tool knows the key."""
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)
@@ -186,14 +194,14 @@ class Draft:
         self.messages.append(Message("error", entry.place, text, help, entry, why, own))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
-        """Keep a key in a comment of the spec, and warn that the run does not follow it."""
+        """Keep a key in a comment of the spec (`typed`), and warn that the run does not follow it."""
         if typed not in self.later:
             self.later[typed] = why
             self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")
         self.mark(entry, RESERVED, f"# {typed}", why)
 
     def differs(self, name: str, why: str, entry: Entry | None = None) -> None:
-        """Record a difference between the source's tool and a run of the spec, as a comment of the spec and as a
+        """Record a difference between the imported tool and a run of the spec, as a comment of the spec and as a
         warning.
 
         `name` is the tool's argument or key; `why` states what the tool does and what the spec does.
@@ -203,12 +211,12 @@ class Draft:
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def drop(self, name: str, why: str, entry: Entry | None) -> None:
-        """Keep the name of a key in a comment, because the spec does something else than the source's tool."""
+        """Keep the name of a key in a comment, because a run of the spec does something else than the imported tool."""
         self.mark(entry, RESERVED, f"# {name}")
         self.differs(name, why, entry)
 
     def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
-        """Keep keys in comments of the spec, each with its reason; a key that is off is irrelevant."""
+        """Keep the keys in `kept` as comments of the spec, each with its reason; a key that is off is irrelevant."""
         for key, why in kept.items():
             entry = entries.get(key)
             if entry is not None and entry.off:
@@ -227,17 +235,19 @@ class Draft:
 
     @property
     def wrong(self) -> bool:
-        """Whether an error was reported."""
+        """Whether the import has an error, so that no spec is written."""
         return any(one.severity == "error" for one in self.messages)
 
     # -- settings --------------------------------------------------------------------------------------------------
 
     def has(self, path: str) -> bool:
-        """Whether the draft has a value for a setting."""
+        """Whether the draft has a value for the setting `path`."""
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Write a setting. A second, different value is an error, unless it is `weak`: then the first value stays."""
+        """Set a setting. If another key already gave it a different value, that is an error, or, with `weak`, the first
+        value stays.
+        """
         row = BY_PATH[path]
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
             value = value.lstrip("~/")
@@ -269,15 +279,13 @@ class Draft:
             self.mark(entry, MAPPED, f"{path} = {written.text}", why)
 
     def raw(self, path: str, typed: str, entry: Entry | None) -> None:
-        """Write a setting with this text as its value."""
+        """Set a setting to a value that is already text of the spec, without checking it."""
         self.settings[path] = Written(typed, entry)
         if entry is not None:
             self.mark(entry, MAPPED, f"{path} = {typed}")
 
     def default(self, path: str, value: object, why: str) -> None:
-        """Write the source tool's default for a setting that the source does not state, unless xpc has the same
-        default.
-        """
+        """Set a setting to the imported tool's default, unless the setting has a value or xpc has the same default."""
         row = BY_PATH[path]
         if path in self.settings or (row.methods and self.method not in row.methods):
             return
@@ -285,7 +293,9 @@ class Draft:
             self.put(path, value, None, why)
 
     def setting(self, path: str, entry: Entry | None, weak: bool = False) -> None:
-        """Write a setting from a key with the same meaning and unit, if the source has the key."""
+        """Set a setting from a key with the same meaning and unit, such as `learning_rate: 2e-4`, if the file has the
+        key.
+        """
         if entry is None:
             return
         if entry.empty:
@@ -300,10 +310,10 @@ class Draft:
     # -- extra -----------------------------------------------------------------------------------------------------
 
     def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
-        """Keep a key under `extra`. Returns False if the target has no argument of this name, or if a setting decides
-        the argument.
+        """Keep a key under `extra`, for example as `extra trl { torch_compile = true }`.
 
-        A key with the value `default`, which the bundle states anyway, is only noted.
+        Returns False if the target stack has no argument of this name, or if a setting controls the argument. If the
+        value equals `default`, which a bundle states anyway, the key is only recorded as irrelevant.
         """
         if name not in extras.legal_names(self.stack, escape, self.method):
             return False
@@ -325,7 +335,7 @@ class Draft:
         return True
 
     def _as_typed(self, escape: str, name: str, entry: Entry, value: object) -> object:
-        """The value of a command line's text as the target expects it: a number, a truth value, or the text."""
+        """Convert a string of the command line to what the target's argument accepts: a string, a bool or a number."""
         if not isinstance(value, str):
             return value
         for one in (
@@ -338,13 +348,16 @@ class Draft:
                 return one
         return value
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # -- keys that no importer handled
+    # ----------------------------------------------------------------------------------
 
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Decide about each key that no reader has handled: it is irrelevant if it is null, or if it is refused and
-        off; otherwise it is an error.
+        """Record what becomes of every key that no importer has handled.
+
+        A key is irrelevant if its value is null, or if it is in `refused` and off. Any other key is an error. `known`
+        are the tool's key names.
         """
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
@@ -355,8 +368,8 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Decide about one key and the keys inside it, unless a reader has handled them. `begun` are mappings of which
-        a reader has handled some keys.
+        """Handle one key and the keys inside it, unless an importer has recorded them. `begun` are mappings in which an
+        importer has handled some keys.
         """
         if (entry.file, entry.key) in self.fates:
             return
@@ -384,14 +397,14 @@ class Draft:
 
 
 def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
-    """The known key that a misspelled name such as `lerning_rate` means; None for any other word."""
-    from xpc.compiler.suggest.likeness import typo_of  # imported only for an unknown key
+    """The known key of which `name` is a misspelling: `learning_rate` for `lerning_rate`; None if no key is close."""
+    from xpc.compiler.suggest.likeness import typo_of  # needed only for an unknown key
 
     return typo_of(name, known)
 
 
 def typed(path: str, entry: Entry) -> object | None:
-    """The value of a key as the kind that a setting expects, or None if it does not fit."""
+    """A key's value, converted to the type of the setting `path`; None if it has another type."""
     kind = BY_PATH[path].kind
     if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
         return integer(entry)

@@ -1,4 +1,4 @@
-"""Write a draft as the text of a spec, in the formatter's layout."""
+"""Write the draft of an import as the text of a spec, in the layout of `xpc fmt`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from xpc.grammar.parse import parse
 from xpc.grammar.source import Source as Text
 
 BLOCKS = ("method.vllm", "method.sync_reference")
-"""Flags whose settings are written on separate lines."""
+"""Flags whose options are written in braces on separate lines, as in `vllm {` ... `}`."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
 
 
 class Unwritable(Exception):
-    """A name or path of the source that no spec can contain, such as one with a control character."""
+    """Raised if a name or path of the import cannot be part of a spec, for example because it has a control
+    character.
+    """
 
 
 def emit(draft: Draft, origin: str) -> str:
-    """The text of the spec. Raises Unwritable if that text would have a syntax error."""
+    """The text of the spec. `origin` names the imported file in its first comment. Raises Unwritable if the text would
+    have a syntax error.
+    """
     raw = "\n".join(_lines(draft, origin)) + "\n"
     file, problems = parse(Text("import.xp", raw))
     if problems:
@@ -90,7 +94,7 @@ def _lines(draft: Draft, origin: str) -> list[str]:
 
 
 def _swept(path: str) -> str:
-    """The name of a setting in a sweep: the last part of its path, unless another setting has the same last part."""
+    """The name of a setting in a sweep: the last part of its path, or the complete path if that part is not unique."""
     name = path.rpartition(".")[2]
     return name if sum(row.name == name for row in TABLE) == 1 or path == "model" else path
 
@@ -109,7 +113,7 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
         title = f"{clause} {head.text}"
     elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
-        title = clause  # without a name such as `adamw`, `optimizer { lr = 1e-5 }` keeps the default optimizer
+        title = clause  # keep the default optimizer: `optimizer { lr = 1e-5 }`
     return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
 
 
@@ -138,7 +142,7 @@ NAMED = (kinds.NAME, kinds.NAMES, kinds.TASKS, kinds.TARGETS)
 
 
 def _bare(typed: str) -> str:
-    """Remove the quotes around names that need no quotes."""
+    """Remove the quotes around names that need none: `["q_proj"]` becomes `[q_proj]`."""
 
     def one(found: re.Match[str]) -> str:
         name = found[1]

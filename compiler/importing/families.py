@@ -1,6 +1,7 @@
-"""Replace what a tool supports for some model families with its own kernels, but a bundle's libraries do not support.
+"""Replace settings that the imported tool supports for a model family, but that the libraries of a bundle do not.
 
-The spec gets the nearest choice that runs, and a comment describes the difference from the source's tool.
+The spec gets the nearest setting that works, such as sdpa for a missing flash attention, and a comment describes the
+difference.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that accelerate does not replace when the optimizer is offloaded."""
+"""Optimizers that accelerate does not replace by DeepSpeed's Adam when optimizer states are offloaded."""
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of the model, from the registry or else from the model's name."""
+    """The model family (`model_type`), from the registry or else from the model's name; None if it is unknown."""
     known = registry.find_model(draft.model)
     if known is None:
         alias = model_called(draft.model.rpartition("/")[2])
@@ -30,8 +31,8 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Replace settings that the libraries do not support for this family: attention, packing, dropout of experts,
-    remote code.
+    """Replace settings that the libraries do not support for this model or its family: attention, packing, adapter
+    dropout on experts, remote code, and others.
     """
     kind = kind_of(draft)
     family = draft.stack.family(kind)
@@ -47,7 +48,9 @@ def nearest(draft: Draft, tool: str) -> None:
 
 
 def refuse_images(draft: Draft) -> None:
-    """Report an error for a model that reads images, whose training differs between the source's tool and a spec."""
+    """Report an error for a model that reads images, because other tools may also train its vision tower, and a spec
+    does not.
+    """
     if draft.model and kind_of(draft) in IMAGE_FAMILIES:
         why = (
             "a spec trains neither the part that reads images nor the tokens of images, and other tools may train both"
@@ -58,14 +61,14 @@ def refuse_images(draft: Draft) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Replace the value of a setting, with the reason, and record the difference under the tool's name for the
-    setting.
+    """Replace the value of a setting, for the reason `why`, and record the `difference` as a comment about the tool's
+    key `name`.
     """
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # the dtype in which a quantized base computes
+    )  # here `model.dtype` is the dtype in which a quantized base computes
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -94,7 +97,9 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Pad rows instead of packing them if nothing keeps packed documents of this family apart."""
+    """Turn packing off if the documents of a packed row could attend to each other, as with some families and under
+    context parallelism.
+    """
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
         return
@@ -129,7 +134,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Use sdpa with context parallelism, because context parallelism works with no other attention."""
+    """Use sdpa if the run has context parallelism, which works with no other attention."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
@@ -143,7 +148,7 @@ def _context(draft: Draft, tool: str) -> None:
 
 
 def _kto_micro_batch(draft: Draft, tool: str) -> None:
-    """Use at least two rows in a micro-batch of KTO, because its KL term uses another row's answer."""
+    """Use a micro-batch of at least two rows for KTO, because its KL term pairs a prompt with another row's answer."""
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
         return
@@ -162,8 +167,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """With ZeRO's offloading, write DeepSpeed's Adam: accelerate replaces the optimizer by it, in the source's tool as
-    well as in a bundle.
+    """Use DeepSpeed's Adam (`adamw`) if ZeRO offloads the optimizer, because accelerate then replaces most other
+    optimizers by it, in the imported tool as well as in a bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -181,7 +186,9 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Set the dropout of adapters on stacked experts to 0: peft refuses dropout there, and axolotl omits it."""
+    """Set adapter dropout to 0 if experts stored as one stacked tensor get adapters: peft refuses dropout there, and
+    axolotl omits it.
+    """
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
         return
@@ -200,7 +207,9 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
-    """Do not run remote code at no fixed commit if transformers itself has the family."""
+    """Turn `trust_remote_code` off for a model without a fixed revision, if transformers itself implements the
+    family.
+    """
     written = draft.settings.get("model.trust_remote_code")
     if (
         written is None
@@ -221,8 +230,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
-    """Do not resume adapters whose checkpoints FSDP would lose on the stack (XP582). `resumes` is true if the source's
-    tool resumes by default; then the difference is reported.
+    """Turn resuming off if this stack's FSDP checkpoints do not restore adapters (rule XP582). `resumes` is true if the
+    imported tool resumes by default; then the difference is reported.
     """
     strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
     full = states is not None and states.text == "full"
@@ -240,7 +249,9 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Train in fp32 if bf16 weights would lose small updates, or fp16 gradients could not be scaled."""
+    """Keep the weights in fp32 instead of bf16 if the learning rate is so low that bf16 would lose updates, and instead
+    of fp16, whose gradients no scaler accepts.
+    """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))
     if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):

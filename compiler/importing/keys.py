@@ -1,11 +1,12 @@
-"""The key tables of the sources: TOML files with a row for each key whose fate depends only on its name.
+"""Key tables: TOML files with an entry for each key of a tool for which the key's name alone decides what becomes of
+it.
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }
     badam_mode = { refused = "the language has no such optimizer", needs = "use_badam" }
 
-Keys that a reader looks up need no row: `Lookups` records them. A key needs a `read` row if a reader looks it up only
-under a condition, or if TRL's reader would take it for an argument of TRL.
+Keys that an importer looks up need no entry, because `Lookups` records them. A key needs an entry with `read` if it is
+looked up only under a condition, or if the TRL importer would take it for an argument of TRL.
 """
 
 from __future__ import annotations
@@ -24,25 +25,29 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""The columns of which a row needs at least one."""
+"""The fields of which an entry needs at least one."""
 
 
 class MalformedTable(Exception):
-    """Raised for a key table with an unknown column, a value of the wrong type, or a row that does not say what a key
-    becomes.
+    """Raised for a key table with an unknown field, a value of the wrong type, or an entry that does not say what
+    becomes of its key.
     """
 
 
 @record
 class Key:
-    """A row of a key table; an empty column does not apply to the key.
+    """An entry of a key table; an empty field does not apply to the key.
 
-    `setting` is the path of a setting with the same meaning and unit; `renamed` is the key's name in TRL, or in a file
-    that the table names; `read` lists the settings that a reader writes from the key. `irrelevant` is the reason why
-    the key changes nothing, `comment` the reason why the spec keeps it as a comment, and `refused` the reason why it is
-    an error unless it is off (`help` says what to write instead). `usual` are the values that a bundle has anyway:
-    these values are irrelevant, and all others are refused. `needs` is the key, or the `key: value`, without which no
-    tool reads this key. `values` translates the key's values, and a `flag` is an option without a value.
+    - `setting`: the path of a setting with the same meaning and unit
+    - `renamed`: the key's name in TRL, or in a file that the table names
+    - `read`: the settings that an importer's code sets from the key
+    - `irrelevant`: why the key has no effect
+    - `comment`: why the spec keeps the key as a comment
+    - `refused`: why the key is an error unless it is off; `help` is what to write instead
+    - `usual`: the values that a bundle has anyway; they are irrelevant, and all other values are refused
+    - `needs`: the key, or the `key: value`, without which no tool reads this key
+    - `values`: the translation of the key's values
+    - `flag`: whether it is an option without a value
     """
 
     setting: str = ""
@@ -59,11 +64,11 @@ class Key:
 
 
 TYPES = {"usual": list, "values": dict, "flag": bool}
-"""Columns whose values are not texts."""
+"""The types of the fields that are not strings."""
 
 
 class KeyTable(Mapping[str, Key]):
-    """The rows of a key table, in the order of its file."""
+    """The entries of a key table by key, in the order of its file."""
 
     def __init__(self, rows: Mapping[str, Key]) -> None:
         self.rows = rows
@@ -78,8 +83,8 @@ class KeyTable(Mapping[str, Key]):
         return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
-        """The keys that have a column, with the column's text. For `irrelevant` and `refused`, keys with `usual` values
-        are omitted.
+        """The values of one field by key, for the keys that have it. For `irrelevant` and `refused`, keys with `usual`
+        are left out.
         """
         return {
             key: getattr(row, name)
@@ -88,19 +93,23 @@ class KeyTable(Mapping[str, Key]):
         }
 
     def block(self, name: str) -> KeyTable:
-        """The rows named `name.KEY`, by KEY: the keys inside the mapping `name` of a file."""
+        """The entries `name.KEY` as a table by KEY: the keys inside the mapping `name`, such as `fp16` for
+        `fp16.loss_scale`.
+        """
         head = f"{name}."
         return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
 
     def note_irrelevant(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Note each key that changes nothing; for a mapping, each key inside it."""
+        """Record each `irrelevant` key of the table as having no effect, with its reason; for a mapping, each key
+        inside it.
+        """
         for key, why in self.column("irrelevant").items():
             if key in entries:
                 for one in entries[key].mapping.values() or [entries[key]]:
                     draft.note(one, why)
 
     def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """For each key with `usual` values, note such a value as irrelevant, and report any other value."""
+        """Handle the keys with `usual` values: such a value is irrelevant, and any other value is an error."""
         for key, row in self.rows.items():
             entry = entries.get(key) if row.usual is not None else None
             if entry is not None and (entry.empty or is_usual(row, entry)):
@@ -109,14 +118,16 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Note that a key is irrelevant if no tool reads it in this file, because a key that it needs is not on."""
+        """Record that a key has no effect if the key that it needs is not on, such as LoRA's rank without LoRA."""
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
                 draft.note(entries[key], f"nothing reads it without `{needs}`")
 
 
 def is_usual(row: Key, entry: Entry) -> bool:
-    """Whether a value is one that a bundle has anyway. On command lines, numbers and truth values are texts."""
+    """Whether an entry's value is one of the `usual` values, which a bundle has anyway. Numbers and bools may be
+    strings, as on command lines.
+    """
     from xpc.compiler.importing.text.entries import boolean, number
 
     usual = row.usual or ()
@@ -129,7 +140,7 @@ def is_usual(row: Key, entry: Entry) -> bool:
 
 
 def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
-    """Whether a file has what a row needs: a key that is on, or a `key: value`. True if the row needs nothing."""
+    """Whether the file has the key, switched on, or the `key: value` that `needs` names. True if `needs` is empty."""
     key, colon, value = needs.partition(": ")
     if not key:
         return True
@@ -138,12 +149,12 @@ def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
 
 @cache
 def load(name: str) -> KeyTable:
-    """Load the key table of a file of this folder, such as `axolotl/keys.toml`. Raises MalformedTable."""
+    """Load a key table, such as `axolotl/keys.toml`. Raises MalformedTable."""
     return table(read_table(__file__, name), name)
 
 
 def table(rows: Mapping[str, object], name: str) -> KeyTable:
-    """Make a key table from the plain rows of its file. Raises MalformedTable, which names the file and the row."""
+    """Build a key table from the parsed TOML of its file. Raises MalformedTable, which names the file and the key."""
     return KeyTable({key: _row(one, f"{name}: `{key}`") for key, one in rows.items()})
 
 

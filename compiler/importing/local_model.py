@@ -1,4 +1,6 @@
-"""Guess the architecture of a model in another machine's folder from the folder's name, so that the spec compiles."""
+"""Guess the architecture of a model whose folder is on another machine from the folder's name, so that the spec
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.package_data import read_table
 
 NEAREST = 3
-"""The number of folder names in a path that are tried, from the last one on. The hub's cache has
+"""How many folder names at the end of a path are compared with model names. The Hub's cache has
 `models--ORG--NAME/snapshots/COMMIT`, and runs write `NAME-sft/checkpoint-3000` and `NAME-sft/merged`.
 """
 
@@ -30,8 +32,8 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:
-    """If a model's folder does not exist but is named after a registered model, write that model's config.json, with a
-    warning.
+    """If the model's folder does not exist here, but its name contains a registered model's name, write that model's
+    config.json next to the spec, with a warning.
     """
     folder = _folder(draft.model)
     if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
@@ -58,9 +60,9 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The registered model that a spec names, or that its model's folder is named after.
+    """The registered model that a spec names, or after which the model's folder is named.
 
-    None for a folder whose own config.json exists.
+    None if the folder exists with its own config.json, or if no registered model matches.
     """
     folder = _folder(model)
     if folder and overrides.read(f"{folder}/config.json") is not None:
@@ -69,7 +71,7 @@ def registered(model: str, overrides: Overrides) -> ModelFacts | None:
 
 
 def _folder(model: str) -> str:
-    """The folder of a model; "" for a name of the hub or of the registry."""
+    """The folder of a model that the spec names by a quoted path; "" for a model of the Hub or of the registry."""
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 
@@ -78,8 +80,8 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model whose name occurs, word by word, in the given name; the longest one of several, None without
-    a match.
+    """The registered model whose name occurs in `name`, such as `qwen3-8b` in `Qwen3-8B-sft`; the longest name if
+    several occur, None without any.
     """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
@@ -88,6 +90,6 @@ def model_called(name: str) -> str | None:
 
 
 def _config(alias: str) -> dict[str, object]:
-    """The config.json of a model in the registry."""
+    """The config.json that the registry has for a model."""
     row = read_table(registry.__file__, "models.toml")[alias]
     return {**(_config(row["like"]) if "like" in row else {}), **row.get("config", {})}

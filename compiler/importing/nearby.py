@@ -1,5 +1,5 @@
-"""Read the files that a source names: next to it, in the folders above it up to the root of its repository, or in the
-working directory.
+"""Read files that an imported file names: next to it, in the folders above it up to the root of its git repository, or
+in the working directory.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""The most folders above a source that are searched for a file."""
+"""How many folders, from the imported file's folder upwards, are searched for a named file."""
 MOST_SCRIPTS = 300
-"""The most Python files that are searched for a key."""
+"""The most Python files that are searched for a repository's own keys."""
 
 
 def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
-    """A function that takes a file's name in a source in `folder` and returns the file's bytes; None if there is no
-    such file.
+    """Make a file reader: a function that takes a file name in an import from `folder` and returns the file's bytes, or
+    None if the file does not exist.
 
-    A published source is untrusted and may name any path. Outside its repository (or outside its folder, if there is no
-    repository), only kinds of texts that a spec may name are read, and as in a spec no absolute path, unless the user
-    typed it (`typed` is the command of `--command`).
+    A published configuration is untrusted and may name any path. Files in its repository (or in its folder, without a
+    repository) may be read. Elsewhere, only files that a spec could name may be read, and no absolute paths unless the
+    user typed them (`typed` is the text of `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
-    @cache  # `--partial` follows a script again for each decision
+    @cache  # `--partial` reads a script again for each decision
     def read(name: str) -> bytes | None:
         if not name or "\0" in name:
             return None
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            with suppress(OSError, ValueError):  # skip names that are missing, too large, or not file names
+            with suppress(OSError, ValueError):  # skip paths that are missing, too large, or not file names
                 foreign = os.path.isabs(name) and name not in typed
                 refused = name.endswith(".py") or foreign or Workspace(one).outside_fault(name)
                 if _inside(root, path) or not refused:
@@ -46,8 +46,8 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """The names and texts of the Python files (or of files with other endings) in a source's folder, in its `src` and
-    `scripts`, and in the same places of the folders above, up to the root of the repository.
+    """The paths and contents of Python files (or files with other `endings`) in `folder`, its `src` and its `scripts`,
+    and in the same three places of each folder above it, up to the root of the repository.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):
@@ -73,7 +73,9 @@ def _inside(root: str, path: str) -> bool:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """The folder, and those above it in the same git repository."""
+    """The folder, and the folders above it up to the root of its git repository; only the folder without a
+    repository.
+    """
     above = [folder]
     while len(above) < MOST_FOLDERS and not os.path.exists(os.path.join(above[-1], ".git")):
         parent = os.path.dirname(above[-1])

@@ -19,7 +19,7 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the options. Wrong ones exit with status 2, as argparse does."""
+    """Parse the options of `xpc import`. A wrong option exits with status 2, as argparse does."""
     parser = ArgumentParser("xpc import", description="Write a spec from another tool's configuration.",
                                      epilog=EPILOG)  # fmt: skip
     parser.add_argument("file", nargs="?", metavar="FILE",

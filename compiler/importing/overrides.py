@@ -1,4 +1,4 @@
-"""Values of `xpc import`'s command line that override the source, and the machines that sources name."""
+"""The options of `xpc import` that override the imported file, and the hardware and stack of the spec."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ def nothing(name: str) -> bytes | None:
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """The empty result for a source that is not a file, and so has no Python files near it."""
+    """The scripts near an import that is not a file, such as `--command`: none."""
     return iter(())
 
 
 @record
 class Launch:
-    """A command that starts a Python script: its arguments, the names of those that the script declares (`used`), and
-    a function that reads the launcher's options and returns the keys of accelerate's file. `declared` receives the
-    defaults that the script's own classes give to arguments of TRL.
+    """A command that starts a Python script.
+
+    - `arguments`: the command's arguments; `used` receives the names of those that the script reads
+    - `options`: a function that imports the launcher's options and returns the keys of accelerate's YAML
+    - `zero`: the keys of the DeepSpeed file
+    - `declared`: receives the defaults that the script's own classes give to arguments of TRL
     """
 
     arguments: Entries
@@ -44,12 +47,15 @@ class Launch:
 
 @record
 class Overrides:
-    """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
-    relative to the source. `rewards` is the file of the reward functions, and `prompt` the column of the prompts. `trl`
-    is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
-    `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
-    `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
-    `launch` is the command that starts a Python script, and `environment` the variables that it sees.
+    """The options of `xpc import` that override the imported file.
+
+    - `rewards`: the file of the reward functions; `prompt`: the column of the prompts
+    - `trl`: the version of TRL that the file was written for, such as `0.22`
+    - `sets`: the values of `--set` by variable; `pick`: the number of the training command, from 1
+    - `partial`: whether to make guesses that a person confirms
+    - `read`: returns the bytes of a file, given its path relative to the imported file
+    - `scripts`: yields the path and text of the Python files near the imported file; `launches`: of the shell scripts
+    - `launch`: the command that starts a Python script; `environment`: the environment variables that it sees
     """
 
     stem: str = "import"
@@ -72,7 +78,7 @@ class Overrides:
     environment: Mapping[str, Entry] = field(factory=dict)
 
     def below(self, folder: str) -> Overrides:
-        """The options for a script in another folder, so that files are searched for next to that script first."""
+        """The same options for a script in the subfolder `folder`: files are searched for in that folder first."""
         if not folder:
             return self
 
@@ -86,7 +92,7 @@ class Overrides:
 def named_table(
     draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
 ) -> Mapping[str, Entry] | None:
-    """The keys of a file that a source names; None, after an error, if it cannot be read."""
+    """The keys of a file that the imported file names; None, after reporting an error, if the file cannot be read."""
     try:
         table = read(data.decode("utf-8-sig"), name)
     except (Unreadable, UnicodeDecodeError) as error:
@@ -98,9 +104,12 @@ def named_table(
 
 @mutable
 class Machines:
-    """The machines that the sources name: all processes (`total`) or the processes of a node (`each`), the number of
-    nodes, and whether the run is on a CPU. `generates` is true if a vLLM server uses one GPU, on which no training
-    process runs.
+    """The machines that the imported files name.
+
+    - `total`: the number of all processes; `each`: the number of processes of a node; `nodes`: the number of nodes
+    - `cpu`: whether the run is on a CPU
+    - `generates`: whether a vLLM server has one GPU for itself, on which no training process runs
+    - `entries`: the keys that state these numbers
     """
 
     total: int | None = None
@@ -112,7 +121,9 @@ class Machines:
 
 
 def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
-    """Set `hardware` and `nodes`: from the command line, otherwise from the sources, otherwise the defaults."""
+    """Set `hardware` and `nodes`: from the command line, otherwise from the imported files, otherwise to the
+    defaults.
+    """
     nodes = overrides.nodes or found.nodes or 1
     each = found.each
     if each is None and found.total is not None:
@@ -136,13 +147,15 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 
 def machine(text: str) -> str:
-    """The value of `--hardware` as a spec writes it. Raises ValueError with a legal value."""
+    """Check the value of `--hardware`, and return it as a spec writes it: `8x h100-80gb` becomes `8 x h100-80gb`.
+    Raises ValueError, which names a legal value.
+    """
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:
         raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
     count, gpu = found.groups()
     if gpu != "cpu" and registry.find_gpu(gpu) is None:
-        from xpc.compiler.suggest import registry_names  # imported only for a wrong name
+        from xpc.compiler.suggest import registry_names  # needed only for an unknown name
 
         guess, why = registry_names.gpu(gpu)
         meant = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
@@ -154,12 +167,13 @@ def machine(text: str) -> str:
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False,
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
-    """Two stacks for a TRL configuration: the stack whose defaults it relies on, and the stack that can run it.
+    """Find two stacks for a TRL configuration with the key names `names`: the stack whose defaults the file relies on,
+    and the stack to run it.
 
-    If a file has names that the default stack lacks, it was written for the stack that has most of them. If the TRL of
-    that stack is not among the `versions` that the file may be for, the stack nearest to the newest of these versions
-    is taken; with `named`, only the versions decide. A file runs on the default stack if it has a name, a method or a
-    family that no other stack has. `trackio` is true if the file reports to trackio.
+    If the file has names that the default stack lacks, it was written for the stack that has most of these names. If
+    that stack's TRL is not among the `versions` that fit the file, or if `named` (the user gave the version), the first
+    stack is instead the one nearest to the newest of these versions. The run uses this stack, or the default stack if
+    only that has a name, the method or the model's family. `trackio` is true if the file reports to trackio.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -176,7 +190,7 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
 
 
 def number(stack: Stack) -> str:
-    """The version of a stack's TRL, such as `0.18`."""
+    """The TRL version of a stack, such as `0.18` for `trl-0.18`."""
     return stack.name.rpartition("-")[2]
 
 
@@ -186,17 +200,15 @@ def _order(version: str) -> tuple[int, int]:
 
 
 def _nearest(version: str) -> Stack:
-    """The stack with the same defaults as a TRL version. The defaults of transformers changed about TRL 0.21
-    and 1.0.
-    """
+    """The stack whose defaults equal those of a TRL version. transformers changed defaults around TRL 0.21 and 1.0."""
     before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
     found = (name for name, end in before.items() if _order(version) < _order(end))
     return load(next(found, stacks.DEFAULT))
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """The stack that has most of the names which the default stack lacks. It is the default stack if it lacks
-    no name.
+    """The stack that has most of those names in the file that the default stack lacks. If it lacks none, the default
+    stack.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)
@@ -216,7 +228,7 @@ def _arguments(stack: Stack, method: str) -> set[str]:
 
 
 def load(name: str) -> Stack:
-    """The stack with this name. Raises KeyError for an unknown name."""
+    """Load a stack, such as `trl-0.18`. Raises KeyError for an unknown name."""
     found = stacks.load(name)
     if found is None:
         raise KeyError(name)

@@ -1,13 +1,14 @@
-"""`xpc import --partial`: the known part of a source becomes a spec, and a person decides the rest.
+"""`xpc import --partial`: write a spec from what can be converted, and list what a person must decide.
 
-Readers work the same with and without `--partial`. A reader reports each line that a spec cannot express by
+Importers work the same with and without `--partial`. They report each line that a spec cannot express by
 `Draft.error(entry, why, help)`, where `entry` has the line's key, value, file and line number. Without `--partial` one
-such line refuses the source. With `--partial`, `apply` turns every error into a comment of the spec, such as
+such error means that no spec is written. With `--partial`, `apply` turns every error into a comment of the spec, such
+as
 
     # grpo.yaml:12: reward_type: exact  (the tool knows no such key; train.py:31 reads it)
 
-and into one of the `decisions`, which are printed on one screen. All keys of the repository's own script (`own=True`)
-make one decision. A missing model or missing data is a decision without a line.
+and into an entry of `decisions`, which are printed on one screen. All keys that only the repository's own script knows
+(`own=True`) make one decision. A missing model or missing dataset is a decision without a line.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
 MODEL, DATA = re.compile(r"model_name_or_path$"), re.compile(r"(?:train_dataset|load_dataset|dataset)\b")
-"""The keys of errors that say why the model or the data are missing."""
+"""Match the keys of errors that explain why the model or the data are missing."""
 COLUMN = re.compile("^the column `[^`]*`: ")
-"""The beginning of the reason for which a column is not read. Columns with the same reason are one decision."""
+"""Matches the beginning of "the column `x`: why", so that columns with the same reason make one decision."""
 STATUS = 3
-"""The exit status of an import that wrote a spec with open decisions."""
+"""The exit status of an import that wrote a spec with decisions left for a person."""
 MOST = 18
 """The most lines of decisions that are printed."""
 
 
 def apply(draft: Draft, overrides: Overrides) -> None:
-    """Turn the errors of a draft into comments and decisions. Does nothing if there is nothing to decide."""
+    """Turn the errors of a draft into comments and decisions. Without errors, and with a model and data, nothing
+    changes.
+    """
     errors = [one for one in draft.messages if one.severity == "error"]
     draft.messages = [one for one in draft.messages if one.severity != "error"]
     for name, fate in draft.fates.items():
@@ -65,8 +68,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
 
 
 def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Message], help: str) -> list[Message]:
-    """Add the decision about a missing model or missing data. Returns the errors that say why they are missing, which
-    the option makes unnecessary.
+    """Add the decision about a missing model or missing data (`what`). Returns the errors that explain it, which need
+    no decision of their own.
     """
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"
@@ -76,7 +79,7 @@ def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Messag
 
 
 def _decision(why: str, help: str, messages: list[Message]) -> Decision:
-    """One decision about the lines that have the same reason."""
+    """Make one decision from several errors with the same reason (`why`)."""
     places = tuple(one.place for one in messages if one.place)
     if len(messages) == 1:
         return Decision(messages[0].text, places, help)
@@ -104,7 +107,7 @@ def _own(messages: list[Message], known: dict[str, str]) -> Decision:
 
 
 def screen(draft: Draft, out: str | None) -> str:
-    """The text about what a person must decide, at most one screen long."""
+    """The list of decisions to print after `--partial`, at most one screen long."""
     count = len(draft.decisions)
     mapped = sum(one.fate in ("mapped", "extra") for one in draft.fates.values())
     head = f"{mapped} keys are in the spec; {count} decision{'s' * (count != 1)} left"

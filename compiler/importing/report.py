@@ -1,4 +1,4 @@
-"""The report of an import: one line per message for people, JSON with the fate of every key for programs."""
+"""The report of an import: messages for people, one per line, or JSON with what became of every key for programs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FORMAT = 1
 
 
 def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] = ()) -> str:
-    """The report for `--report json`: `keys` has the fate of each key, `defaults` the settings that come from
-    no key, `check` the errors that `xpc check` finds in the spec.
+    """The report for `--report json`. `keys` has what became of each key, `defaults` the settings that no key states,
+    and `check` the errors that `xpc check` finds in the spec.
     """
     return json.dumps({
         "format": FORMAT,
@@ -45,7 +45,7 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[Fate]:
-    """The defaults in the spec, each once. A default that a later key has replaced is omitted."""
+    """The tool's defaults that the spec states, each once. Defaults that a later key replaced are left out."""
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
     found: list[Fate] = []
@@ -61,7 +61,7 @@ def _line(one: Diagnostic) -> int | None:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages, one per line. With `every`, a line for each key comes before them."""
+    """The messages, one per line. With `every` (`--report text`), a line for each key comes before them."""
     out = []
     if every:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):

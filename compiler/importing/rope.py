@@ -1,4 +1,4 @@
-"""Import a scaling of rotary positions as `rope`."""
+"""Import the scaling of rotary position embeddings (RoPE) as the setting `rope`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTEXT = "original_max_position_embeddings"
 
 
 def from_mapping(draft: Draft, entry: Entry) -> None:
-    """Write `rope_scaling: {rope_type: yarn, factor: 4}`, the form that config.json uses."""
+    """Set `rope` from a mapping in the form of config.json: `rope_scaling: {rope_type: yarn, factor: 4}`."""
     inside = entry.mapping
     named = inside.get("rope_type") or inside.get("type")
     kind = "" if named is None else str(text(named))
@@ -36,13 +36,13 @@ def from_mapping(draft: Draft, entry: Entry) -> None:
 
 
 def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
-    """Write LLaMA-Factory's `rope_scaling: yarn`. The factor is `cutoff_len` divided by the model's context, rounded
-    up. There is no scaling if `cutoff_len` is not longer than the context.
+    """Set `rope` from LLaMA-Factory's `rope_scaling: yarn`. The factor is `cutoff_len` divided by the model's context
+    length, rounded up. A `cutoff_len` within the context needs no scaling.
 
     Source: LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (`configure_rope`).
     """
     kind, known = str(text(entry)), registry.find_model(draft.model)
-    tokens = integer(length) if length is not None else 2048  # 2048 is LLaMA-Factory's default
+    tokens = integer(length) if length is not None else 2048  # 2048 is LLaMA-Factory's default for `cutoff_len`
     if entry.empty or kind == "none":
         draft.note(entry, "no scaling")
     elif kind not in ROPE or tokens is None:

@@ -1,4 +1,6 @@
-"""Look for the keys of a repository's own script in the Python files near a source. Nothing is executed or imported."""
+"""Find where a repository's own Python files declare or read a configuration key. The files are parsed, never
+executed.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
 LONG = 90
-"""The most characters of a key's default or help that a comment quotes."""
+"""The maximum length, in characters, of a key's default or help text in a comment."""
 
 
 @record
 class ScriptKey:
-    """A key that a script declares or reads: its place, its default as source text, and its help."""
+    """A key that a Python script declares or reads: file and line, its default as Python source, and its help text."""
 
     place: str
     default: str = ""
@@ -25,14 +27,16 @@ class ScriptKey:
 
     @property
     def sentence(self) -> str:
-        """What is known about the key, for a comment."""
+        """What is known about the key, such as "train.py:31 declares it, default 0.5"."""
         out = f"{self.place} {'declares' if self.declared else 'reads'} it"
         out += f", default {self.default}" if self.default else ""
         return f"{out}: {self.help}" if self.help else out
 
 
 def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, str]:
-    """A sentence for each key that a Python file near the source declares, or at least reads."""
+    """For each key that a Python file near the imported file declares or reads, a sentence such as "train.py:31 reads
+    it".
+    """
     wanted = {key.rpartition(".")[2]: key for key in keys}
     found: dict[str, ScriptKey] = {}
     if wanted:
@@ -44,7 +48,7 @@ def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, s
 
 
 def script_keys(text: str, file: str) -> Iterator[tuple[str, ScriptKey]]:
-    """The keys of a script, by its syntax tree: fields of dataclasses, argparse's options, and `config["key"]`."""
+    """The keys in a script's syntax tree: fields of dataclasses, options of argparse, and `config["key"]`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -81,8 +85,8 @@ def _fields(node: ast.ClassDef, file: str) -> Iterator[tuple[str, ScriptKey]]:
 
 
 def _option(node: ast.Call, file: str) -> Iterator[tuple[str, ScriptKey]]:
-    """Read the keys in `parser.add_argument("--key", default=..., help=...)`, `DEFINE_string("key", default, help)` and
-    `get("key")`.
+    """Yield the keys of `parser.add_argument("--key", default=..., help=...)`, `DEFINE_string("key", default, help)`
+    and `get("key")`.
     """
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     words = {word.arg: word.value for word in node.keywords}
@@ -99,14 +103,14 @@ def _option(node: ast.Call, file: str) -> Iterator[tuple[str, ScriptKey]]:
 
 
 def _text(node: ast.AST | None) -> str:
-    """The text of a string constant, on one line; "" for anything else."""
+    """The value of a string constant, on one line; "" for any other node."""
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return ""
     return " ".join(node.value.split())[:LONG]
 
 
 def _shown(node: ast.AST | None) -> str:
-    """A default as the source writes it; "" if there is none, or if it is too long."""
+    """The Python source of a default value; "" without a default, or if it is too long for a comment."""
     if node is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The source of an import: its text and its keys, and which tool it is written for."""
+"""The file or command line to import: its text and its keys, and which tool it is written for."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
             "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
             "stage", "epochs", "beta")  # fmt: skip
-"""Keys of which every training file has at least one."""
+"""Key names of training configurations: a file without any of them does not train."""
 INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
              "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
 
 
 @record
 class SourceFile:
-    """The source: its name, its text, and the folder in which to look for the files that it names."""
+    """The file to import: its name, its text, and the folder in which the files that it names are looked up."""
 
     name: str
     text: str
@@ -33,7 +33,9 @@ class SourceFile:
 
 
 def kind_of(source: SourceFile, is_file: bool) -> str:
-    """The tool whose format a source has, decided by the source's keys. Raises Unreadable."""
+    """Which tool the import is written for, such as `axolotl`, `python` or `command`, judged by the file name and the
+    keys. Raises Unreadable.
+    """
     if is_file and source.name.endswith((".py", ".ipynb")):
         return "python"
     if not is_file or source.name.endswith((".sh", ".bash")) or source.text.startswith("#!"):
@@ -67,9 +69,7 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """The reason why a file does not configure a training, such as that it merges or exports a model, evaluates, or
-    chats; "" if it configures a training.
-    """
+    """Why a file does not configure a training, such as "it is a merge configuration of mergekit"; "" if it does."""
     trains = keys & set(TRAINING)
     if "merge_method" in keys or ("slices" in keys and not trains):
         return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"

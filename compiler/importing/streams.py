@@ -1,4 +1,4 @@
-"""Import a stream of rows: `streaming` of TRL, axolotl and LLaMA-Factory."""
+"""Import streamed datasets: `streaming` of TRL, axolotl and LLaMA-Factory."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entry, integer
 
 LIBRARY = 1000
-"""The buffer of the datasets library's `shuffle`."""
+"""The default buffer size, in rows, of `IterableDataset.shuffle` in the datasets library."""
 SLICE = re.compile(r"\[[^\]]*:")
-"""A part of a split, as in `org/name[train:10%]`."""
+"""Matches a slice of a split, as in `org/name[train:10%]`."""
 
 
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:
-    """Write `streaming` if a spec can have it, and otherwise report why the run reads all rows before it trains.
+    """Set `streaming` if a spec can stream this data; otherwise report why the run reads all rows before training.
 
-    Call this once all other settings are written. `buffer` is the key with the number of rows that are shuffled
-    together, and `usual` its default in the tool; None for a tool that keeps the order.
+    Call this once all other settings are set. `buffer` is the tool's key for the shuffle buffer, in rows, and `usual`
+    its default; None for a tool that does not shuffle a stream.
     """
     reason = "" if draft.on(entry) is None else _why_complete(draft)
     if entry is None or entry.off or reason:
@@ -47,7 +47,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
 
 
 def _why_complete(draft: Draft) -> str:
-    """The reason why the spec cannot stream the rows, or ""."""
+    """Why the spec cannot stream the rows and must read them completely, or "" if it can."""
     from xpc.compiler.rules.data.streams import COMPLETE, INTERVALS
 
     if draft.method != "sft":
@@ -60,7 +60,7 @@ def _why_complete(draft: Draft) -> str:
     if source.take is not None or source.limit is not None or SLICE.search(source.ref):
         return "a part of the rows is selected"
     for path, value, _ in COMPLETE:
-        if path != "data.workers" and draft.has(path):  # `stream` leaves `workers` out
+        if path != "data.workers" and draft.has(path):  # `stream` drops this setting itself
             text = draft.settings[path].text
             if text == value if value else text != "false":
                 return f"`{path}{value and f' = {value}'}` needs all rows"

@@ -1,4 +1,4 @@
-"""Convert a YAML or JSON file of any supported tool to a draft."""
+"""Convert a YAML or JSON file of any supported tool to a draft of the spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from xpc.compiler.importing.trl.reader import given, trl
 def converted(
     source: SourceFile, kind: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
 ) -> Draft:
-    """Convert a file of this kind. `launch` and `zero` are the files of accelerate and DeepSpeed. Raises Unreadable."""
+    """Convert a file of the tool `kind` to a draft of the spec. `launch` and `zero` are the keys of accelerate's and
+    DeepSpeed's files. Raises Unreadable.
+    """
     table = source.table()
     draft = _draft(kind, table, source, overrides, launch, zero)
     for one in (table, launch or {}, zero or {}, *draft.read):
@@ -24,7 +26,7 @@ def converted(
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn about each key that a file has twice with different values, of which YAML readers take the last."""
+    """Warn about each key that the file states twice with different values. YAML readers use the last value."""
     for one in table.values():
         if one.earlier:
             draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
@@ -35,7 +37,7 @@ def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
 def _draft(
     kind: str, table: Entries, source: SourceFile, overrides: Overrides, launch: Entries | None, zero: Entries | None
 ) -> Draft:
-    """Convert a file of this kind to a draft."""
+    """Call the importer of the tool `kind`."""
     if kind == "trl":
         return trl(table, source.name, overrides, launch, zero)
     if kind in ("llamafactory", "axolotl", "torchtune"):
@@ -50,8 +52,8 @@ def _draft(
 
 
 def _fragment(table: Entries, kind: str, overrides: Overrides) -> Draft:
-    """Import a file of accelerate or DeepSpeed without a training file. The result is a base for `extends`, or a
-    complete spec if options name the model and the data.
+    """Import a file of accelerate or DeepSpeed alone. The result is a base for `extends`, or a complete spec if
+    `--model` and `--data` are given.
     """
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero

@@ -1,4 +1,4 @@
-"""Import `chat_template_kwargs`, the arguments of the chat template, for example `enable_thinking: false`."""
+"""Import `chat_template_kwargs`, the arguments of the chat template, such as `enable_thinking: false`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from xpc.compiler.registry import chat_templates
 
 
 def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
-    """Write the arguments as part of the setting for the template. `place` names where the source states the template,
-    for the help.
+    """Set the arguments of the chat template. `place` is the key with which the imported tool states a template, for
+    help texts.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")
@@ -42,7 +42,9 @@ def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
 
 
 def _template(draft: Draft, written: str | None) -> tuple[str | None, Template | None]:
-    """The text of the template that renders the rows, and its name; None for an unknown template."""
+    """The Jinja text of the chat template that formats the rows, and its setting; None for both if the template is
+    unknown.
+    """
     file = f"{draft.stem}.chat_template.jinja"
     if file in draft.files:
         return draft.files[file].decode(), Template(file)

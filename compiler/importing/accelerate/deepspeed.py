@@ -70,7 +70,8 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """Keep a DeepSpeed key that no setting covers under `extra`, with its dotted name, or report why it has no effect.
+    """Keep a DeepSpeed key that no setting covers under `extra`, with its dotted name, or report why it has no
+    effect.
     """
     if (entry.file, entry.key) in draft.fates:
         return
@@ -295,7 +296,8 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """Import `deepspeed_config` of accelerate's YAML, which names the same settings differently, such as `zero_stage`.
+    """Import `deepspeed_config` of accelerate's YAML, which names the same settings differently, such as
+    `zero_stage`.
     """
     table = block.mapping
     level = table.get("zero_stage")

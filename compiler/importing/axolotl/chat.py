@@ -130,14 +130,16 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
 
 
 def _renders(draft: Draft) -> bool:
-    """Whether the rows of this file are formatted with a chat template, as conversations are and plain texts are not.
+    """Whether the rows of this file are formatted with a chat template, as conversations are and plain texts
+    are not.
     """
     rendered = {"messages", "conversations", "preference", "unpaired", "prompt"}
     return not rendered.isdisjoint(corpus.formats(draft))
 
 
 def arguments(draft: Draft, named: Entries) -> None:
-    """Set the template arguments from `chat_template_kwargs`, unless the rows are not formatted with a chat template.
+    """Set the template arguments from `chat_template_kwargs`, unless the rows are not formatted with a chat
+    template.
     """
     entry = named.get("chat_template_kwargs")
     if entry is not None and not entry.empty and not _renders(draft):
@@ -176,7 +178,8 @@ datasets.
 
 
 def _conversation(draft: Draft, entry: Entry) -> Entry | None:
-    """The chat template for the key `conversation` of a sharegpt dataset (axolotl before 0.5); None without this key.
+    """The chat template for the key `conversation` of a sharegpt dataset (axolotl before 0.5); None without
+    this key.
     """
     kind, named = entry.mapping.get("type"), entry.mapping.get("conversation")
     if named is None or named.empty or kind is None or not str(kind.value).startswith("sharegpt"):

@@ -1,4 +1,6 @@
-"""Import a launcher's options: processes, nodes, and options that accelerate's configuration file may also contain."""
+"""Import the options of torchrun, deepspeed or accelerate launch: processes, nodes, and what accelerate's YAML may also
+contain.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the launcher's options. Returns the contents of accelerate's configuration file, completed by these
-    options; None if there are neither.
+    """Import the launcher's options. Returns the keys of accelerate's YAML (`launch`), updated with the options of
+    `accelerate launch`; None without any key. `found` receives the numbers of processes and nodes.
     """
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
@@ -46,7 +48,9 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
 
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
-    """Convert accelerate's options, such as `--use_fsdp --fsdp_version 2`, to the layout of its file."""
+    """Convert options of `accelerate launch`, such as `--use_fsdp --fsdp_version 2`, to the keys of accelerate's YAML,
+    and add them to `table`.
+    """
     zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
     for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),

@@ -16,17 +16,18 @@ from xpc.grammar.record import record
 
 KEYS = keys.load("command/keys.toml")
 HYDRA = ("config_name", "config_path")
-"""Options of hydra, which take one value; words such as `lr=1e-5` may follow them."""
+"""Hydra's options that take exactly one value, so that the next words are overrides such as `lr=1e-5`."""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
-"""Options of python that change nothing that is trained, such as `-u`."""
+"""Options of the Python interpreter that do not change the training, such as `-u`."""
 
 
 @record
 class Line:
-    """A parsed command: the launcher, its options, the program, its arguments, and words without a key (`rest`).
+    """A parsed command: the launcher, the launcher's options, the program, the program's arguments, and words without a
+    key (`rest`).
 
-    `again` are the earlier values of arguments that the command has twice: argparse ignores them. `dropped` are words
-    such as `$EXTRA_ARGS` of a variable that nothing sets, which the shell leaves out.
+    `again` has the first values of arguments that occur twice, which argparse ignores. `dropped` has words such as
+    `$EXTRA_ARGS` for an unset variable, which the shell expands to nothing.
     """
 
     launcher: str
@@ -39,7 +40,7 @@ class Line:
 
 
 def parsed(call: Call, file: str) -> Line:
-    """The parts of a command."""
+    """Parse a command of the script `file` into launcher, options, program and arguments."""
     words = list(call.words)
     while os.path.basename(words[0].text) in WRAPPERS:
         words = _wrapped(words[1:])
@@ -65,7 +66,7 @@ def parsed(call: Call, file: str) -> Line:
 
 
 def _wrapped(words: list[Word]) -> list[Word]:
-    """The command that a wrapper such as `srun` or `docker run` starts."""
+    """The words of the command that a wrapper such as `srun` or `docker run` starts."""
     at = next((n for n in range(min(len(words), MOST_WRAPPED)) if is_training(words[n:])), None)
     if at is None:
         at = next((n for n, one in enumerate(words) if os.path.basename(one.text).startswith("python")), 0)
@@ -73,19 +74,21 @@ def _wrapped(words: list[Word]) -> list[Word]:
 
 
 def _is_left_out(words: list[Word], n: int) -> bool:
-    """Whether a word is only a variable that nothing sets, where another value or argument may stand: the shell leaves
-    it out.
+    """Whether word `n` is only an unset variable, such as `$EXTRA_ARGS`, which the shell expands to nothing. The value
+    of an option, as in `--lr $LR`, does not count.
     """
     one = words[n]
     if re.fullmatch(r"\$\{\w+\}", one.open):
-        return False  # the script sets it, in branches that differ
+        return False  # the script sets this variable, to different values in different branches
     alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\](?::\d+)?)?\}?", one.text)
     before = words[n - 1].text if n else ""
     return bool(alone) and not (before.startswith("--") and "=" not in before)
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """The launcher's options, the program (or the module of `-m`), and the words after the program."""
+    """Split off the launcher's options. Returns the options, the program (or the module of `-m`), and the remaining
+    words.
+    """
     out: dict[str, Entry] = {}
     flags = KEYS.column("flag")
     while words:
@@ -109,8 +112,8 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
-    """Return the values of `--key value`, `--key=value`, `--key` and `--key a b c`, and the words without a key.
-    `again` receives the earlier values of a key that is given twice.
+    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns the values by key, and the words without a
+    key. `again` receives the first value of a key that occurs twice.
     """
     out: dict[str, Entry] = {}
     rest: list[Word] = []
@@ -135,7 +138,9 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
 
 
 def _switched_off(key: str) -> bool:
-    """Whether `--no_KEY` is an argument: transformers' HfArgumentParser adds it for flags that are on by default."""
+    """Whether `--no_KEY` switches off the flag KEY: transformers' HfArgumentParser adds this option for flags that are
+    on by default.
+    """
     stacks = [load(name) for name in names()]
     return any(
         key in fields and fields[key].declared is True

@@ -1,4 +1,6 @@
-"""Import a command that launches a script of the repository, by reading the script with the command's arguments."""
+"""Import a command that launches a Python script of the repository: read the script together with the command's
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,17 @@ from xpc.compiler.importing.trl.reader import NAMES
 from xpc.grammar.record import evolve
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
-"""The launchers' options that name the processes, on one node."""
+"""Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Keys of errors about a script's unknown data or model."""
+"""Keys of error messages that say that a script's data or model could not be determined."""
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
-"""Arguments that name an adapter."""
+"""Argument names with which scripts load an existing adapter, such as `--lora_weights`."""
 MOST = 8
-"""Most warnings about what a script does beyond its arguments."""
+"""The most warnings about what a script does beyond its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
-"""Keys of errors about the rows."""
+"""Keys of error messages about the data, which are reported first."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
-"""Parsers that fill classes of settings, whose arguments have TRL's names."""
+"""Parsers that fill TRL's configuration classes, so that the script's arguments have TRL's names."""
 
 
 def draft(
@@ -48,14 +50,14 @@ def draft(
     zero: Entries | None,
     declared: dict[str, Entry],
 ) -> tuple[Draft | None, bool, Entry | None]:
-    """Read the script that the command launches. Returns three values:
+    """Import the script that a command launches. Returns three values:
 
-    - the draft of the script, or None if the script cannot be read
+    - the draft of the spec, or None if the script cannot be read
     - whether the arguments may have TRL's names, because the script fills TRL's classes with them
-    - the script's own trainer, if only the names of the arguments can be imported
+    - the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
 
-    `entries` are the command's arguments and those of its configuration file. `declared` receives the defaults of the
-    script's own classes.
+    `entries` are the command's arguments and the keys of its configuration file. `declared` receives the defaults that
+    the script's own configuration classes state.
     """
     program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
@@ -121,7 +123,7 @@ def draft(
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that a script makes, if it makes none of TRL or transformers."""
+    """The first trainer that the script creates, if it uses none of TRL's or transformers' trainers; otherwise None."""
     own = set(re.findall(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?\s*:", text, re.M))
     found = [one for one in re.finditer(r"\b(\w*Trainer)\(", text) if not text.startswith("class", one.start() - 6)]
     if not found or any(one[1] in TRAINERS and one[1] not in own for one in found):
@@ -130,8 +132,8 @@ def _own_trainer(text: str, program: str) -> Entry | None:
 
 
 def _may_train(kind: str, text: str) -> bool:
-    """Whether a script may train after all, although the reader refused it: for example, it loads several kinds of
-    models, or another module makes its trainer.
+    """Whether a script may train although the Python importer refused it as `kind`, for example because another module
+    creates its trainer.
     """
     if kind == NO_TRAINER:
         return "Trainer(" in text
@@ -141,10 +143,11 @@ def _may_train(kind: str, text: str) -> bool:
 
 
 def better(named: Draft, script: Draft | None) -> Draft:
-    """Choose the more complete of two drafts: by TRL's names, or of the script.
+    """Choose between two drafts of the same command: `named`, which takes the arguments by TRL's names, and `script`,
+    which was read from the Python script.
 
-    The draft of the script is chosen if the script was read completely. Otherwise the draft by TRL's names is chosen if
-    TRL has all names and they include the model and the data; it gets the settings that the script changes.
+    `script` is chosen if it has no errors. Otherwise `named` is chosen if it has a model and data and TRL knows all
+    argument names; it then gets the settings that the script changes.
     """
     if script is None:
         return named
@@ -160,8 +163,8 @@ def better(named: Draft, script: Draft | None) -> Draft:
 
 
 def _warn_of_more(named: Draft, script: Draft) -> None:
-    """Warn about what the script does beyond its arguments: one warning for each reason, at most MOST, those about rows
-    first.
+    """Warn about what the script does beyond its arguments: one warning per reason, at most MOST, the reasons about
+    data first.
     """
     reasons: dict[str, list[Entry]] = {}
     for one in script.messages:
@@ -178,11 +181,13 @@ def _warn_of_more(named: Draft, script: Draft) -> None:
 
 
 ADDED = ("batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")
-"""The settings that are taken from a script that changes the values of its arguments."""
+"""Settings that are copied from the script's draft if the script changes the values of its arguments."""
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Take over the settings that the script itself states, with a warning for each, and the columns that it reads."""
+    """Copy the settings that the script's code states to the draft `named`, with a warning for each, and the column
+    names.
+    """
     _columns(named, script)
     for path, written in script.settings.items():
         before = named.settings.get(path)
@@ -199,7 +204,7 @@ def _add(named: Draft, script: Draft) -> None:
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """Take over the columns that the script reads, for sources whose columns the arguments do not name."""
+    """Copy the column names that the script reads, for data sources whose columns the arguments do not name."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources
@@ -207,10 +212,10 @@ def _columns(named: Draft, script: Draft) -> None:
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:
-    """Whether the script trains on other data, or another model, than the arguments name."""
+    """Whether the script trains on another dataset or another model than its arguments name."""
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
-        return False  # the data of the script are a guess
+        return False  # which data or model the script uses is only guessed
     other = named.model and script.model and _without_dot(named.model) != _without_dot(script.model)
     rows = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in script.sources]
     stated = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in named.sources]
@@ -218,18 +223,18 @@ def _contradicts(named: Draft, script: Draft) -> bool:
 
 
 def _without_dot(name: str) -> str:
-    """A path without its `./`, as `data/a.jsonl` and `./data/a.jsonl` are the same file."""
+    """A path without a leading `./`, because `data/a.jsonl` and `./data/a.jsonl` are the same file."""
     return name.strip('"').removeprefix("./")
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """How much a draft lacks: the model and the data, then the number of its errors and decisions."""
+    """How incomplete a draft is, lower is better: how many of model and data are missing, then errors and decisions."""
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)
 
 
 def _text(one: Entry) -> str:
-    """An argument as text: several values are joined, and a switch is PRESENT."""
+    """An argument as a string: several values are joined by blanks, and a flag without a value is PRESENT."""
     value = plain(one)
     if value is True:
         return PRESENT

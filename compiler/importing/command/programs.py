@@ -1,4 +1,4 @@
-"""Find the Python script or module that a command starts in the repository."""
+"""Find the Python file that a command starts, such as `train.py` or `-m pkg.train`, in the repository."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from xpc.compiler.importing.overrides import Overrides
 
 
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
-    """The path and the text of a command's script in the repository; both empty if it is not there."""
+    """The path and the contents of the Python file that a command starts; two empty strings if the repository
+    lacks it.
+    """
     for one in _places(program):
         data = overrides.read(one)
         if data is not None:
@@ -17,8 +19,8 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
 
 
 def _places(program: str) -> list[str]:
-    """The paths of a program in the repository: as in the command, of a module (`-m pkg.train`), and, for a path of
-    another folder or machine, its ends.
+    """The paths at which to look for a program: `pkg/train.py` for the module `pkg.train`, and for a path of another
+    machine such as `/home/me/repo/train.py` also `repo/train.py` and `train.py`.
     """
     if not program.endswith(".py"):
         if not re.fullmatch(r"[A-Za-z_][\w.]*", program):

@@ -1,4 +1,4 @@
-"""Make the draft of a training command: its program, its arguments, its environment, and the files that it names."""
+"""Convert a training command to a draft of the spec: its program, arguments, environment variables and named files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ENVIRONMENT = {
     "SWANLAB_PROJECT": "swanlab_project", "CLEARML_PROJECT": "clearml_project", "CLEARML_TASK": "clearml_task",
 }  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
-"""Settings that only name a run. A loop does not sweep them, because the members of a sweep get their own names."""
+"""Settings that only name a run. They are not swept, because xpc names each run of a sweep itself."""
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *ENVIRONMENT.values())
-"""Arguments that only name a run or a place."""
+"""Arguments that only name a run or a folder, and do not change the training."""
 
 
 def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """Convert a training command of a script to a draft; the values of a loop become a sweep. Raises Unreadable if
-    there is no such command, or if there are several and `--pick` does not say which.
+    """Convert a training command of a shell script to a draft of the spec; the values of a `for` loop become a sweep.
+    Raises Unreadable if the script has no training command, or several without `--pick`.
     """
     loops: dict[str, tuple[str, ...]] = {}
     at, training = chosen(text_, overrides, loops)
@@ -63,7 +63,9 @@ def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: 
 
 
 def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
-    """The environment variables that the program of a command sees: those before its name, and exported ones."""
+    """The environment variables that a command's program sees: exported ones, and assignments before it (`X=1 python
+    a.py`).
+    """
     assigned: dict[str, Entry | None] = {}
     exported: set[str] = set()
     for one in commands:
@@ -77,14 +79,16 @@ def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
 
 
 def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
-    """The name and the value of an assignment; None for a value that is not known."""
+    """The name and the value of an assignment; None if the value is not known."""
     name, _, value = word.text.partition("=")
     return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
 
 
 def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
-    """A reader that also finds the files that the script itself writes before the training, and, for a path of another
-    machine such as `/home/me/repo/configs/x.yaml`, its end in this repository, which it notes in `moved`.
+    """A file reader that also finds files that the script itself writes (`written`).
+
+    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, it tries the last parts of the path in this
+    repository, and records a match in `moved`.
     """
 
     def read(name: str) -> bytes | None:
@@ -107,7 +111,9 @@ def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, s
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
            launch: Entries | None, zero: Entries | None) -> None:  # fmt: skip
-    """Write the settings that differ between the values of a loop as lists of a sweep."""
+    """Import the command once for each value of a loop's variable, and write the settings that differ as lists of a
+    sweep.
+    """
     changed: dict[str, list[str]] = {}
     for value in values:
         sets = {**overrides.sets, name: value}
@@ -186,7 +192,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # scripts with `evaluation_strategy` were written for the older stack
+        # scripts with this key were written for an older stack, which has the argument `evaluation_strategy`
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launch_file(draft, named_launch, launch)
     launch = launcher(draft, line, found, launch)
@@ -208,7 +214,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
 
 
 def _dropped(draft: Draft, line: Line, file: str) -> None:
-    """Warn of the words that are left out, because they are a variable that nothing sets, or depend on a condition."""
+    """Warn about words that are left out, because they are an unset variable or depend on an undecided condition."""
     for dropped in line.dropped:
         why = "the script does not set it: it is taken to be empty"
         if ":" in dropped.text:
@@ -217,7 +223,7 @@ def _dropped(draft: Draft, line: Line, file: str) -> None:
 
 
 def _mapping(entry: Entry, overrides: Overrides) -> Entry:
-    """`fsdp_config` with the contents of the JSON file that it names."""
+    """The argument `fsdp_config`, in which the name of a JSON or YAML file is replaced by the file's keys."""
     name = text(entry) or ""
     if entry.mapping or not name.endswith((".json", ".yaml")) or overrides.read(name) is None:
         return entry
@@ -226,14 +232,16 @@ def _mapping(entry: Entry, overrides: Overrides) -> Entry:
 
 
 def _with_environment(draft: Draft, environment: list[Word], file: str) -> Draft:
-    """The draft, with the fates of the variables that the command's environment sets."""
+    """Record what became of the environment variables that the script sets, and return the draft."""
     for word in environment:
         _environment(draft, word, file)
     return draft
 
 
 def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
-    """Give the file of `--config_file` its fate: read, completed from its name, or missing."""
+    """Record what became of accelerate's `--config_file`: it was read, its ZeRO stage was taken from its name, or it is
+    missing, which is an error.
+    """
     if named is None:
         return
     if launch is not None:
@@ -246,8 +254,8 @@ def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> N
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
-    """Report arguments whose value has a variable that the script does not set. If only the name of a run is affected,
-    the spec keeps its default.
+    """Report an error for each argument whose value contains an unset shell variable. If the argument only names the
+    run, warn and keep the spec's default name.
     """
     for key, one in entries.items():
         if key in NAMES:
@@ -286,7 +294,9 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
 
 
 def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
-    """Read a YAML or JSON file that an option names. Raises Unreadable."""
+    """Read a YAML or JSON file that an argument names. Raises Unreadable if it does not exist; `option` is what to pass
+    instead.
+    """
     name = text(entry) or ""
     data = overrides.read(name)
     if data is None:
@@ -295,7 +305,7 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
 
 
 def _method(program: str) -> str | None:
-    """The method that the program's name contains: `sft.py`, `open_r1/grpo.py`, `trl dpo`."""
+    """The training method in the program's name, such as dpo for `trl dpo` and `dpo.py`; None without one."""
     words = (
         program.lower()
         .replace(".py", "")

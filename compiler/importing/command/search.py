@@ -1,4 +1,4 @@
-"""Find the training commands of a script, including those in quoted texts, such as `bash -c "..."`."""
+"""Find the training commands of a shell script, including those inside quotes, such as `bash -c "..."`."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
-"""A pattern for a training command within a text."""
+"""Matches a training command inside a string."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
-"""Words in the names of programs that train nothing."""
+"""Matches programs that do not train, by a word in their names."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
-"""Words in the names of programs that may train by a module that they import."""
+"""Matches programs that probably train, by a word in their names, even if they only call a module that trains."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
-"""Programs that start the command after them."""
+"""Programs that start another command, such as `srun python train.py`."""
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
-"""A variable that has the path of python."""
+"""Matches a variable that contains the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
-"""Most programs of a script that are looked for in the repository."""
+"""The most programs of a script that are looked up in the repository."""
 MOST_WRAPPED = 40
-"""Most words of such a program before the command that it starts."""
+"""The most words of a wrapper such as `docker run` that are searched for the command that it starts."""
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """The training command that `--pick` names, or the only training command, with its index."""
+    """The training command that `--pick` selects, or the only one, with its index. Raises Unreadable if there is none,
+    or several without `--pick`.
+    """
     training = training_commands(text_, overrides, loops)
-    if overrides.pick is None and len(training) > 1:  # a script may also evaluate what it trains
+    if overrides.pick is None and len(training) > 1:  # the script may also start an evaluation of the trained model
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
         kept = kept if len(kept) == 1 else [one for one in kept if _makes_trainer(one, overrides)]
         if len(kept) == 1:
@@ -53,20 +55,20 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
 
 
 def _program(call: Call) -> str:
-    """The Python file, or the module of `-m pkg.train`, that a command starts."""
+    """The Python file that a command starts, or the module of `-m pkg.train`; "" without either."""
     texts = [one.text for one in call.words]
     program = next((one for one in texts if one.endswith(".py")), "")
     return texts[texts.index("-m") + 1] if not program and "-m" in texts[:-1] else program
 
 
 def _makes_trainer(call: Call, overrides: Overrides) -> bool:
-    """Whether a command starts a Python file or module of the repository that makes a trainer."""
+    """Whether a command starts a Python file or module of this repository that creates a trainer."""
     return re.search(r"Trainer\(", programs.found(_program(call), overrides)[1]) is not None
 
 
 def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
-    """The commands without those that start a script of the repository that makes no trainer, such as
-    `prepare_pairs.py`, if others make one.
+    """Drop commands for data preparation, such as `python prepare_pairs.py`: files of this repository that create no
+    trainer, provided that another command's file creates one.
     """
     if len(training) > MOST_PROGRAMS:
         return training
@@ -83,8 +85,10 @@ def training_commands(
     loops: dict[str, tuple[str, ...]] | None = None,
     written: dict[str, str] | None = None,
 ) -> list[Call]:
-    """The training commands of a script, also those that start a training script without arguments; if it has none,
-    those in its quoted texts (`bash -c "..."`). `written` receives the files that the script writes.
+    """The training commands of a shell script, or, without any, those inside its quoted strings (`bash -c "..."`).
+
+    A command such as `python train.py` without arguments counts if the file creates a trainer. `loops` receives the
+    values of `for` loops, and `written` the files that the script writes.
     """
     sets = overrides.sets
     found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read, written)))
@@ -110,7 +114,7 @@ def training_commands(
 
 
 def _with_interpreter(call: Call) -> Call:
-    """A command whose interpreter is a variable that is not known, as in `$PYTHON train.py`, as a command of python."""
+    """Replace an interpreter that is an unset variable: `$PYTHON train.py` becomes `python train.py`."""
     words = call.words
     if len(words) < 2 or not (words[0].open and PYTHON.fullmatch(words[0].text)):
         return call
@@ -119,7 +123,7 @@ def _with_interpreter(call: Call) -> Call:
 
 
 def _is_python(call: Call) -> bool:
-    """Whether a command starts python, also through a wrapper such as `srun`."""
+    """Whether a command starts Python, possibly through a wrapper such as `srun`."""
     return any(os.path.basename(one.text).startswith("python") for one in call.words[:MOST_WRAPPED]) and (
         os.path.basename(call.words[0].text).startswith((*WRAPPERS, "python"))
     )
@@ -131,19 +135,21 @@ def count(text_: str, overrides: Overrides) -> int:
 
 
 def _named(call: Call) -> str:
-    """The program of a command, or its configuration file."""
+    """A short name for a command in messages: its Python and YAML files, or else its first word."""
     names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
     return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or call.words[0].text[:40]
 
 
 def is_training(words: Sequence[Word]) -> bool:
-    """Whether a command starts a training."""
+    """Whether a command starts a training, judged by its words: `torchrun x.py`, `trl sft`, or `python x.py --key
+    value`.
+    """
     name = os.path.basename(words[0].text)
     if name == "trl":
         return len(words) > 1 and words[1].text not in ("vllm-serve", "chat", "env")
     if name in ("torchrun", "deepspeed"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # of these tools' subcommands, only `train` trains
+    if name in ("llamafactory-cli", "axolotl"):  # other subcommands, such as `export`, do not train
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")

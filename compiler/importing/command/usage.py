@@ -1,4 +1,6 @@
-"""With `--partial`, take a shell script's own arguments (`$1`) from the first command that starts the script."""
+"""For `--partial`: take the values of a shell script's arguments (`$1`, `$2`) from a documented command that
+starts it.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ STARTERS = ("bash", "sh", "zsh", "sbatch", "source", ".", "qsub")
 
 
 def unset(draft: Draft) -> set[str]:
-    """The numbers of the script's arguments on which errors of a draft depend."""
+    """The numbers of the script's arguments that errors report as unset, such as "1" for `$1`."""
     return {number for one in draft.messages if one.severity == "error" for number in UNSET.findall(one.why)}
 
 
 def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """The arguments in the first command that starts the script with all of them: in a comment of its own, in a shell
-    script near it, or in the README of its repository. Empty if there is no such command.
+    """The script's arguments, such as `$1`, from the first documented command that has them all: in the script's
+    comments, in a shell script near it, or in the repository's README. Empty without such a command.
     """
     name = posixpath.basename(file)
     for words, place, line in _launches(text, name, file, overrides):
@@ -37,14 +39,16 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
 
 
 def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
-    """Add a decision about the arguments that were taken, with their line."""
+    """Add an error for each argument taken from a documented command. `--partial` turns it into a decision for a
+    person.
+    """
     for number in sorted(numbers & set(taken)):
         draft.error(taken[number], "an argument of the script, which has no default; the spec has the value of this "
                     "command, which starts the script", "`--set 1=VALUE` gives another")  # fmt: skip
 
 
 def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
-    """The words after the script's name in each command that starts it, with the file and line of the command."""
+    """The arguments in each documented command that starts the script `name`, with the file and line of the command."""
     comments = "\n".join(line.lstrip("# ") if line.lstrip().startswith("#") else "" for line in text.split("\n"))
     yield from ((words, file, line) for words, line in _commands(comments, name))
     for other, shell in overrides.launches():
@@ -62,7 +66,9 @@ def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator
 
 
 def _commands(page: str, name: str) -> Iterator[tuple[list[str], int]]:
-    """The words after the script's name in each line that starts it, and the line."""
+    """The arguments in each line of `page` that starts the script `name`, such as `bash run.sh 8 data/`, and the line
+    number.
+    """
     starts = "|".join(map(re.escape, STARTERS))
     start = re.compile(
         rf"(?:^|[\s`$])(?:(?:{starts})\s+(?:-\S+\s+)*(?:[\w./-]*/)?|\./(?:[\w./-]*/)?){re.escape(name)}\s+"
