@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, or the same keys as options, which its web
-page and its older scripts (`src/train_bash.py`) use.
+"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, and `train_bash.py --key value`, the form
+of its web page and its older scripts.
 
 Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py.
 """
@@ -18,29 +18,37 @@ from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""Subcommands that train. A subcommand of the second layout also names the method."""
+"""Subcommands of `llamafactory-cli` that train, each with its training method. `train` leaves the method to the key
+`stage`; the others belong to the newer layout (v1).
+"""
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""Names of LLaMA-Factory's programs. They count only if `finetuning_type` is among the options."""
+"""File names of LLaMA-Factory's training scripts. Other tools have such names too, so `finetuning_type` must also be
+among the arguments.
+"""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 GPU = "h100-80gb"
 
 
 def is_llamafactory(program: str, arguments: Entries) -> bool:
-    """Whether a command is LLaMA-Factory's."""
+    """Whether a command starts LLaMA-Factory."""
     if program.startswith("llamafactory-cli"):
         return True
     return os.path.basename(program) in SCRIPTS and "finetuning_type" in arguments
 
 
 VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
-"""`llamafactory-cli` starts one process per visible GPU, or the given number (launcher.py)."""
+"""Environment variables: `llamafactory-cli` starts one process per visible GPU, or NPROC_PER_NODE processes
+(launcher.py).
+"""
 
 
 def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
             file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
             zero: Entries | None) -> Draft:  # fmt: skip
-    """Convert a command to a draft. `table` is the configuration file that it names, `rest` are its words without a
-    key, and `options` the launcher's options. Raises Unreadable for a word that is not `key=value`.
+    """Convert a LLaMA-Factory command to a draft of the spec.
+
+    `table` are the keys of the configuration file that the command names, `rest` the command's words without a key, and
+    `options` the launcher's options. Raises Unreadable for a word in `rest` that is not `key=value`.
     """
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}
@@ -57,7 +65,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
     if count and nodes and "num_processes" in options:
-        count //= nodes  # accelerate counts the processes of all nodes
+        count //= nodes  # accelerate's num_processes counts all nodes
     if counted is not None and counted.key == EACH:
         count = integer(counted)
     elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):

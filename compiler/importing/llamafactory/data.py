@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's data: names in its dataset_info.json, data files of both layouts, and its templates by
-name.
+"""Import LLaMA-Factory's data: the datasets of dataset_info.json, the dataset files of the newer layout (v1), held-out
+rows, and chat templates by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xpc.grammar.record import evolve
 
 
 def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None:
-    """Write the sources, the holdout and the template."""
+    """Set the data sources, the held-out rows, the loss mask and the chat template."""
     folder, listed, limit = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples"))
     base = (text(folder) if folder is not None else None) or "data"
     most = None
@@ -60,16 +60,16 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
 
 NUMBER = re.compile(r"[0-9]{0,20}\.?[0-9]{0,20}(?<=[0-9])")
 ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
-"""How a mixture with shares ends, by LLaMA-Factory's `mix_strategy` (data/data_utils.py, `merge_dataset`)."""
+"""When a mixture with shares ends, by `mix_strategy`: at the end of the first dataset (`stop`), or after repeating the
+shorter datasets (`repeat`). Source: data/data_utils.py (`merge_dataset`).
+"""
 
 
 def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
-    """Import the probabilities of interleaved datasets as shares. Without probabilities, the datasets' rows
-    alternate.
-    """
+    """Import `interleave_probs` as shares of a mixture. Interleaving without probabilities gives equal shares."""
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        return  # LLaMA-Factory also refuses these probabilities
+        return  # LLaMA-Factory refuses `interleave_probs` here
     end = ENDS.get(str(text(mixed)))
     if end is None:
         draft.error(mixed, "a mixture stops with its first source, or repeats rows", "write `mix_strategy: concat`")
@@ -108,8 +108,8 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """Report how the spec's packing of pretraining texts differs from LLaMA-Factory's, which joins the texts into one
-    stream.
+    """Report how packing of pretraining texts differs: LLaMA-Factory joins all texts to one stream and cuts it into
+    sequences.
     """
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
@@ -124,7 +124,7 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
-    # Only mixed rows would differ, and LLaMA-Factory does not mix these.
+    # The removed difference is about padding instead of packing rows, which LLaMA-Factory's pretraining does not pack.
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
@@ -142,7 +142,7 @@ def streamed(draft: Draft, packs: bool) -> None:
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """Compute the loss on answers only, with the setting that fits the format of the rows."""
+    """Compute the loss on answers only, by `assistant_only` or `completion_only`, depending on the row format."""
     if draft.method != "sft" or stage == "pt":
         return
     stated = draft.settings.pop("method.assistant_only", None)
@@ -157,7 +157,9 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _template(draft: Draft, named: Entries, stage: str) -> None:
-    """Write the tool's template of this name as Jinja; without a name, use the tokenizer's template."""
+    """Write LLaMA-Factory's chat template `template` as Jinja. Without a name, the spec uses the tokenizer's
+    template.
+    """
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))
     think = thinking is None or boolean(thinking) is not False
@@ -220,7 +222,7 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """Import data in the newer layout: a YAML file of datasets, or the name of one dataset."""
+    """Import `train_dataset` of the newer layout (v1): a YAML file of datasets, or the name of one dataset."""
     name = text(entry) or ""
     if not name.endswith((".yaml", ".yml")):
         ref = models.reference(draft, entry, "dataset")
@@ -250,7 +252,7 @@ def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
 
 
 def _of_the_file(draft: Draft, entry: Entry) -> None:
-    """Import one dataset of a YAML file of datasets: its `path`, and how its rows become messages."""
+    """Import one entry of a YAML file of datasets (newer layout): its `path`, `size` and row format (`converter`)."""
     inside = entry.mapping
     path, kind, how = (inside.get(key) for key in ("path", "source", "converter"))
     if path is None:
@@ -278,7 +280,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
 
 
 def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stage: str, most: int | None) -> None:
-    """Write the held-out rows or the test sets."""
+    """Set the held-out rows from `val_size`, or the test sets from `eval_dataset`."""
     if "val_size" in named:
         corpus.holdout(draft, named["val_size"])
     sets = named.get("eval_dataset")
@@ -298,7 +300,9 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The `dataset_info.json` next to the source, which overrides LLaMA-Factory's own file in its folder `data`."""
+    """The entries of `dataset_info.json` in `folder`. Entries of LLaMA-Factory's own file are added if the folder is
+    named `data`.
+    """
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
     try:
@@ -310,7 +314,7 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Import test sets. Their rows are read like training rows."""
+    """Set `eval.data` from the names in `eval_dataset`. Test rows are read like training rows."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})
@@ -334,12 +338,14 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""The columns that a stage needs in rows without a dataset_info.json, with the words for them in the warning."""
+"""By stage, the columns that LLaMA-Factory expects of a dataset without an entry in dataset_info.json, and words about
+them for a warning.
+"""
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
             stage: str) -> None:  # fmt: skip
-    """Add a source for one name in `dataset`: an entry of `dataset_info.json`, or a file with that name."""
+    """Add a data source for one name in `dataset`: an entry of `dataset_info.json`, or a file with that name."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's key table, and groups of keys that several modules read."""
+"""LLaMA-Factory's key table, and groups of keys that several modules import."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Keys for further options of an adapter. LoRA+'s ratio comes first, because its learning rate for embeddings needs the
-ratio.
+"""Settings for further adapter keys. `loraplus_lr_ratio` comes before `loraplus_lr_embedding`, because the setting for
+the embeddings' learning rate needs the ratio.
 """
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
@@ -23,20 +23,20 @@ MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
     "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",
 )  # fmt: skip
-"""Keys about how images, videos and audio are read, which are irrelevant for a text model."""
+"""Keys about reading images, videos and audio, which are irrelevant for a text model."""
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
-"""Keys about how Megatron splits a model over GPUs. The value 1 means no split."""
+"""Keys for Megatron's parallelism over GPUs. The value 1 means that the model is not split."""
 PADDED = (
     "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
 )
 ADDED = ("add_tokens", "add_special_tokens")
-"""Keys that add tokens, and a key about special tokens in decoding, which does not affect training."""
+"""Keys with tokens to add to the vocabulary."""
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
-"""Keys about the layers whose gradients are projected (GaLore, APOLLO), and about the projection."""
+"""Keys of the optimizers GaLore and APOLLO, which project gradients to a low rank: the layers, and the projection."""
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
     "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",
@@ -45,6 +45,6 @@ SECOND = (
     "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
     "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
 )  # fmt: skip
-"""All keys of the second layout, in which LLaMA-Factory refuses any other key. Source: LLaMA-Factory 0.9.5,
+"""All keys of the newer layout (v1), in which LLaMA-Factory refuses any other key. Source: LLaMA-Factory 0.9.5,
 v1/config/.
 """

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's Muon. It scales updates like torch's `match_rms_adamw`, and its AdamW has the same learning
-rate.
+"""Import LLaMA-Factory's Muon. It scales updates as torch's `match_rms_adamw` does, and trains the remaining weights by
+AdamW with the same learning rate.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.
@@ -17,12 +17,12 @@ NUMBERS: Mapping[str, Path] = {
     "wd": "optimizer.weight_decay", "momentum": "optimizer.momentum", "adamw_eps": "optimizer.eps",
 }  # fmt: skip
 FIXED = {"nesterov": True, "ns_steps": 5}
-"""The settings of torch's Muon in every run."""
+"""Options of LLaMA-Factory's Muon, with the values that torch's Muon always has."""
 OWN = "not set: that of LLaMA-Factory's Muon"
 
 
 def first(draft: Draft, switch: Entry | None) -> None:
-    """Import `use_muon` of the first layout, which overrides `optim`."""
+    """Import `use_muon` of the older layout, which overrides `optim`."""
     if switch is None:
         return
     if switch.off:
@@ -33,12 +33,12 @@ def first(draft: Draft, switch: Entry | None) -> None:
 
 
 def second(draft: Draft, optim: Entry) -> list[Entry]:
-    """Import `optim_config` of the second layout. Returns the options for which the language has no setting."""
+    """Import `optim_config` of the newer layout (v1), if it names muon. Returns the keys that no setting expresses."""
     name = optim.mapping.get("name")
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]
     unknown = []
-    draft.settings.pop("optimizer.weight_decay", None)  # the layout's weight decay is only for its AdamW
+    draft.settings.pop("optimizer.weight_decay", None)  # the layout's default weight decay is for AdamW, not for Muon
     for key, one in optim.mapping.items():
         betas = [number(each) for each in one.items] if key == "adamw_betas" else []
         if key == "name":
@@ -65,7 +65,7 @@ def _chosen(draft: Draft, entry: Entry) -> None:
 
 
 def _decay_of_norms(draft: Draft, key: str) -> None:
-    """Report a difference: this Muon has the same weight decay for all weights."""
+    """Report that LLaMA-Factory's Muon also applies weight decay to norms and biases, and the spec does not."""
     decay = draft.settings.get("optimizer.weight_decay")
     if decay is not None and float(decay.text):
         draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too; the spec does not")

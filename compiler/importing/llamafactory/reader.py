@@ -1,6 +1,7 @@
-"""Import LLaMA-Factory's YAML of both layouts, and state its defaults in the spec: the loss on answers, alpha twice the
-rank, recomputation, 2048 tokens.
+"""Import LLaMA-Factory's YAML of both layouts, and state its defaults in the spec: loss on answers, LoRA alpha of twice
+the rank, activation checkpointing, sequences of 2048 tokens.
 
+The older layout is that of `stage` and `finetuning_type`; the newer layout (v1) names its data by `train_dataset`.
 Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/.
 """
 
@@ -43,23 +44,25 @@ FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""Defaults of the first layout that differ from xpc's: transformers' defaults, and LLaMA-Factory's length."""
+"""Defaults of the older layout that differ from xpc's: transformers' defaults, and LLaMA-Factory's `cutoff_len`."""
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
     "save.every": NEVER, "track.every": Amount("count", 1), "model.attn": "sdpa",
 }  # fmt: skip
-"""Defaults of the second layout: torch's AdamW with a constant learning rate (v1/core/base_trainer.py)."""
+"""Defaults of the newer layout, whose optimizer is torch's AdamW with a constant learning rate
+(v1/core/base_trainer.py).
+"""
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
-"""Losses of LLaMA-Factory's dpo that are another method here (orpo), or a loss of another method (simpo of cpo)."""
+"""Values of `pref_loss` for which the spec needs another method than dpo: orpo is a method, and simpo a loss of cpo."""
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-"""The kind of GaLore that an optimizer implements."""
+"""xpc's GaLore optimizer for each base optimizer."""
 
 
 def llamafactory(
     entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
 ) -> Draft:
-    """Convert a file of either layout to a draft."""
+    """Convert a LLaMA-Factory file of either layout to a draft of the spec."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
     loss = entries.get("pref_loss")
@@ -158,7 +161,7 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
 
 
 def _optimizer(draft: Draft, named: Entries) -> None:
-    """Import GaLore, APOLLO (the switch, the projected layers, and the kind of projection) and Muon."""
+    """Set the optimizer from the keys of GaLore, APOLLO and Muon."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
@@ -190,7 +193,9 @@ def _optimizer(draft: Draft, named: Entries) -> None:
 
 
 def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """Import keys that only the newer layout has: `dist_config`, `optim_config`, `batching_strategy`."""
+    """Import keys that only the newer layout (v1) has, such as `dist_config`, `optim_config` and
+    `batching_strategy`.
+    """
     dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
     if dist is not None:
         for key, one in dist.mapping.items():
@@ -236,7 +241,9 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Write Liger if the file names it together with the kernels to include. Other kernels give the same result."""
+    """Import `kernel_config`: Liger becomes a setting if `include_kernels` is set, too. Other kernels do not change
+    results.
+    """
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
     for one in kernels.mapping.values():
@@ -251,7 +258,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
 
 
 def _reference(draft: Draft, named: Entries) -> None:
-    """Check that the reference model is the model from which training starts."""
+    """Check that `ref_model` is the initial model; another reference model is an error."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
         draft.note(other, "the model itself")
@@ -262,7 +269,7 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Import Megatron's keys, which are irrelevant if they split nothing."""
+    """Import Megatron's parallelism keys: irrelevant if they split nothing, otherwise an error."""
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):
@@ -300,7 +307,7 @@ def _kernels(draft: Draft, named: Entries) -> None:
 
 
 def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
-    """Write the loss, and the tokens on which it is computed."""
+    """Set the loss of the method, and whether prompts are in the loss."""
     prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
     if draft.method == "sft" and stage != "pt":
         prompts_too = prompt is not None and boolean(prompt) is True
@@ -369,7 +376,7 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
         attn = draft.settings.get("model.attn")
         if attn is not None and attn.text in families.FLASH:
             draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts to one stream")
-        else:  # otherwise XP310 refuses packing if nothing keeps documents apart
+        else:  # `wrapped` without flash attention would let documents attend to each other, which XP310 refuses
             draft.put(
                 "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory continues a longer text in another row"
             )

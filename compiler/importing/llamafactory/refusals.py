@@ -1,4 +1,5 @@
-"""Refuse combinations of keys that LLaMA-Factory itself refuses, because a file with them does not train there either.
+"""Refuse combinations of keys that LLaMA-Factory itself refuses, because a file with such keys does not train there
+either.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py (`_verify_model_args`, `get_train_args`), data_args.py and
 finetuning_args.py (`__post_init__`). Combinations that xpc's rules refuse anyway are not repeated here.
@@ -14,17 +15,17 @@ EXCLUSIVE = (
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
 )
-"""Pairs of keys of which only one may be on."""
+"""Pairs of keys that exclude each other."""
 ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
-"""Keys that are refused without `finetuning_type: lora`."""
+"""Keys that LLaMA-Factory accepts only with `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")
-"""Keys that are refused with `finetuning_type: lora`."""
+"""Keys that LLaMA-Factory refuses with `finetuning_type: lora`."""
 SFT = ("neat_packing", "train_on_prompt", "mask_history", "predict_with_generate")
-"""Keys that only the stage sft accepts."""
+"""Keys that LLaMA-Factory accepts only with `stage: sft`."""
 
 
 def refusals(draft: Draft, named: Entries, stage: str) -> None:
-    """Report each combination of keys of the older layout that LLaMA-Factory refuses."""
+    """Report an error for each combination of keys of the older layout that LLaMA-Factory refuses."""
     if "train_dataset" in named:
         return
 
@@ -55,7 +56,7 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
-    """Check combinations of keys about evaluation data, streams and mixtures."""
+    """Report refused combinations of keys about evaluation data, streaming and mixtures."""
 
     def wrong(entry: Entry, why: str, way: str) -> None:
         draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", way)

@@ -1,4 +1,4 @@
-"""Translate the datasets in LLaMA-Factory's `dataset_info.json` to the formats of a spec.
+"""Translate the entries of LLaMA-Factory's `dataset_info.json` to row formats of a spec.
 
 Source: LLaMA-Factory 0.9.5, data/parser.py (`DatasetAttr`) and data/converter.py.
 """
@@ -15,16 +15,16 @@ from xpc.grammar.record import record
 About = Mapping[str, object]
 """One dataset's entry in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""Roles of speakers, by the key with which LLaMA-Factory names them."""
+"""The role for each key with which an entry of dataset_info.json names a speaker, as in `user_tag: human`."""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
-"""The keys of a message by default in LLaMA-Factory."""
+"""LLaMA-Factory's default message keys and speaker names."""
 MEDIA = ("images", "videos", "audios")
 
 
 @record
 class Rows:
-    """The rows of a dataset as a spec describes them: the format, whether texts become turns, the columns, and a column
-    whose text follows the question (`context`).
+    """How a spec reads a dataset's rows: the format (`shape`), whether texts become turns of a conversation (`chat`),
+    the columns, and a column whose text follows the question (`context`).
     """
 
     shape: str
@@ -34,7 +34,7 @@ class Rows:
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
-    """The rows of a dataset; None, after an error, if a spec has no format for them."""
+    """The row format of the dataset `name`; None, after reporting an error, if a spec has no such format."""
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
     usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
@@ -79,13 +79,13 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """The names of columns or keys that are not null."""
+    """The mapping under `key`, without null values, such as the column names under `columns`."""
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 
 
 def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -> None:
-    """Write the names of the speakers if the runtime does not know them."""
+    """Set the role names, such as `user_roles`, for speakers that the runtime does not know."""
     for key, role in SPEAKERS.items():
         speaker = tags.get(key, TAGS[key])
         if (speaker if shape == "messages" else KNOWN.get(speaker, speaker)) != role:
@@ -94,7 +94,9 @@ def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -
 
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
             form: str) -> bool:  # fmt: skip
-    """Report everything in the rows that the runtime does not read."""
+    """Report an error for everything in the rows that the runtime does not read, such as images. Returns whether there
+    is any.
+    """
     whys = [f"`{name}` has a column of {key}, and rows with media are not imported" for key in MEDIA if key in columns]
     for key, what in (("history", "earlier turns"), ("tools", "tools")):
         if key in columns:

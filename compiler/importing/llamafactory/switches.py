@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's keys of which only one value can be expressed, keys that need another key, recomputation, and
-packed rows.
+"""Import LLaMA-Factory's trackers, activation checkpointing, packing, checkpoint interval, and keys of which a spec can
+express only one value.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
@@ -14,13 +14,15 @@ from xpc.compiler.importing.text.values import TRACKERS
 from xpc.compiler.language.kinds import EPOCH, Amount
 
 FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe")
-"""Families for which LLaMA-Factory adds the router's load-balancing loss with `moe_aux_loss_coef`
+"""Model families for which LLaMA-Factory adds the router's load-balancing loss if `moe_aux_loss_coef` is set
 (model/model_utils/moe.py).
 """
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import keys of which only one value can be expressed, keys that need another key, and the load-balancing loss."""
+    """Import keys of which a spec can express only one value, mark keys without the key that they need as irrelevant,
+    and set the router's load-balancing loss.
+    """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
     _balance(draft, named.get("moe_aux_loss_coef"))
@@ -31,7 +33,7 @@ def _on(named: Entries, key: str) -> bool:
 
 
 def _balance(draft: Draft, entry: Entry | None) -> None:
-    """Write the weight of a router's load-balancing loss."""
+    """Set the weight of the router's load-balancing loss from `moe_aux_loss_coef`."""
     known = registry.find_model(draft.model)
     if entry is None:
         return
@@ -44,7 +46,7 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
 
 
 def swanlab(draft: Draft, named: Entries) -> None:
-    """Add SwanLab to the trackers of `report_to`, with LLaMA-Factory's own default of its project."""
+    """Add SwanLab to the trackers of `report_to` if `use_swanlab` is on. The default project is LLaMA-Factory's."""
     use, others = named.get("use_swanlab"), named.get("report_to")
     names = {"track.project": named.get("swanlab_project"), "track.name": named.get("swanlab_run_name")}
     if use is None or not boolean(use):
@@ -60,8 +62,7 @@ def swanlab(draft: Draft, named: Entries) -> None:
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """The keys for the trainer. `gradient_checkpointing: false` is removed, because it turns nothing off in the older
-    layout.
+    """The keys for the trainer, without `gradient_checkpointing: false`, which turns nothing off in the older layout.
 
     Source: model/model_utils/checkpointing.py (`prepare_model_for_training`).
     """
@@ -78,8 +79,8 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """Write recomputation. It is on by default; LLaMA-Factory's own switch turns it off, and the trainer's switch can
-    then turn it on again.
+    """Set activation checkpointing. It is on by default; `disable_gradient_checkpointing` turns it off, unless
+    `gradient_checkpointing: true` turns it on again.
     """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
@@ -100,7 +101,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
 
 
 def layout(draft: Draft, entries: Entries) -> None:
-    """Refuse keys of the older layout in a file of the newer layout, as LLaMA-Factory does."""
+    """Report an error for keys of the older layout in a file of the newer layout, which LLaMA-Factory also refuses."""
     for key, entry in entries.items() if "train_dataset" in entries else ():
         if key not in SECOND and entry.value is not None:
             draft.error(
@@ -111,7 +112,7 @@ def layout(draft: Draft, entries: Entries) -> None:
 
 
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:
-    """Import the newer layout's `save_epochs`, which overrides `save_steps`."""
+    """Import `save_epochs` of the newer layout (v1), which overrides `save_steps`."""
     if entry is None or entry.empty:
         draft.note(entry, "it is empty")
         return
@@ -132,8 +133,8 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Import packed rows. LLaMA-Factory makes packed rows one token shorter, and lets each document attend to earlier
-    documents of its row.
+    """Import packing. LLaMA-Factory makes packed sequences one token shorter than `cutoff_len`, and without
+    `neat_packing` a document attends to earlier documents of its sequence.
     """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")
@@ -146,7 +147,7 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
         return
     attn, micro = draft.settings.get("model.attn"), draft.settings.get("batch.micro")
     if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
-        return  # flash attention separates packed rows by their position ids
+        return  # flash attention separates packed documents by position ids
     on = draft.settings.get("batch.packing")
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]

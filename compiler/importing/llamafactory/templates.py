@@ -1,6 +1,6 @@
-"""LLaMA-Factory's chat templates as Jinja, with its loss mask.
+"""Write LLaMA-Factory's chat templates as Jinja, with its loss mask.
 
-`make oracles` writes templates.jsonl, which has the parts of each template.
+`make oracles` writes templates.jsonl, which has the strings of each template.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from xpc.grammar.record import record
 
 @record
 class Pieces:
-    """The parts of a template. `{bos}` and `{eos}` are the tokenizer's tokens.
+    """The strings of a chat template. `{bos}` and `{eos}` stand for the tokenizer's tokens.
 
-    - `first`: the beginning of the text
-    - `before`, `after`: the texts around the system prompt
-    - `user`, `asked`: the texts around a question
-    - `lead`, `end`: the texts around an answer, both of which are trained on
+    - `first`: the beginning of the conversation
+    - `before`, `after`: the strings around the system prompt
+    - `user`, `asked`: the strings around a question
+    - `lead`, `end`: the strings around an answer, which are trained on like the answer
     - `system`: the default system prompt; with `inside`, it is put into the first question
-    - `thought`: the texts before and after a thought, and the text of an empty thought
-    - `closes`: whether the tokenizer's end token ends a conversation
+    - `thought`: the strings before and after a thought, and the string for an empty thought
+    - `closes`: whether the eos token ends a conversation
     """
 
     first: str = ""
@@ -41,7 +41,7 @@ class Pieces:
 
 @cache
 def templates() -> dict[str, Pieces]:
-    """The parts of all templates, by LLaMA-Factory's names."""
+    """The strings of all chat templates, by LLaMA-Factory's names."""
     found: dict[str, Pieces] = {}
     _, *lines = map(json.loads, read_text(__file__, "templates.jsonl").splitlines())
     for one in lines:
@@ -51,12 +51,12 @@ def templates() -> dict[str, Pieces]:
 
 
 def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
-    """LLaMA-Factory's template of this name with its answers marked, or None. The text after an answer is also trained
-    on.
+    """LLaMA-Factory's chat template with this name as Jinja, with marks around the answers; None for an unknown name.
+    The string after an answer is also trained on.
 
-    `thinks` is `enable_thinking`: if on, an answer without thoughts gets empty ones, which are trained on; if off,
-    answers lose their thoughts. `last` is `mask_history`: only the last answer is marked, and the others lose their
-    thoughts.
+    `thinks` is the key `enable_thinking`: if on, answers without a thought get an empty one, which is trained on; if
+    off, thoughts are removed from answers. `last` is the key `mask_history`: only the last answer is marked, and the
+    earlier answers lose their thoughts.
     """
     one = templates().get(name)
     if one is None:
@@ -112,7 +112,7 @@ def _inside(text: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """A text as a Jinja expression."""
+    """A string with `{bos}` and `{eos}` as a Jinja expression: `{bos}Hi` becomes `(bos_token or '') + 'Hi'`."""
     parts = [one for one in re.split(r"(\{bos\}|\{eos\})", text) if one]
     return " + ".join(
         f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else f"'{_inside(one)}'" for one in parts

@@ -1,4 +1,4 @@
-"""Import what LLaMA-Factory trains, in both layouts: all weights, some layers, low-rank adapters or rotations.
+"""Import which weights LLaMA-Factory trains, in both layouts: all weights, some layers, LoRA or OFT adapters.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """
@@ -14,12 +14,14 @@ from xpc.compiler.importing.trl import model as models
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-"""The keys of `peft_config` in the second layout."""
+"""Settings for the keys of `peft_config` in the newer layout (v1)."""
 WHY = "not set: LLaMA-Factory's own"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """Write which weights are trained. Keys about another kind of tuning are irrelevant."""
+    """Set which weights are trained: `finetuning_type` lora, oft, freeze or full. Keys of another type are
+    irrelevant.
+    """
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
     table: Entries = named
@@ -53,7 +55,7 @@ def tuning(draft: Draft, named: Entries) -> None:
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """The bits of a base that is quantized when it is loaded, or None."""
+    """The number of bits from `quantization_bit`, or None. Also imports the other quantization keys."""
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:
@@ -102,7 +104,10 @@ def _lora(
 
 
 def _pissa(draft: Draft, table: Entries) -> None:
-    """Write PiSSA; -1 iterations compute it exactly. Source: LLaMA-Factory 0.9.5, model/adapter.py."""
+    """Set PiSSA as the initialization of adapters; `pissa_iter: -1` means an exact decomposition.
+
+    Source: LLaMA-Factory 0.9.5, model/adapter.py.
+    """
     init, iterations, converts = (table.get(key) for key in PISSA)
     if init is None or init.off:
         for one in (init, iterations, converts):
@@ -119,7 +124,7 @@ def _pissa(draft: Draft, table: Entries) -> None:
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Write rotations. Either the rank or the size of blocks decides their shape; the other one is 0 in the file."""
+    """Set OFT (orthogonal rotations). Either `oft_rank` or `oft_block_size` states the size, and the other key is 0."""
     draft.put("oft", True, kind)
     if bits in (4, 8):
         draft.put("lora.bits", bits, bit)
@@ -148,8 +153,8 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Train the last layers (for a negative number the first layers), completely or only some of their modules, and
-    extra modules outside of the layers.
+    """Set partial training: the last N layers (for a negative number the first N), all or some modules of these layers,
+    and extra modules outside the layers.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")
@@ -174,7 +179,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
 
 
 def quantized(draft: Draft, entry: Entry | None) -> None:
-    """Import quantization in the newer layout: a base of 4 or 8 bits under an adapter.
+    """Import `quant_config` of the newer layout (v1): a base model in 4 or 8 bits under an adapter.
 
     Source: v1/plugins/model_plugins/quantization.py.
     """

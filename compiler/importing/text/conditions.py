@@ -1,4 +1,4 @@
-"""Decide the conditions of a shell script, such as `[ "$X" = a ]`, as far as its text does."""
+"""Evaluate conditions of a shell script, such as `[ "$X" = a ]`, where the script's text decides their outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def truth_of(words: list[Word]) -> bool | None:
-    """Whether a test such as `[ "$X" = a ]` succeeds; None if the text does not decide it."""
+    """Whether a test such as `[ "$X" = a ]` succeeds; None if that depends on unknown values."""
     if words and words[0].text == "!":
         inner = truth_of(words[1:])
         return None if inner is None else not inner
@@ -24,7 +24,7 @@ def truth_of(words: list[Word]) -> bool | None:
     if words and words[0].text == "false":
         return False
     parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
-    if parts == words or not parts:  # another command
+    if parts == words or not parts:  # a command other than a test
         return None
     if any(one.open or "$" in one.text for one in parts) or len(parts) > 4:
         return None
@@ -36,7 +36,7 @@ def truth_of(words: list[Word]) -> bool | None:
 
 
 def _compared(texts: list[str]) -> bool | None:
-    """The value of a test of known texts."""
+    """Evaluate a test whose words are all known, such as `a = b` or `-z ""`; None for an unsupported operator."""
     if len(texts) == 1:
         return bool(texts[0])
     if len(texts) == 2 and texts[0] in ("-z", "-n"):
@@ -52,7 +52,7 @@ def _compared(texts: list[str]) -> bool | None:
 
 
 def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` of a variable that nothing in the script sets."""
+    """Whether a condition is `[ -z "$X" ]` (or another `operator`) for a variable that the script never sets."""
     texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     if len(texts) != 2 or texts[0] != operator:
         return False
@@ -61,7 +61,7 @@ def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") ->
 
 
 def both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The value of `one && other` or `one || other`."""
+    """The outcome of `one && other` or `one || other` (`link`), where None means unknown."""
     decides = link == "||"
     if one is decides or other is decides:
         return decides

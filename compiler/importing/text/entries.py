@@ -1,4 +1,6 @@
-"""Keys of a configuration with their values and line numbers, as all readers in this folder return them."""
+"""The entries of a configuration (keys with values and line numbers), as the readers of YAML, JSON and shell return
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from collections.abc import ItemsView, Iterator, Mapping
 from xpc.grammar.record import field, record
 
 MAX_SIZE = 262_144
-"""The largest configuration that is read, in characters. A spec has the same limit."""
+"""The maximum size of a configuration, in characters. A spec has the same limit."""
 MAX_NODES = 20_000
-"""The most values of a configuration. An alias counts at each use."""
+"""The maximum number of values of a configuration. A YAML alias counts at each use."""
 MAX_DEPTH = 32
 
 LARGEST = 2.0**63
@@ -21,8 +23,8 @@ YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Unreadable(Exception):
-    """Raised for a configuration that cannot be read. `line` counts from 1; 0 means that the line is not known. `kind`
-    says what a Python script does instead of a training that a spec has: see NO_TRAINER and the constants after it.
+    """Raised for a configuration or script that cannot be imported. `line` counts from 1; 0 means that it is not known.
+    `kind` is the reason for a Python script, such as NO_TRAINER; "" for anything else.
     """
 
     def __init__(self, message: str, line: int = 0, kind: str = "") -> None:
@@ -32,13 +34,13 @@ class Unreadable(Exception):
 
 
 NO_TRAINER, OTHER_TRAINER, CLASSIFIER, OTHER_HEAD = "no trainer", "another trainer", "a classifier", "another head"
-"""Kinds of scripts that are not imported: without a trainer of TRL or transformers, with one that the language lacks
-(PPO), or with a model that classifies or reads images.
+"""Reasons why a Python script is not imported: it has no trainer of TRL or transformers, a trainer without a training
+method in xpc (such as PPO), or a model that classifies or reads images.
 """
 
 
 def checked(value: object, line: int) -> object:
-    """Return a value that a spec can contain. Raises Unreadable for a number that is too large, and for a NUL
+    """Return the value unchanged. Raises Unreadable for a number that is too large, and for a string with a NUL
     character.
     """
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
@@ -49,17 +51,18 @@ def checked(value: object, line: int) -> object:
 
 
 def listed(items: list[Entry]) -> list[Entry] | None:
-    """The value of a list of entries. A list that contains only nulls is null."""
+    """The items unchanged, but None if all of them are null."""
     return None if items and all(one.value is None for one in items) else items
 
 
 @record
 class Entry:
-    """A value with its key and place. `value` is None, bool, int, float, str, or a list or dict of entries.
+    """A key of a configuration with its value, file and line. `value` is None, bool, int, float, str, or a list or dict
+    of entries.
 
-    `typed` is the text in the file if the value does not show it, such as `no`, which YAML 1.1 reads as false.
-    `earlier` is the line of an earlier occurrence of the key with another value, which YAML readers ignore. `unset` is
-    the name of a variable in the value that a script does not set.
+    `typed` is the text in the file if it differs from the value, such as `no`, which YAML 1.1 reads as false. `earlier`
+    is the line of an earlier occurrence of the key with another value, which YAML readers ignore. `unset` is a variable
+    in the value that the script does not set, such as `$LR`.
     """
 
     key: str
@@ -77,24 +80,24 @@ class Entry:
 
     @property
     def mapping(self) -> dict[str, Entry]:
-        """The entries of a mapping; empty for anything else."""
+        """The value if it is a mapping, otherwise an empty dict."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def items(self) -> list[Entry]:
-        """The entries of a list. A single value gives a list of one, and null an empty list."""
+        """The value as a list of entries: a single value gives a list of one, and null an empty list."""
         if isinstance(self.value, list):
             return self.value
         return [] if self.value is None else [self]
 
     @property
     def empty(self) -> bool:
-        """Whether the value is null, or an empty text, list or mapping."""
+        """Whether the value is null, or an empty string, list or mapping."""
         return self.value is None or self.value in ("", [], {})
 
     @property
     def off(self) -> bool:
-        """Whether a switch is off, or the value is empty."""
+        """Whether the value is false (such as `no` or 0), null or empty."""
         return self.empty or boolean(self) is False
 
 
@@ -102,7 +105,7 @@ Entries = Mapping[str, Entry]
 
 
 class Lookups(Mapping[str, Entry]):
-    """The keys of a configuration. `seen` records each name that a reader looks up, whether the file has it or not."""
+    """A mapping of the keys of a configuration that records in `seen` each name that is looked up, found or not."""
 
     def __init__(self, entries: Entries, seen: set[str]) -> None:
         self.entries, self.seen = entries, seen
@@ -118,12 +121,12 @@ class Lookups(Mapping[str, Entry]):
         return len(self.entries)
 
     def items(self) -> ItemsView[str, Entry]:
-        """All keys with their values. This does not count as looking up any name."""
+        """All keys with their values, without recording a lookup."""
         return self.entries.items()
 
 
 def plain(entry: Entry) -> object:
-    """The value as plain data."""
+    """The value as plain Python data, without lines."""
     if isinstance(entry.value, dict):
         return {key: plain(one) for key, one in entry.value.items()}
     return [plain(one) for one in entry.value] if isinstance(entry.value, list) else entry.value
@@ -151,7 +154,7 @@ def shown(entry: Entry) -> str:
 
 
 def boolean(entry: Entry) -> bool | None:
-    """The truth value, which may be written as a text or a number; None for anything else."""
+    """The value as a bool, also from strings such as "yes" and from 0 and 1; None for anything else."""
     if isinstance(entry.value, bool):
         return entry.value
     word = str(entry.value).lower() if isinstance(entry.value, str | int) else ""
@@ -159,7 +162,9 @@ def boolean(entry: Entry) -> bool | None:
 
 
 def number(entry: Entry) -> int | float | None:
-    """The number, which may be in quotes, or `2e-5`, which YAML 1.1 reads as a text; None for anything else."""
+    """The value as a number, also from strings such as "3" and `2e-5`, which YAML 1.1 reads as a string; None for
+    anything else.
+    """
     if isinstance(entry.value, bool) or not isinstance(entry.value, int | float | str):
         return None
     if not isinstance(entry.value, str):
@@ -173,7 +178,7 @@ def number(entry: Entry) -> int | float | None:
 
 
 def integer(entry: Entry) -> int | None:
-    """The whole number, which may be written as 3.0 or 1e9; None for anything else."""
+    """The value as a whole number, also from 3.0 or 1e9; None for anything else."""
     value = number(entry)
     if value is None or value in (float("inf"), float("-inf")) or value != int(value):
         return None
@@ -181,7 +186,7 @@ def integer(entry: Entry) -> int | None:
 
 
 def text(entry: Entry) -> str | None:
-    """A text; for a number or a truth value, the text in the file."""
+    """The value as a string; for a number or a bool, its text in the file. None for null, lists and mappings."""
     if isinstance(entry.value, str):
         return entry.value
     if isinstance(entry.value, bool | int | float):
@@ -190,7 +195,9 @@ def text(entry: Entry) -> str | None:
 
 
 def words(entry: Entry) -> list[str] | None:
-    """A list of texts, from a list or from one text with commas or blanks between the words."""
+    """The value as a list of strings: from a list, or from a string with commas or blanks, such as "q_proj, v_proj".
+    None if an item is not a plain value.
+    """
     if isinstance(entry.value, str):
         return [one for one in re.split(r"[,\s]+", entry.value.strip()) if one]
     found = [text(one) for one in entry.items]
@@ -198,8 +205,8 @@ def words(entry: Entry) -> list[str] | None:
 
 
 def not_set(variable: str) -> tuple[str, str]:
-    """Why the value of a shell script's variable is not known, and how to give one. `${NAME}` is a variable to which
-    branches of a condition give different values.
+    """The reason why a shell variable's value is unknown, and the help. `$X` is never set; `${X}` has different values
+    in different branches.
     """
     name = variable.strip("${}")
     help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"

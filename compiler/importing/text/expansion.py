@@ -1,4 +1,6 @@
-"""Expand a shell word: variables with their operators, arrays, arithmetic, and commands that only compute a text."""
+"""Expand shell words: variables, operators such as `${X:-3}`, arrays, arithmetic, and commands that only compute a
+string.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +15,39 @@ OWN_FOLDER = re.compile(
     r"""(?:cd\s+)?"?\$\(\s*dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?\s*\)((?:/\.\.)*)"?"""
     r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
 )
-"""`cd "$(dirname "$0")/.." && pwd`: the script's own folder, or one above it."""
+"""Matches `cd "$(dirname "$0")/.." && pwd`, the script's own folder or a folder above it."""
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
-"""`cd "$DIR/.." && pwd`: a folder."""
+"""Matches `cd "$DIR/.." && pwd`, the absolute path of a folder."""
 SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
 COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
                      r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
                      r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
-"""`echo "$X" | tr ',' '\\n' | wc -l`: the number of parts between commas."""
+r"""Matches `echo "$X" | tr ',' '\n' | wc -l`, the number of items in a list with commas."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""A whole number as the shell has them, in 64 bits."""
+"""Matches an integer of at most 18 digits, which fits in the shell's 64 bits."""
 DEPTH = 12
-"""Deepest nesting of an expansion."""
+"""The maximum nesting of `${...}` and `$(...)` in each other."""
 MOST_OPEN = 60
-"""Deepest nesting of `$(...)` inside quotes."""
+"""The maximum nesting of `$(...)` inside double quotes."""
 MOST_WORK = 4 * MAX_SIZE
-"""Most characters that variables expand to and that brackets in quotes contain, and most variables that are copied for
-the branches of conditions.
+"""The maximum cost of reading a script: characters of expanded variables and of brackets inside quotes, plus variables
+copied for branches.
 """
 
 
 @mutable
 class Budget:
-    """Bounds what following a script costs, because variables that each use the previous one twice grow exponentially,
-    and each branch of a condition copies all variables. All branches share it.
+    """A limit on the cost of reading a script, which all branches share. Without it, variables that each use the
+    previous one twice would grow exponentially, and each branch of a condition copies all variables.
     """
 
     spent: int = 0
 
     def spend(self, cost: int, line: int = 0) -> None:
-        """Count a cost. Raises Unreadable if the script has used up the budget."""
+        """Add to the cost. Raises Unreadable above the limit."""
         self.spent += cost
         if self.spent > MOST_WORK:
             raise Unreadable(f"following its variables takes more than {MOST_WORK} steps", line)
@@ -53,9 +55,10 @@ class Budget:
 
 @mutable
 class Variables:
-    """The variables of a script: their texts, arrays, and tables (`declare -A`). `missing` has, for a variable whose
-    value is not completely known, what it depends on, such as `$1`. `positional` are the arguments of the function that
-    runs.
+    """The variables of a shell script: strings (`known`), arrays, and associative arrays (`tables`).
+
+    `missing` has, for a variable whose value is not completely known, the reason, such as `$1`. `positional` are the
+    arguments of the function that is running.
     """
 
     known: dict[str, str] = field(factory=dict)
@@ -66,7 +69,7 @@ class Variables:
     budget: Budget = field(factory=Budget)
 
     def copy(self) -> Variables:
-        """A copy for a branch of a condition."""
+        """A copy, so that a branch of a condition can change variables."""
         several = [*self.arrays.values(), *self.tables.values()]
         self.budget.spend(len(self.known) + len(self.missing) + sum(map(len, several)))
         arrays = {key: list(one) for key, one in self.arrays.items()}
@@ -74,7 +77,9 @@ class Variables:
         return Variables(dict(self.known), dict(self.missing), arrays, tables, self.positional, self.budget)
 
     def assign(self, name: str, value: str, missing: str = "", more: bool = False) -> None:
-        """Set a variable; with `more`, as `NAME+=value`."""
+        """Set a variable: `NAME=value`, or `NAME+=value` with `more`. `missing` is the unknown variable inside the
+        value, if any.
+        """
         before = self.known.get(name, "") if more else ""
         missing = missing or (self.missing.get(name, "") if more else "")
         self.known[name] = before + value
@@ -83,8 +88,8 @@ class Variables:
             self.missing[name] = missing
 
     def forget(self, name: str) -> None:
-        """Note that the value of a variable is not known, although the script sets it: `missing` has `${NAME}`, and
-        `$NAME` for a variable that nothing sets.
+        """Mark a variable as set to an unknown value: its entry in `missing` is then `${NAME}`, while `$NAME` means
+        never set.
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
@@ -92,7 +97,9 @@ class Variables:
 
 
 def joined(branches: list[Variables], before: Variables) -> Variables:
-    """The variables after a condition that is not decided: those on which its branches agree."""
+    """The variables after a condition of unknown outcome: a value stays if all branches agree, and is unknown
+    otherwise.
+    """
     if not branches:
         return before
     out = branches[0].copy()
@@ -105,8 +112,10 @@ def joined(branches: list[Variables], before: Variables) -> Variables:
 
 
 def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
-    """Keep what branches that differ have in common, if a variable has a command or its arguments: the words before
-    those that some branches add, or the command after words that some put before it, such as `taskset -c 0-7`.
+    """Keep the common words of a command or its arguments whose value differs between branches.
+
+    If some branches append options, the words before these stay. If some put a wrapper such as `taskset -c 0-7` before
+    the command, the command stays.
     """
     is_array = any(name in one.arrays for one in branches)
     arrays = [one.arrays.get(name, []) for one in branches] if is_array else []
@@ -134,7 +143,9 @@ def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> Non
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
-    """The text with everything that is known filled in, and the first thing that is not known, such as `$1`."""
+    """Expand a string. Returns it with all known values filled in, and the first unknown variable, such as
+    `$1`, or "".
+    """
     out, missing, at = "", "", 0
     while at < len(text):
         start = at
@@ -160,17 +171,17 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
         state.budget.spend(len(value or ""), line)
         raw = text[start:at]
         if value is None and raw.startswith("${") and " " in raw and gone[:2] != "$(":
-            raw = gone  # `${X:?a sentence}`
+            raw = gone  # as in `${X:?message}`
         if value is None and raw.startswith("$((") and gone != "$((...))":
-            raw = gone  # `$((RANDOM % 100))`, which the shell passes as one word
+            raw = gone  # as in `$((RANDOM % 100))`, one word
         out += raw if value is None else value
         missing = missing or gone
     return out, missing
 
 
 def closed(text: str, at: int, open: int = 0) -> int:
-    """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if none does. `open`
-    counts the brackets around this one.
+    """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if it is never closed.
+    `open` is the number of brackets around it.
     """
     if open > MOST_OPEN:
         return len(text)
@@ -197,7 +208,7 @@ def closed(text: str, at: int, open: int = 0) -> int:
 
 
 def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """`${...}` or `$NAME`. None, and what is missing, for a value that is not known."""
+    """Expand `${inside}` or `$inside`. Returns the value (None if unknown) and the unknown variable."""
     found = OPERATION.fullmatch(inside)
     if inside in ("@", "*") and state.positional is not None:
         return " ".join(state.positional), ""
@@ -231,11 +242,11 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
 
 
 def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """The text of a variable or of an item of an array, and what it depends on."""
+    """The value of a variable or array item (None if it is not set), and the unknown variable that it contains."""
     if WHOLE.fullmatch(name) and int(name) and state.positional is not None:
         return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""
     if index is None and name not in state.known and name in state.arrays:
-        index = "0"  # `$ARRAY` is its first item
+        index = "0"  # `$ARRAY` means its first item
     if index is None:
         return state.known.get(name), state.missing.get(name, "")
     if index in ("@", "*"):
@@ -251,7 +262,7 @@ def _value(name: str, index: str | None, state: Variables, line: int, depth: int
 
 
 def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> str:
-    """A value after an operator such as `##*/`, `%.json`, `//,/ ` or `,,`."""
+    """Apply an operator of `${NAME...}` to a value: `##*/`, `%.json`, `//,/ `, `:0:3` or `,,`."""
     if rest in (",,", "^^"):
         return value.lower() if rest == ",," else value.upper()
     part = re.fullmatch(r":\s*([0-9]{1,18})(?:\s*:\s*([0-9]{1,18}))?", rest)
@@ -270,7 +281,7 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
         state.budget.spend((value.count(old) if operator == "//" else 1) * len(new), line)
         return value.replace(old, new, -1 if operator == "//" else 1)
     pattern, _ = expand(pattern.strip("\"'"), state, line, depth + 1)
-    state.budget.spend(len(value) ** 2 // 1000, line)  # each length of the piece is tried
+    state.budget.spend(len(value) ** 2 // 1000, line)  # each prefix or suffix is matched
     lengths = range(len(value) + 1)
     for n in reversed(lengths) if len(operator) == 2 else lengths:
         piece = value[:n] if operator[0] == "#" else value[len(value) - n :]
@@ -280,7 +291,7 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
 
 
 def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """`$((...))` of whole numbers."""
+    """Compute `$((inside))`. Returns the value (None if unknown) and the unknown variable."""
     text, gone = expand(inside, state, line, depth + 1)
     text = re.sub(r"[A-Za-z_]\w*", lambda one: state.known.get(one[0], one[0]), text)
     unknown = re.search(r"[A-Za-z_]\w*", text)
@@ -291,7 +302,9 @@ def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[s
 
 
 def computed(text: str) -> int | None:
-    """The value of a sum of whole numbers with + - * / % and brackets, as the shell computes it."""
+    """The value of an integer expression with + - * / % and brackets, as the shell computes it; None for any other
+    text.
+    """
     if not ARITHMETIC.fullmatch(text) or len(text) > 200 or "**" in text:
         return None
     words = re.findall(r"\d+|[+\-*/%()]", text)
@@ -325,8 +338,9 @@ def computed(text: str) -> int | None:
 
 
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """`$(...)`: the script's own folder, and `basename`, `dirname`, `echo`, `expr`, `seq` of known texts. No command
-    runs."""
+    """The output of `$(inside)` for `pwd`, `basename`, `dirname`, `echo`, `expr`, `seq` with known arguments, and the
+    unknown variable. No command is run.
+    """
     inside = inside.strip()
     own = OWN_FOLDER.fullmatch(inside)
     if own is not None or SELF.fullmatch(inside):

@@ -16,7 +16,7 @@ _LITERAL = re.compile(r"-?\d[\d.eE+\-]*|true|false|null")
 
 
 def read(text: str, file: str) -> dict[str, Entry]:
-    """The keys of a JSON object. Raises Unreadable for anything else."""
+    """The keys of a JSON object, as entries. Raises Unreadable for anything else."""
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     reader = _Reader(text, file)
@@ -29,9 +29,8 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
 
 def unfolded(entry: Entry) -> Entry:
-    """The mapping that a JSON text contains, because command lines write arguments such as
-    `gradient_checkpointing_kwargs` in this form (transformers' training_args.py, `_VALID_DICT_FIELDS`). Any other entry
-    is returned unchanged.
+    """Parse a JSON object inside a string, the form in which command lines pass `gradient_checkpointing_kwargs`
+    (transformers' training_args.py, `_VALID_DICT_FIELDS`). Any other entry is returned unchanged.
     """
     typed = entry.value
     if not isinstance(typed, str) or not (typed.startswith("{") and typed.rstrip().endswith("}")):
@@ -61,7 +60,7 @@ class _Reader:
     file: str
     at: int = 0
     counted: tuple[int, int] = (0, 1)
-    """The last position and its line, so that newlines are not counted again from the start."""
+    """The position up to which newlines were counted, and its line number."""
 
     def skip(self) -> int:
         found = _SPACE.match(self.text, self.at)

@@ -1,5 +1,5 @@
-"""Read the commands of a shell script with their line numbers: its variables, conditions, loops and functions are
-followed as far as its text decides them, and nothing is executed.
+"""Read the commands of a shell script with their line numbers. Variables, conditions, loops and functions are
+interpreted as far as their values are known; nothing is executed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from xpc.grammar.record import field, mutable, record
 __all__ = ["Call", "Word", "calls"]
 
 BEFORE = ("do", "then", "else", "{", "(", "!", "time")
-"""Words before a command."""
+"""Shell keywords that may stand before a command."""
 DECLARING = ("export", "declare", "readonly", "local", "typeset")
 MOST_COMMANDS = 20_000
-"""Most commands that are read, counted each time a function runs."""
+"""The maximum number of commands that are read; the commands of a function count at each call."""
 MOST_NESTED = 12
-"""Deepest nesting of functions."""
+"""The maximum nesting of function calls and sourced files."""
 MOST_BLOCKS = 200
-"""Deepest nesting of conditions, loops and functions."""
+"""The maximum nesting of conditions, loops and functions."""
 
 
 @record
 class Call:
-    """One command: the variables set before its first word, its words, and the folder that `cd` went to before.
+    """One command: assignments before its first word (`X=1 python a.py`), its words, and the folder to which `cd` went
+    before.
+
     `exported` is true for assignments that later commands see in their environment (`export X=1`).
     """
 
@@ -42,9 +44,15 @@ class Call:
 
 @mutable
 class Block:
-    """An `if`, `case`, loop or list of commands that is open. `truth` is whether the present branch runs: None if the
-    text does not decide it. `settled` is whether an earlier branch certainly ran. `states` are the variables after the
-    branches that may have run, and `before` those before the first. A `case` is `armed` while an arm of it is read.
+    """An open `if`, `case`, loop, function or `{ ... }` while the script is read.
+
+    - `truth`: whether the current branch runs; None if unknown
+    - `settled`: whether an earlier branch certainly ran; `doubtful`: whether one may have run
+    - `before`: the variables before the first branch; `states`: those after each branch that may have run
+    - `ended`: whether `exit` or `return` ended the current branch
+    - `value`: the word that a `case` compares, or the operator after which a condition continues
+    - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
+    - `armed`: whether a pattern of a `case` was read, so that commands follow
     """
 
     kind: str
@@ -67,13 +75,13 @@ def calls(
     read: Callable[[str], bytes | None] | None = None,
     written: dict[str, str] | None = None,
 ) -> list[Call]:
-    """The commands of a script that may run. Assignments and `export` set variables; those in `sets` keep the value
-    given there.
+    """The commands of a shell script that may run. Assignments and `export` set variables, except those in `sets`,
+    which keep the given value.
 
-    A branch whose condition the text decides to be false is left out. After a condition that is not decided, a variable
-    keeps its value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and its body is
-    read once, with the first value. `read` reads the files that the script sources, and `written` receives the texts
-    that `cat > FILE <<EOF` writes. Raises Unreadable for a quote that is never closed.
+    A branch with a false condition is left out. After a condition of unknown outcome, a variable keeps its value only
+    if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read once, with
+    the first value. `read` reads the files that the script sources, and `written` receives the texts that `cat > FILE
+    <<EOF` writes. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
@@ -102,25 +110,27 @@ class _Shell:
     count: int = 0
     nested: int = 0
     unset: str = ""
-    """`&&` or `||` if the command after it runs because a variable is not set."""
+    """`&&` or `||` if the command after this operator runs because a variable is never set, as in `[ -z "$X" ]
+    && X=5`.
+    """
     ended: bool = False
-    """Whether the script has ended by `exit`."""
+    """Whether `exit` has ended the script."""
     lines: int | None = None
-    """The line to which all words belong while a sourced file is read."""
+    """The line number of all words while a sourced file is read; None in the script itself."""
 
     @property
     def dead(self) -> bool:
-        """Whether the present command certainly does not run."""
+        """Whether the current command certainly does not run."""
         return self.ended or any(one.truth is False or one.ended for one in self.blocks)
 
     def begin(self, block: Block) -> None:
-        """Open a block. Raises Unreadable if too many are open."""
+        """Open a block. Raises Unreadable if the nesting is too deep."""
         if len(self.blocks) >= MOST_BLOCKS:
             raise Unreadable(f"it is nested more than {MOST_BLOCKS} levels deep", block.line)
         self.blocks.append(block)
 
     def run(self, text: str, at: int = 0, line: int = 1) -> None:
-        """Follow a text from a position to its end, or to the `}` of the function that begins there."""
+        """Interpret the text from position `at` to its end, or to the `}` of the function whose body begins there."""
         words = Words(text, self.state, at, line)
         base, last, truth = len(self.blocks), "", None
         while True:
@@ -139,7 +149,7 @@ class _Shell:
             words.state, words.reading = self.state, not self.dead and runs is not False
             found = words.command()
             if before is not None and found == []:
-                self.state = joined([self.state, before], before)  # `check && ARRAY+=(...)`
+                self.state = joined([self.state, before], before)  # as in `check && ARRAY+=(...)`
             if found is None:
                 del self.blocks[base:]
                 return
@@ -172,7 +182,9 @@ class _Shell:
     # -- functions ---------------------------------------------------------------------------------------------------
 
     def group(self, word: Word, link: str, before: bool | None) -> str:
-        """Begin the commands in `{ ...; }`, which run as the commands before `&&` or `||` decide."""
+        """Open a group `{ ...; }` after `link` (`&&`, `||` or nothing). `before` is whether the command before it
+        succeeded.
+        """
         runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
         if before is None and link and link == self.unset:
             runs = True
@@ -180,7 +192,7 @@ class _Shell:
         return ""
 
     def function(self, name: str, arguments: list[Word], text: str) -> None:
-        """Run a function of the script with its arguments."""
+        """Interpret a call of one of the script's functions."""
         start, line, _ = self.functions[name]
         self.called.add(name)
         if self.nested >= MOST_NESTED:
@@ -198,7 +210,7 @@ class _Shell:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def otherwise(self, base: int) -> None:
-        """Begin the branch after `else`."""
+        """Begin the `else` branch of an `if`."""
         block = self.blocks[-1] if len(self.blocks) > base else None
         if block is not None and block.kind == "if":
             self.close_branch(block)
@@ -206,7 +218,9 @@ class _Shell:
             block.value = Word("else", 0)
 
     def close_branch(self, block: Block) -> None:
-        """End a branch: keep its variables if it may have run, and return to those before."""
+        """End a branch: keep its variables in `states` if it may have run, and restore the variables before the
+        condition.
+        """
         if block.truth is not False and not block.ended:
             block.states.append(self.state)
         if block.truth is True and not block.ended:
@@ -216,20 +230,25 @@ class _Shell:
         self.state = block.before.copy()
 
     def close(self, block: Block, complete: bool) -> None:
-        """End a condition: its variables are those on which the branches that may have run agree."""
+        """End an `if`, `case` or group: a variable keeps its value if all branches that may have run agree on it.
+
+        `complete` is true if one of the branches certainly ran, as with `else`.
+        """
         ended = block.ended and block.truth is None
         first = block.states[0] if block.states else self.state
         self.close_branch(block)
         states = block.states
         if block.unset and not ended and not complete:
-            self.state = states[0] if states else first  # `[ -z "$X" ]` of a variable that nothing sets
+            self.state = states[0] if states else first  # the condition was `[ -z "$X" ]`
             return
         if not complete and not block.settled:
             states = [*states, block.before.copy()]
         self.state = joined(states, block.before.copy())
 
     def command(self, found: list[Word], ended: str, body: str | None, base: int) -> bool | None:
-        """Follow one command. Returns whether it succeeds, if that is known."""
+        """Interpret one command or keyword such as `if` and `done`. Returns whether the command succeeds; None if
+        unknown.
+        """
         head = found[0].text if found else ""
         block = self.blocks[-1] if len(self.blocks) > base else None
         if head == "if":
@@ -269,11 +288,11 @@ class _Shell:
         return self.simple(found, body)
 
     def pending(self, block: Block) -> bool:
-        """Whether the condition of an `if` goes on, as after `[ a ] &&`."""
+        """Whether the condition of an `if` continues after `&&` or `||`."""
         return bool(block.value is not None and block.value.text in ("&&", "||"))
 
     def condition(self, words: list[Word], ended: str) -> bool | None:
-        """Read a condition, or the next part of one."""
+        """Evaluate the condition of an `if`, or the part after `&&` or `||`. Returns its truth; None if unknown."""
         block = self.blocks[-1]
         truth = truth_of(words)
         if self.pending(block) and block.value is not None:
@@ -285,7 +304,9 @@ class _Shell:
         return truth
 
     def linked(self, found: list[Word], link: str, before: bool | None, ended: str, body: str | None) -> bool | None:
-        """Follow the command after `&&` or `||`."""
+        """Interpret the command after `&&` or `||` (`link`). `before` is whether the command before the operator
+        succeeded. Returns whether the command succeeds; None if unknown.
+        """
         block = self.blocks[-1] if self.blocks else None
         if block is not None and block.kind == "if" and self.pending(block):
             return self.condition(found, ended)
@@ -293,7 +314,7 @@ class _Shell:
             return both(before, truth_of(found), link)
         runs = before if link == "&&" else None if before is None else not before
         if before is None and link == self.unset:
-            runs = True  # `[ -z "$X" ] && X=5` of a variable that nothing sets
+            runs = True  # as in `[ -z "$X" ] && X=5`
         if runs is False or (runs is None and _is_ending(found)):
             return before
         inner = Block("if", found[0].line, self.state.copy(), runs)
@@ -306,7 +327,9 @@ class _Shell:
         return True if runs and assigns else truth
 
     def simple(self, found: list[Word], body: str | None) -> bool | None:
-        """Follow a command that is no word of the shell's own grammar."""
+        """Interpret a command that is not a keyword: a test, `cd`, `source`, `read`, an assignment or a program. `body`
+        is its here-document. Returns whether it succeeds; None if unknown.
+        """
         if self.dead or not found:
             return None
         written = file_of(found)
@@ -343,7 +366,7 @@ class _Shell:
         return self.program(words)
 
     def program(self, words: list[Word]) -> bool | None:
-        """Follow assignments, a function of the script, or a program."""
+        """Interpret assignments or a call of a script's function, or record the call of a program."""
         before: list[Word] = []
         if not words:
             return None
@@ -365,7 +388,7 @@ class _Shell:
         return None
 
     def read_words(self, words: list[Word]) -> None:
-        """Follow `read -r -a NAME <<< TEXT` and `IFS=, read A B <<< TEXT`."""
+        """Set the variables of `read -r -a NAME <<< TEXT` or `IFS=, read A B <<< TEXT`."""
         texts = [one.text for one in words]
         at, start = texts.index("<<<"), texts.index("read")
         text, names = words[at + 1], [one for one in texts[start + 1 : at] if not one.startswith("-")]
@@ -385,9 +408,11 @@ class _Shell:
             self.state.assign(name, part)
 
     def end(self, how: str, failed: bool = False) -> None:
-        """`exit` and `return`: what follows in the innermost branch that may not run does not run; without such a
-        branch, nothing that follows runs. If the script exits with an error, its condition is assumed not to hold,
-        because a script that was run has trained.
+        """Interpret `exit` and `return`: the rest of the innermost branch of unknown outcome does not run; outside such
+        a branch, the rest of the script does not run.
+
+        If the script exits with an error inside a condition, the condition is assumed to be false, because a script
+        that was used to train did not fail.
         """
         for one in reversed(self.blocks):
             if failed and how == "exit" and one.kind in ("if", "group", "case"):
@@ -402,7 +427,7 @@ class _Shell:
         self.ended = True
 
     def source(self, name: str) -> None:
-        """Set the variables of a file that the script sources."""
+        """Interpret a file that the script sources, to set its variables."""
         data = None if self.read is None else self.read(name)
         if data is None or self.nested >= MOST_NESTED or len(data) > MAX_SIZE:
             return
@@ -419,7 +444,9 @@ class _Shell:
     # -- loops and branches ------------------------------------------------------------------------------------------
 
     def loop(self, found: list[Word]) -> None:
-        """Begin a loop: its body is read once, with the first value; not at all over the arguments of the script."""
+        """Begin a loop. Its body is read once, with the first value; a loop over the script's own arguments is
+        skipped.
+        """
         block = Block("loop", found[0].line, self.state.copy())
         self.begin(block)
         if len(found) > 2 and found[0].text == "for" and found[2].text == "in":
@@ -433,10 +460,10 @@ class _Shell:
             else:
                 self.state.forget(name)
         elif any(re.search(r"\$#|\$\{?1\b", one.text) for one in found) and not self.state.positional:
-            block.truth = False  # it reads the script's own arguments, and there are none
+            block.truth = False  # a loop over `$1`, which is not given
 
     def arm(self, words: Words) -> None:
-        """Begin the next arm of a `case`."""
+        """Read the patterns of the next branch of a `case`, and set whether the branch runs."""
         block = self.blocks[-1]
         patterns, value, block.armed = words.patterns(), block.value, True
         if patterns is None or value is None:

@@ -1,4 +1,4 @@
-"""Cut a shell script into commands and words, and expand them as far as the script's variables are known."""
+"""Split a shell script into commands and words, and expand the words as far as the script's variables are known."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""The script's own arguments: empty in an import."""
+"""Matches `$@` and `$*`, the script's own arguments, of which an import has none."""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
 ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
 BRACES = re.compile(r"(?<![$\\])\{(?:(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?|([\w.+/=-]*(?:,[\w.+/=-]*)+))\}")
-"""`{1..3}`, `{0..8..2}` and `{a,b}`, which stand for several words."""
+"""Matches brace expansions, such as `{1..3}`, `{0..8..2}` and `{a,b}`."""
 MOST_WORDS = 100
-"""Most words of one pair of braces."""
+"""The maximum number of words of one brace expansion."""
 HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
 FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
 REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
-"""A redirection of input or output; its file is the next word if the group is empty."""
+"""Matches a redirection such as `>FILE` or `2>&1`. If the group is empty, the file name is the next word."""
 ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
 
 
 @record
 class Word:
-    """A word as the shell passes it to the program; `open` is the name of a variable in it that the script
-    does not set.
+    """An expanded word of a command, with its line. `open` is a variable in it that the script does not set, such as
+    `$LR`; "" if the word is completely known.
     """
 
     text: str
@@ -39,8 +39,8 @@ class Word:
 
 @mutable
 class Words:
-    """Reads a script from `at`: the next command's words, and how it ended (`ended`: `;`, `;;`, `&&`, `||`, ...).
-    `body` is the text of the command's here-document.
+    """Splits a script into commands, from position `at` on. After each command, `ended` is the operator that ended it
+    (`;`, `&&`, `||`, ...), and `body` the text of its here-document.
     """
 
     text: str = field(repr=False)
@@ -50,16 +50,16 @@ class Words:
     ended: str = ""
     body: str | None = None
     reading: bool = True
-    """Whether arrays are set: False while a branch that does not run is skipped."""
+    """Whether arrays are set; False in a branch that does not run."""
 
     def command(self) -> list[Word] | None:
-        """The words up to the end of the next command; None at the end of the script."""
+        """Read the next command. Returns its expanded words; None at the end of the script."""
         words: list[Word] = []
         heredoc: re.Match[str] | None = None
         self.body, sets = None, False
         while self.at < len(self.text):
             character = self.text[self.at]
-            if self.text[self.at :] == "\\":  # at the end of the script
+            if self.text[self.at :] == "\\":  # a backslash ends the script
                 self.skip(1)
             elif self.text.startswith(("\\\n", "\\\r\n"), self.at):
                 self.skip(2 + (self.text[self.at + 1] == "\r"))
@@ -92,8 +92,8 @@ class Words:
         return words or ([] if sets else None)
 
     def function(self) -> tuple[str, int, int] | None:
-        """The name of a function that begins here, and the place and the line of its body, which is skipped; None if
-        no function begins here.
+        """Skip a function definition at the current position. Returns its name and the position and line of its body;
+        None if no definition begins here.
         """
         found = self.function_head()
         if found is None:
@@ -112,7 +112,7 @@ class Words:
         return found[1] or found[2], start, line
 
     def function_head(self) -> re.Match[str] | None:
-        """Skip the name of a function that begins here, and its `{`."""
+        """Skip the head `NAME() {` of a function definition at the current position; None if there is none."""
         at = self.at
         while at < len(self.text) and self.text[at] in " \t\r\n;#":
             end = self.text.find("\n", at) if self.text[at] == "#" else at + 1
@@ -123,12 +123,12 @@ class Words:
         return found
 
     def comment(self) -> None:
-        """Skip to the end of the line."""
+        """Skip a comment up to the end of its line."""
         end = self.text.find("\n", self.at)
         self.at = len(self.text) if end < 0 else end
 
     def document(self, found: re.Match[str]) -> str:
-        """The text of a here-document that begins here, expanded unless its end is quoted."""
+        """Read the here-document that begins here. It is expanded unless the delimiter is quoted, as in `<<'EOF'`."""
         name, start = found[2] or found[3] or found[4], self.at
         end = re.compile(rf"^[ \t]*{re.escape(name)}[ \t\r]*$", re.M).search(self.text, self.at)
         body = self.text[start : end.start() if end else len(self.text)]
@@ -136,19 +136,19 @@ class Words:
         return body if found[2] or found[3] else expand(body, self.state, self.line)[0]
 
     def document_later(self, found: re.Match[str]) -> str:
-        """The here-document of a command that goes on after it on its line, such as `cat <<EOF | tee x`."""
+        """Read the here-document of a command whose line continues after `<<EOF`, as in `cat <<EOF | tee x`."""
         place = self.text.find("\n", self.at)
         if place < 0:
             return ""
         rest = Words(self.text, self.state, place + 1, self.line + 1)
         body = rest.document(found)
         lines = self.text.count("\n", place + 1, rest.at)
-        blank = "\n" * lines + " " * (rest.at - place - 1 - lines)  # places and lines after it stay the same
+        blank = "\n" * lines + " " * (rest.at - place - 1 - lines)  # keep positions and lines
         self.text = self.text[: place + 1] + blank + self.text[rest.at :]
         return body
 
     def patterns(self) -> list[str] | None:
-        """The patterns of the next arm of a `case`; None at its `esac`."""
+        """Read the patterns of the next branch of a `case`, such as `a|b)`; None at `esac`."""
         while self.at < len(self.text):
             if self.text[self.at] in " \t\r\n;":
                 self.skip(1)
@@ -164,7 +164,7 @@ class Words:
         return [one.strip().strip("\"'") for one in raw.lstrip("(").split("|")]
 
     def array(self, found: re.Match[str]) -> None:
-        """Read `NAME=(a b c)`, `NAME+=(a b c)`, or `NAME=([key]=value ...)`."""
+        """Read an array assignment: `NAME=(a b c)`, `NAME+=(a b c)`, or `NAME=([key]=value ...)`."""
         self.skip(found.end() - self.at)
         inside: list[Word] = []
         while self.at < len(self.text) and self.text[self.at] != ")":
@@ -190,7 +190,9 @@ class Words:
         )
 
     def expanded_word(self, end: str = "") -> list[Word]:
-        """The next word; several for `"${ARRAY[@]}"`, an empty list for the script's own arguments, such as `"$@"`."""
+        """Read the next word and expand it. An array such as `"${ARRAY[@]}"` gives several words, and `"$@"` the
+        arguments of the running function.
+        """
         start, line = self.at, self.line
         word = self.word(end)
         source = self.text[start : self.at]
@@ -213,22 +215,22 @@ class Words:
             return [Word(word.text[: braces.start()] + one + word.text[braces.end() :], line, word.open)
                     for one in _each(braces)]  # fmt: skip
         if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$("):
-            parts = PART.findall(word.text)  # as the shell splits `$LAUNCHER train.py`
+            parts = PART.findall(word.text)  # split as the shell splits `$LAUNCHER train.py`
             if len(parts) > 1 or not word.open:
                 return [Word(part, line, word.open if "$" in part else "") for part in parts]
         return [word]
 
     def skip(self, count: int) -> None:
-        """Go on, and count lines."""
+        """Advance by `count` characters, and count their newlines."""
         self.line += self.text.count("\n", self.at, self.at + count)
         self.at += count
 
     def word(self, end: str = "") -> Word:
-        """The next word; it also ends before the character `end`."""
+        """Read the next word, which also ends before the character `end`."""
         line, out, missing = self.line, "", ""
         while self.at < len(self.text):
             character = self.text[self.at]
-            redirected = character == "&" and self.text[self.at - 1 : self.at] == ">"  # `2>&1`
+            redirected = character == "&" and self.text[self.at - 1 : self.at] == ">"  # as in `2>&1`
             if (character in " \t\r" or character in ENDS or character == end) and not redirected:
                 break
             if self.text.startswith(("\\\n", "\\\r\n"), self.at):
@@ -260,7 +262,7 @@ class Words:
         return Word(out, line, missing)
 
     def quoted(self, line: int) -> str:
-        """The text between single quotes."""
+        """Read a single-quoted string. Raises Unreadable if the quote is never closed."""
         end = self.text.find("'", self.at + 1)
         if end < 0:
             raise Unreadable("a quote is not closed", line)
@@ -269,7 +271,9 @@ class Words:
         return inside
 
     def double(self, line: int) -> str:
-        """The text between double quotes, not expanded; `$(...)` and `${...}` in it may have quotes of their own."""
+        """Read a double-quoted string without expanding it; `$(...)` and `${...}` inside may contain quotes. Raises
+        Unreadable if the quote is never closed.
+        """
         out, at = "", self.at + 1
         while at < len(self.text) and self.text[at] != '"':
             if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ('"', "\\", "$", "`", "\n"):
@@ -277,7 +281,7 @@ class Words:
                 at += 2
             elif self.text.startswith(("$(", "${"), at):
                 stop = closed(self.text, at + 1)
-                self.state.budget.spend(stop - at, line)  # a bracket that is not closed is searched to the end
+                self.state.budget.spend(stop - at, line)  # an unclosed bracket is searched to the end
                 if stop >= len(self.text) and self.text[-1:] != (")" if self.text[at + 1] == "(" else "}"):
                     stop = at + 1
                 out += self.text[at:stop]
@@ -292,7 +296,7 @@ class Words:
 
 
 def _each(braces: re.Match[str]) -> list[str]:
-    """The texts for which `{1..3}` or `{a,b}` stands."""
+    """The words of a brace expansion: 1, 2, 3 for `{1..3}`."""
     first, last, step, listed = braces.groups()
     if listed is not None:
         return listed.split(",")[:MOST_WORDS]
@@ -302,7 +306,7 @@ def _each(braces: re.Match[str]) -> list[str]:
 
 
 def file_of(words: list[Word]) -> str:
-    """The file to which `cat > FILE` or `tee FILE` writes."""
+    """The file that `cat > FILE` or `tee FILE` writes; "" if the command writes no file."""
     for n, one in enumerate(words):
         found = re.fullmatch(r">>?(.*)", one.text)
         if found is not None:
@@ -311,7 +315,7 @@ def file_of(words: list[Word]) -> str:
 
 
 def without_redirections(words: list[Word]) -> list[Word]:
-    """The words without `> FILE`, `2>FILE`, `< FILE` and so on."""
+    """The command's words without redirections such as `> FILE`, `2>FILE` and `< FILE`."""
     out: list[Word] = []
     skipped = False
     for one in words:

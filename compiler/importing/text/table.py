@@ -1,4 +1,4 @@
-"""Read a YAML or JSON file as entries."""
+"""Read a YAML or JSON file as entries (keys with values and line numbers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that all sources share: transformers' names of optimizers, schedules, attention, dtypes and trackers."""
+"""transformers' names of optimizers, schedules, attention, dtypes and trackers, with xpc's names for them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from xpc.compiler.importing import keys
 KEYS = keys.load("trl/keys.toml")
 ATTENTION, DTYPES, SCHEDULES = (KEYS[name].values for name in ("attn_implementation", "dtype", "lr_scheduler_type"))
 RENAMES = KEYS.column("renamed")
-"""Names of earlier or later versions, each with the name in the schema."""
+"""Argument names of older or newer versions, each with the name that the table of settings uses."""
 
 TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
 OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "neptune")
-"""Trackers of transformers that the language does not have."""
+"""Trackers that transformers supports and xpc does not."""
 
 
 @cache
 def optimizers() -> dict[str, str]:
-    """xpc's optimizer for each of transformers' names. `adamw` is omitted, because it means the default choice."""
+    """xpc's optimizer by transformers' name of it. `adamw` is left out, because in a spec it means the default
+    choice.
+    """
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():
         stack = stacks.load(name)

@@ -1,7 +1,7 @@
-"""Read YAML as entries. PyYAML only composes the tree, so that every key has its line, and tags construct no objects.
+"""Read YAML as entries with line numbers. PyYAML only parses the document tree; no tag creates a Python object.
 
-Pitfalls of YAML 1.1: `no`, `off` and `yes` are truth values, whose text is kept; `2e-5` is a text, which
-`entries.number` reads as a number; `1:30` and dates stay texts; of a repeated key, the last value counts.
+Pitfalls of YAML 1.1: `no`, `off` and `yes` are bools, whose text is kept; `2e-5` is a string, which `entries.number`
+reads as a number; `1:30` and dates stay strings; of a repeated key, the last value counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Import torchtune's LoRA and QLoRA, with the layer names of the published models."""
+"""Import torchtune's LoRA and QLoRA. Layer names become those of the published model, such as o_proj for
+output_proj.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from xpc.compiler.importing.torchtune.keys import FUSED, KEYS, component
 
 
 def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
-    """Write LoRA or QLoRA."""
+    """Set LoRA or QLoRA from the model's component, such as `lora_llama3_8b`. `alone` is true for a single-device
+    recipe.
+    """
     parts = component(entries.get("model")).split(".")
     name, family = parts[-1], parts[2] if len(parts) > 3 else ""
     inside = {} if "model" not in entries else entries["model"].mapping

@@ -1,4 +1,5 @@
-"""Import torchtune's data: each component of `dataset` has a default repository, format and columns.
+"""Import torchtune's data. Each dataset component, such as `alpaca_dataset`, has a default repository, row format and
+columns.
 
 Source: torchtune 0.6.1, datasets/.
 """
@@ -18,15 +19,16 @@ from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 LONGEST = 4096
-"""The longest sequence in tokens, for files with which torchtune truncates nothing."""
+"""The sequence length, in tokens, for a file without `max_seq_len`, with which torchtune truncates nothing."""
 
 
 @record
 class Rows:
-    """A dataset component: the format of its rows, its columns by torchtune's names, and its repository (`source`).
+    """A dataset component of torchtune: its row format (`shape`), its columns by torchtune's names, and its default
+    repository (`source`).
 
-    `train_on_input` is true if the loss includes the questions, and `goes_on` if a text that is too long continues in
-    the next packed sequence.
+    `train_on_input` is true if prompts are in the loss, and `goes_on` if a text that does not fit continues in the next
+    packed sequence.
     """
 
     shape: str
@@ -42,7 +44,7 @@ ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
 
 @cache
 def components() -> dict[str, Rows]:
-    """torchtune's dataset components by name."""
+    """torchtune's dataset components by name, such as `alpaca_dataset`."""
     return {name: Rows(**row) for name, row in read_table(__file__, "datasets.toml").items()}
 
 
@@ -53,7 +55,7 @@ TEMPLATE = (
 
 
 def data(draft: Draft, entries: Entries) -> None:
-    """Write the sources, their format, whether the loss includes questions, packing, and the sequence length."""
+    """Set the data sources, their row format, the loss mask, packing and the sequence length."""
     listed = entries.get("dataset")
     shapes: list[Rows] = []
     for one in [] if listed is None or draft.sources else listed.items:
@@ -150,7 +152,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
-    """The component's rows, with the column names that the file gives."""
+    """The dataset component with the column names and the conversation style that the file states."""
     mapped, column, turns, style = (
         inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
     )
@@ -178,7 +180,7 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
-    """Add a source: the repository or file that the file names, or else the component's default repository."""
+    """Add a data source: the repository or file that the file names, otherwise the component's default repository."""
     place, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
     if place is None and rows.source is None:
@@ -214,7 +216,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
-    """Write whether the loss includes the questions."""
+    """Set whether prompts are in the loss, from `train_on_input` or the component's default."""
     prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
     if path:

@@ -1,4 +1,4 @@
-"""torchtune's key table, and the components that an import knows by name.
+"""torchtune's key table, and names of models, losses and schedules.
 
 Source: torchtune 0.6.1, recipes/ and the signatures of the components that its files name.
 """
@@ -10,7 +10,9 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys of recipes that the language cannot express. A file that has one of them is refused as a whole."""
+"""Keys of recipes that a spec cannot express, such as PPO and distillation. A file with one of these keys is not
+imported.
+"""
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
 VISION = "recipes with images are not imported"
 
@@ -22,15 +24,17 @@ PUBLISHERS = {
     "llama": "meta-llama", "code_llama": "meta-llama", "mistral": "mistralai", "gemma": "google", "phi": "microsoft",
     "qwen": "Qwen",
 }  # fmt: skip
-"""Publishers of models, by the beginning of a package's name in torchtune.models."""
+"""Publishers on the Hub, by the beginning of a package name in torchtune.models: `llama` of `llama3_1` is
+meta-llama.
+"""
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
-"""A pattern for the folders that `tune download PUBLISHER/NAME` writes."""
+"""Matches the names of folders that `tune download PUBLISHER/NAME` writes."""
 FUSED = ("phi3", "phi4")
-"""Families whose published layers are fused into qkv_proj and gate_up_proj."""
+"""Families in torchtune.models whose published checkpoints have fused layers: qkv_proj and gate_up_proj."""
 
 
 def at(entries: Entries, path: str) -> Entry | None:
-    """The entry at a dotted path such as `optimizer.lr`, or None."""
+    """The entry at a dotted path such as `optimizer.lr`; None if the file does not have it."""
     head, *rest = path.split(".")
     one = entries.get(head)
     for name in rest:
@@ -39,6 +43,6 @@ def at(entries: Entries, path: str) -> Entry | None:
 
 
 def component(entry: Entry | None) -> str:
-    """The name of the class or function that makes a part of the recipe."""
+    """The class or function that `_component_` names, such as `torch.optim.AdamW`; "" without one."""
     made = None if entry is None else entry.mapping.get("_component_")
     return (text(made) if made is not None else None) or ""

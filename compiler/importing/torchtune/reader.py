@@ -1,4 +1,4 @@
-"""Import torchtune's YAML: the full, LoRA and DPO recipes, with the defaults of their components stated in the spec.
+"""Import torchtune's YAML for the full, LoRA and DPO recipes, and state the defaults of their components in the spec.
 
 Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*.py and the components that they build.
 """
@@ -38,7 +38,7 @@ NOT_SET = "not set: torchtune's own"
 
 
 def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """Convert a recipe's file to a draft."""
+    """Convert a torchtune YAML file to a draft of the spec."""
     entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
     method = overrides.method or ("dpo" if loss in PAIRS else "sft")
@@ -88,7 +88,7 @@ def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries
 
 
 def _interpolated(entry: Entry, entries: Entries) -> Entry:
-    """Fill in references such as `${output_dir}/logs`."""
+    """Replace references such as `${output_dir}/logs` by the values of the named keys."""
     if isinstance(entry.value, dict):
         return _with(entry, {key: _interpolated(one, entries) for key, one in entry.mapping.items()})
     if isinstance(entry.value, list):
@@ -109,7 +109,7 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """The key because of which the file cannot be imported, and the reason; None if it can."""
+    """The first key that prevents the import of the file, and the reason; None if the file can be imported."""
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -127,12 +127,14 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
 
 
 def _single_device(entries: Entries, file: str) -> bool:
-    """Whether the recipe is for a single device, by the name of the file."""
+    """Whether the file is for a single-device recipe, judged by its name."""
     return any(word in file for word in ("single_device", "low_memory"))
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """Write the model. The folder of its weights is named after the repository (`tune download`)."""
+    """Set the model: a Hub name if the checkpoint folder has the name that `tune download` gives it, otherwise the
+    folder.
+    """
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
     family = parts[2] if parts[:2] == ["torchtune", "models"] and len(parts) > 3 else ""
@@ -149,7 +151,7 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
         draft.note(folder, "`--model` names another")
         return
     publisher = next((who for start, who in PUBLISHERS.items() if family.startswith(start)), None)
-    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)  # torchtune's own files write `Qwen2_5-3B-Instruct`
+    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)  # torchtune writes `Qwen2_5-3B-Instruct`
     if overrides.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
         draft.model = f"{publisher}/{name}"
         draft.mark(folder, "mapped", f"train {draft.model}", f"the folder that `tune download {draft.model}` writes")
@@ -159,7 +161,7 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
 
 
 def _run(draft: Draft, entries: Entries) -> None:
-    """Write the length of the run, its seed, precision and checkpoints."""
+    """Set the number of steps, the seed and the precision, and import `resume_from_checkpoint`."""
     most, epochs, seed, dtype = (entries.get(key) for key in ("max_steps_per_epoch", "epochs", "seed", "dtype"))
     steps = integer(most) if most is not None and not most.empty else None
     if most is not None and steps is None:
@@ -192,7 +194,7 @@ def _run(draft: Draft, entries: Entries) -> None:
 
 
 def _optimizer(draft: Draft, entries: Entries) -> None:
-    """Write the optimizer with the defaults of its class, clipping, and the schedule."""
+    """Set the optimizer with the defaults of its class, gradient clipping, and the learning-rate schedule."""
     made = at(entries, "optimizer._component_")
     name = KEYS["optimizer._component_"].values.get(component(entries.get("optimizer")), "")
     fused, betas, clip = (at(entries, key) for key in ("optimizer.fused", "optimizer.betas", "clip_grad_norm"))
@@ -209,7 +211,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", 1e-3, NOT_SET)  # the default of the optimizer classes in torch and bitsandbytes
+    draft.default("optimizer.lr", 1e-3, NOT_SET)  # torch's and bitsandbytes' default
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:
@@ -273,7 +275,7 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
 
 
 def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
-    """Write recomputation, offloading to host memory, and sharding."""
+    """Set activation checkpointing, offloading to host memory, the sharding strategy and compilation."""
     draft.default("memory.checkpointing", False, NOT_SET)
     away, cpu, split = (
         entries.get(key) for key in ("enable_activation_offloading", "fsdp_cpu_offload", "tensor_parallel_dim")

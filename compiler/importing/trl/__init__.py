@@ -1,1 +1,1 @@
-"""Import keys of TRL, transformers and PEFT, which all sources share."""
+"""Import keys of TRL, transformers and PEFT. The importers of other tools also use these modules."""

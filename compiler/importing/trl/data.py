@@ -1,4 +1,4 @@
-"""Import data keys: the alignment handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's files."""
+"""Import data keys: the alignment handbook's mixtures, TRL's `datasets` and `dataset_name`, FastChat's `data_path`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from xpc.grammar.record import evolve
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
 LONG = 200
-"""The longest system prompt, in characters, that is written into the spec. A longer one becomes a file."""
+"""The maximum length, in characters, of a system prompt inside a spec. A longer one is written to a file."""
 
 
 def corpus(draft: Draft, named: Entries) -> None:
-    """Write the sources, the holdout, and how the rows are read."""
+    """Set the data sources, the held-out rows, and how the rows are read."""
     mixture, mixer, several, one = (
         named.get(key) for key in ("dataset_mixture", "dataset_mixer", "datasets", "dataset_name")
     )
@@ -55,7 +55,9 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def formats(draft: Draft) -> tuple[str, ...]:
-    """The formats of the training rows: each source's own, or the common one."""
+    """The row formats of the training data, without repetition: each source's own format, otherwise the one in the data
+    block.
+    """
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
     return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
 
@@ -81,18 +83,22 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings for the loss mask of sft, by the formats of the rows; empty if all rows are texts."""
+    """The settings for the loss mask of sft, one per kind of row format; empty for plain texts, which have no answers
+    to mask.
+    """
     return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
 
 
 def mask(shape: str) -> str:
-    """The setting for the loss mask of sft rows with this format; "" for texts."""
+    """The setting that limits the loss to answers for a row format: `method.completion_only` or
+    `method.assistant_only`; "" for plain texts.
+    """
     of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": "", "tokens": ""}
     return of.get(shape, "method.assistant_only")
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:
-    """Note the same reason for a key and all keys inside it."""
+    """Record a key and all keys inside it as irrelevant, for the same reason."""
     inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
     for one in inside:
         everything(draft, one, why)
@@ -102,7 +108,9 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None) -> Source | None:  # fmt: skip
-    """A source as a spec writes it; None, after an error, if a spec cannot express the source."""
+    """Build a data source such as `org/name:config[split]` from its keys; None, after reporting an error, if a spec
+    cannot express it. `weight` is the share of the rows to use.
+    """
     ref = reference(draft, entry, "dataset")
     if ref is None:
         return None
@@ -136,7 +144,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
-    """The columns in the order in which a spec lists them. They also decide the format."""
+    """The columns in the order in which a spec lists them. Also sets the row format that has these columns."""
     if entry is None or entry.empty:
         draft.note(entry, NULL)
         return ()
@@ -172,8 +180,8 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
 
 
 def _mixture(draft: Draft, mixture: Entry) -> None:
-    """Import the mixture of the handbook and Open-R1: shuffle and cut each part, shuffle all rows together, then split
-    them, with one seed.
+    """Import `dataset_mixture` of the alignment handbook and Open-R1: shuffle and cut each dataset, shuffle all rows
+    together, then split off test rows, all with one seed.
     """
     table = mixture.mapping
     for one in table["datasets"].items if "datasets" in table else []:
@@ -193,7 +201,7 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
 
 
 def holdout(draft: Draft, entry: Entry) -> None:
-    """Write the holdout: a share below 1, or a number of rows; 0 and null hold out nothing."""
+    """Set the held-out rows: a value below 1 is a share, a larger one a number of rows; 0 and null hold out nothing."""
     value = number(entry)
     if entry.empty or value == 0:
         draft.note(entry, "nothing is held out")
@@ -204,7 +212,9 @@ def holdout(draft: Draft, entry: Entry) -> None:
 
 
 def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
-    """Import the handbook's older mixture: a share for each dataset, and the same splits for all of them."""
+    """Import `dataset_mixer`, the handbook's older mixture: a share for each dataset, and one list of splits for all
+    datasets.
+    """
     splits = named.get("dataset_splits")
     names = [] if splits is None else words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]
@@ -238,9 +248,7 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
-    """Import TRL's `datasets`: a list of parts, each with a path. `fraction` is the share that is taken from the
-    beginning of a part.
-    """
+    """Import TRL's `datasets`, a list of entries with a `path`. `fraction`, a share of the mixture, is an error."""
     for one in several.items:
         inside = one.mapping
         if "path" not in inside:
@@ -279,7 +287,7 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
 
 
 def _file(draft: Draft, entry: Entry) -> None:
-    """Import FastChat's `--data_path`: a JSON list of from/value conversations."""
+    """Import FastChat's `data_path`: a JSON file with a list of conversations in from/value form."""
     found = source(draft, entry, None, None)
     if found is not None:
         draft.sources.append(found)
@@ -337,7 +345,7 @@ def _rows(draft: Draft, named: Entries) -> None:
 
 
 def system_prompt(draft: Draft, entry: Entry) -> None:
-    """Write a system prompt; a long one becomes a separate file."""
+    """Set the system prompt; a long one is written to a separate file."""
     body = text(entry)
     if body is None:
         draft.error(entry, "it takes a text")
@@ -362,7 +370,7 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:
-    """The entry for a file in a local folder; None if the folder may be a dataset of the hub."""
+    """An entry with the path of `file` in a local `folder`; None if the folder may be a dataset of the Hub."""
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
         return None

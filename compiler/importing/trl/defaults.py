@@ -1,4 +1,4 @@
-"""Write the defaults that a TRL configuration relies on, if xpc's own defaults differ."""
+"""State in the spec the defaults that a TRL configuration relies on, where xpc's defaults differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default need not be written: it is irrelevant, or follows from another setting."""
+"""Settings whose default is not stated, because it has no effect or follows from another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -23,29 +23,30 @@ REPORTING = (
     "num_completions_to_print",
     "f_alpha_divergence_coef",
 )
-"""Arguments that affect reports, not the training. The last one is read with one divergence only."""
+"""Arguments that affect logging only, and `f_alpha_divergence_coef`, which only one divergence reads."""
 
 
 OF_ITS_TIME = (
     "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
     "trl 0.19, which has the same names, takes it over all processes"
 )
-"""A comment on the only default of sft that differs between two projects whose files have the same names: the alignment
-handbook pins trl 0.19.1 (whose SFTConfig has True), Open-R1 pins 0.18.0 (where transformers 4.52.3 has False).
+"""A warning about the only default that differs between the alignment handbook and Open-R1, whose sft files have the
+same names: the handbook pins trl 0.19.1, whose SFTConfig has True; Open-R1 pins 0.18.0, where transformers 4.52.3 has
+False.
 """
 
 TRANSFORMERS: dict[str, Json] = {
     "learning_rate": 5e-5, "bf16": False, "logging_steps": 500,
     "gradient_checkpointing": False, "activation_checkpointing": False,
 }  # fmt: skip
-"""Defaults of transformers' TrainingArguments that differ from those of TRL's classes. They also apply if a TRL trainer
-gets a TrainingArguments, because it copies all values into its own class.
+"""Defaults of transformers' TrainingArguments that differ from those of TRL's configuration classes. They also apply if
+a TRL trainer gets a TrainingArguments, because the trainer copies all its values to its own class.
 """
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
-    """The defaults of the TRL that the source was written for: the defaults of the nearest stack, with the values in
-    which that version differs.
+    """The argument defaults of the TRL version that the file was written for. `native` is the nearest stack; where this
+    version has other defaults, they replace the stack's.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
@@ -55,7 +56,7 @@ def stated(draft: Draft, native: Stack) -> dict[str, Json]:
 
 
 def _of_version(out: dict[str, Json], draft: Draft) -> None:
-    """Replace the nearest stack's defaults by the defaults of the source's version of TRL."""
+    """Replace the stack's defaults in `out` by those of the TRL version in `draft.trl`."""
     for name in versions.table()[draft.method]:
         old = "max_seq_length" if name == "max_length" else name
         value = versions.default(draft.method, name, draft.trl)
@@ -70,13 +71,13 @@ def _of_version(out: dict[str, Json], draft: Draft) -> None:
 
 
 def origin(draft: Draft, native: Stack) -> str:
-    """The name of the version whose defaults are written, for the reason."""
+    """The version whose defaults the spec states, such as `trl 0.22`, for reasons and messages."""
     return f"trl {draft.trl}" if draft.trl not in ("", number(native)) else native.name
 
 
 def packing(draft: Draft) -> None:
-    """Set the packing of TRL before 0.19, which cut one stream of texts into rows, as the oldest stack does. The texts
-    of a row attend to each other.
+    """Set `wrapped` packing for TRL before 0.19, which joined all texts to one stream and cut it into rows, so that
+    documents attend to each other.
     """
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
@@ -85,7 +86,7 @@ def packing(draft: Draft) -> None:
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """Write the defaults of the source's TRL for settings that no key states, if xpc has other defaults. `native` is
+    """State the defaults of the source's TRL for settings that no key states, if xpc has other defaults. `native` is
     the nearest stack.
     """
     table = stated(draft, native)
@@ -130,17 +131,17 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write the defaults of the method that differ between the source's stack and the target."""
+    """State the method's defaults that differ between the source's TRL and the target stack."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
         block = row.path.rpartition(".")[0]
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # the runtime decides this setting, so no argument class has a default
+            continue  # the runtime reads this setting, so no argument has a default for it
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            continue  # a stack without this argument computes one ratio per token, which is the other stacks' default
+            continue  # without this argument, a stack computes one ratio per token, which is the default elsewhere
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])
@@ -149,7 +150,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Keep in `extra` the arguments that no setting decides, if their default differs."""
+    """State defaults under `extra` for arguments that no setting covers, if the target stack's default differs."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):

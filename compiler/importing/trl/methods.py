@@ -1,4 +1,4 @@
-"""Import keys of the methods: losses, rewards, and generation with vLLM."""
+"""Import keys of the training methods: losses, rewards, and generation with vLLM."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"
-"""The file next to the spec for reward functions that are not built in and for which the source names no module."""
+"""The file next to the spec for custom reward functions whose module the source does not name."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of those reward functions of Open-R1 that execute code. The runtime does not have these functions."""
+"""Arguments of Open-R1's reward functions that execute code, which the runtime does not have."""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
 def online(draft: Draft, named: Entries) -> None:
-    """Write the settings of a method that are neither a number nor a switch."""
+    """Import the method's keys that are neither numbers nor switches: losses, vLLM, reward functions and their
+    scaling.
+    """
     _loss(draft, named)
     _blocks(draft, named)
     scaled = named.get("scale_rewards")
@@ -47,12 +49,14 @@ def online(draft: Draft, named: Entries) -> None:
         batch = named.get("generation_batch_size")
         if batch is not None and batch.empty:
             draft.note(batch, NULL)
-        elif batch is not None:  # the batch is divided below, where the number of processes is known
+        elif batch is not None:  # `generation_batch` divides it, once the number of processes is known
             draft.mark(batch, MAPPED, "method.steps_per_generation")
 
 
 def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
-    """Read the arguments in `generation_kwargs` that are settings; they override keys of the file."""
+    """Import `generation_kwargs`: sampling arguments such as `temperature` become settings and override the file's own
+    keys; other arguments are errors.
+    """
     if entry is None or not entry.mapping:
         return
     draft.note(entry, "each of its keys has its own fate")
@@ -66,8 +70,8 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:
-    """Write `generation_batch_size`, the number of completions per generation round, as `steps_per_generation`: this
-    number divided by the micro-batch and the number of processes.
+    """Set `steps_per_generation` to `generation_batch_size` (completions per generation round), divided by the
+    micro-batch and the number of processes.
     """
     entry = named.get("generation_batch_size")
     if entry is None or entry.empty or not METHODS[draft.method].grouped:
@@ -121,7 +125,7 @@ def _fields(draft: Draft) -> Mapping[str, Field]:
 
 
 def _blocks(draft: Draft, named: Entries) -> None:
-    """Import settings that belong to a flag. They are irrelevant if the flag is off, and must not turn it on."""
+    """Import the options of `use_vllm` and `sync_ref_model`. If the flag is off, its options are irrelevant."""
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
         on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods
@@ -168,13 +172,13 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
     "code_language": ("code_format", "language"),
 }
-"""Arguments in Open-R1's scripts for reward functions, by the function and the function's own argument
+"""For each argument of Open-R1's scripts that configures a reward function: the function, and its own argument's name
 (`configs.py`).
 """
 
 
 def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[str, int | float | str], ...]:
-    """The arguments of a built-in reward function that the source states."""
+    """The arguments that the file states for a built-in reward function, such as `cosine_max_len` for `cosine`."""
     found: list[tuple[str, int | float | str]] = []
     for key, (owner, argument) in ARGUMENTS.items():
         one = named.get(key)

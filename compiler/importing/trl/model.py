@@ -19,28 +19,30 @@ HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-"""A pattern whose only effect is to match the same modules, by their last names, in every layer."""
+r"""Matches regular expressions that only list module names for every layer, such as
+`model.layers.\d+.mlp.(up|down)_proj`.
+"""
 SECRETS = "a spec has no environment variables: write the path"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
-"""PEFT's default modules for families whose query and value projections have other names."""
+"""PEFT's default target modules for families whose attention layers are not named q_proj and v_proj."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 OTHER_SHAPES: Mapping[str, tuple[int, float | None, float | None]] = {
     "vera": (256, None, 0.0), "loha": (8, 8.0, None), "miss": (64, None, 0.0),
 }  # fmt: skip
-"""Default rank, alpha and dropout of peft's classes; None if the class has no such argument."""
+"""Default rank, alpha and dropout of peft's adapters other than LoRA; None if the class has no such argument."""
 ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
     "use_dora": "lora.dora",
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""Keys of TRL's ModelConfig for further options of an adapter."""
+"""Settings for further adapter keys of TRL's ModelConfig."""
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """A hub id as a reference, anything else as a quoted path; None, after an error, if it is empty or contains
-    a `$`.
+    """A Hub name unchanged, a local path in quotes. None, after reporting an error, for an empty name or one with a
+    `$`.
     """
     name = text(entry)
     if not name:
@@ -62,7 +64,7 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
 
 
 def model(draft: Draft, named: Entries) -> None:
-    """Write the model and its tokenizer."""
+    """Set the model, and import the keys about its tokenizer and chat template."""
     entry = named.get("model_name_or_path")
     if entry is None or entry.empty:
         draft.warn(entry, "no model is named", "`--model` names it") if not draft.model else None
@@ -99,13 +101,13 @@ def _template(draft: Draft, entry: Entry | None) -> None:
 
 
 def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:
-    """Write LoRA and quantization from TRL's ModelConfig. `native` has the source's default rank, alpha and dropout."""
+    """Set the adapter and the quantization of its base model. `native` is the default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    begins = named.get("lora.init_lora_weights")  # only Python scripts have this key
-    kind = named.get("adapter.kind")  # and this one
+    begins = named.get("lora.init_lora_weights")  # only scripts have it
+    kind = named.get("adapter.kind")  # only scripts have it
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -130,7 +132,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
             draft.note(one, "it is off")
     for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
-        if usual is not None and not draft.has("lora.from"):  # a continued adapter has its own shape
+        if usual is not None and not draft.has("lora.from"):  # a continued adapter keeps its rank
             draft.default(path, usual, "not set: peft's own" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
         modules = named.get("lora_target_modules")
@@ -150,7 +152,9 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
 
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
-    """Write flags and lists of names about an adapter or frozen weights. Keys that are off are only noted."""
+    """Set the flags and lists of module names in `paths`, for adapters or frozen weights. Keys that are off are
+    irrelevant.
+    """
     for key, path in paths.items():
         entry = named.get(key)
         names = words(entry) if entry is not None and not entry.off else None
@@ -171,7 +175,7 @@ def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> N
 
 
 def initial(draft: Draft, entry: Entry | None) -> None:
-    """Write the initial weights of the adapters from PEFT's `init_lora_weights`."""
+    """Set the initialization of adapters from PEFT's `init_lora_weights`."""
     if entry is None:
         return
     word = str(text(entry) or "").lower()
@@ -202,12 +206,12 @@ def initial(draft: Draft, entry: Entry | None) -> None:
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""Settings whose value comes from a continued adapter."""
+"""Settings that a continued adapter brings with it, so that the spec must not state them."""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:
-    """Write the folder of an adapter whose training continues. peft reads the adapter's shape from this folder, so keys
-    about the shape are irrelevant.
+    """Continue the training of the adapter in a folder. peft reads rank, targets and so on from the folder, so keys
+    about these are irrelevant.
     """
     if entry is None or entry.off:
         draft.note(entry, "it is off")
@@ -226,7 +230,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
 
 
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
-    """Write the tokens to add to the vocabulary, from one or several keys."""
+    """Set the tokens to add to the vocabulary, joined from all given keys."""
     lists = [(entry, [] if entry.off else words(entry)) for entry in entries]
     every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
     for entry, names in lists:
@@ -239,7 +243,7 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
 
 
 def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-linear", "all")) -> None:
-    """Write the modules that get an adapter. By default, PEFT takes the query and value projections."""
+    """Set the modules that get an adapter. PEFT's default are the query and value projections."""
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:
@@ -268,8 +272,8 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
-    r"""The module names that a pattern matches: `up_proj` and `down_proj` for
-    `layers.[\d]+.(mlp|self_attn).(up|down)_proj`.
+    r"""The module names in a regular expression: `layers.[\d]+.(mlp|self_attn).(up|down)_proj` gives `up_proj` and
+    `down_proj`.
     """
     found = PATTERN.fullmatch(pattern)
     assert found is not None
@@ -303,13 +307,13 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 
 
 def loaded_as(draft: Draft) -> None:
-    """Write the default dtype of weights: fp32, or the compute dtype of a quantized base."""
+    """Set the default dtype of the weights: fp32, except for a quantized base model."""
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
-        return  # xpc has the same default
+        return  # xpc's default is the same
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
 
 
 def share(entry: Entry) -> float | None:
-    """A number between 0 and 1."""
+    """The value as a number between 0 and 1; None for any other value."""
     value = number(entry)
     return value if value is not None and 0 <= value <= 1 else None

@@ -1,5 +1,5 @@
-"""Import TRL's YAML as its scripts, Open-R1's and the handbook's scripts read it: trainer, model and data in
-one file.
+"""Import TRL's YAML as the training scripts of TRL, Open-R1 and the alignment handbook read it: arguments of the
+trainer, the model and the data in one file.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Argument names that only one method has, the most specific first."""
+"""Argument names by which a training method is recognized, the most specific method first."""
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The method: from `--method`, otherwise from a word of the path (`recipes/x/dpo/config.yaml`), otherwise from
-    names of arguments that only one method has.
+    """The training method: `--method`, otherwise a word of the file's path (`recipes/x/dpo/config.yaml`), otherwise
+    recognized by arguments that only one method has, and sft without any.
 
-    Many models and recipes have "distill" in their name without distilling, so that word counts only if there is a
-    teacher.
+    "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """
     if overrides.method is not None:
         return overrides.method
@@ -56,8 +55,8 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 
 def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None) -> tuple[Draft, Stack]:
-    """An empty draft with its method and target, and the stack whose defaults the source relies on. `dating` are the
-    entries whose names show the version of TRL, by default all entries.
+    """An empty draft with its method and target stack, and the stack whose defaults the file relies on. `dating` are
+    the entries by which the TRL version is recognized; None means all entries.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
@@ -69,7 +68,7 @@ def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | N
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # the masks of the default stack keep packed rows apart
+        stack = load(stacks.DEFAULT)  # the default stack masks packed documents
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting = fitting
@@ -78,7 +77,7 @@ def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | N
 
 
 def given(draft: Draft, overrides: Overrides) -> None:
-    """Write the model and the data from the command line."""
+    """Set the model, the data and the prompt column from the command line."""
     draft.model = overrides.model or ""
     if overrides.prompt is not None:
         draft.put("data.prompt", overrides.prompt, None, "`--prompt` names it")
@@ -90,7 +89,9 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None = None, zero: Entries | None = None,
         found: Machines | None = None) -> Draft:  # fmt: skip
-    """Convert a configuration to a draft, with the files of accelerate (`launch`) and DeepSpeed (`zero`)."""
+    """Convert a TRL configuration to a draft of the spec. `launch` and `zero` are the keys of accelerate's and
+    DeepSpeed's files.
+    """
     draft, source = start(overrides, entries, file)
     arguments(draft, entries, overrides, source, launch, zero, found or Machines())
     return draft
@@ -98,7 +99,7 @@ def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | Non
 
 def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
               zero: Entries | None, found: Machines) -> None:  # fmt: skip
-    """Write all settings of a draft from the entries of its source."""
+    """Import all entries of a TRL configuration into the draft."""
     if overrides.partial:
         entries = guessed(draft, entries)
     entries = loading(draft, _with_variables(draft, entries, overrides.sets))
@@ -148,7 +149,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
 
 
 def _stream(draft: Draft, named: Entries) -> None:
-    """Import a stream, which TRL shuffles only with `shuffle_dataset`, in the datasets library's own buffer."""
+    """Import streaming. TRL shuffles a stream only with `shuffle_dataset`, in the datasets library's default buffer."""
     order = named.get("shuffle_dataset")
     for key in ("dataset_streaming", "streaming"):
         shuffles = order is not None and boolean(order)
@@ -167,7 +168,7 @@ GUESSES = {
         "train_file_dir", "train_jsonl", "train_files", "train_data_dir",
     ),
 }  # fmt: skip
-"""Keys with which people's own scripts name the model and the data, for files that lack TRL's keys."""
+"""Keys with which custom scripts name the model and the data, tried if a file lacks TRL's keys for them."""
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 
 
@@ -179,11 +180,13 @@ LOADING = {
     "revision": "model_revision",
     "use_cache": "use_cache",
 }
-"""The arguments in `model_init_kwargs`, with TRL's keys for them."""
+"""TRL's key for each argument in `model_init_kwargs`, which TRL passes to `from_pretrained`."""
 
 
 def loading(draft: Draft, entries: Entries) -> Entries:
-    """The entries, with the arguments in `model_init_kwargs` added, with which TRL loads the model."""
+    """The entries, with the arguments of `model_init_kwargs` as separate keys: `{dtype: bfloat16}` becomes
+    `torch_dtype`.
+    """
     inside = entries.get("model_init_kwargs")
     if inside is None or not inside.mapping or not set(inside.mapping) <= set(LOADING):
         return entries
@@ -198,8 +201,8 @@ def loading(draft: Draft, entries: Entries) -> Entries:
 
 
 def guessed(draft: Draft, entries: Entries) -> Entries:
-    """The entries. If keys of the source's own script probably name the model and the data, TRL's keys for them are
-    added, and a person decides whether the guess is right.
+    """The entries, with keys such as `base_model` renamed to TRL's keys for the model and the data where these are
+    missing. A decision asks a person to confirm each guess.
     """
     out = dict(entries)
     for name, keys in GUESSES.items():
@@ -217,13 +220,13 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
 
 
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *switches.TRACKER_NAMES)
-"""Keys that only name a run or a place."""
+"""Keys that only name a run or a folder, and do not change the training."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
-    """The entries with the variables of `--set` filled in. The name of a run is dropped if it contains another
-    variable.
+    """The entries with `$NAME` replaced by the values of `--set NAME=VALUE`. A run name with another variable is
+    dropped.
     """
     out: dict[str, Entry] = {}
     for key, one in entries.items():
@@ -241,7 +244,9 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Import Open-R1's callback that pushes each checkpoint to a separate branch."""
+    """Import `callbacks`: Open-R1's `push_to_hub_revision` pushes each checkpoint to its own branch; others are kept in
+    a comment.
+    """
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:
         return
@@ -256,7 +261,7 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
 
 def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
           found: Machines) -> None:  # fmt: skip
-    """Write how states are sharded, from a DeepSpeed file, from the trainer's keys, or from accelerate's file."""
+    """Set the sharding strategy from a DeepSpeed file, from the trainer's `fsdp` keys, or from accelerate's file."""
     own = named.get("deepspeed")
     if zero is not None:
         zeros.zero(draft, zero)
@@ -268,14 +273,14 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
         sharding.accelerate(draft, launch, overrides, found)
-    if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read
+    if "num_processes" in named:  # accelerate's key, also in some scripts of 2025
         sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no source shards states")
 
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
-    """Write the machines, the architecture of a model in a missing folder, and a target other than the default. Drop
-    the default of `eval.micro` if nothing is evaluated.
+    """Complete the draft: hardware and nodes, the architecture of a model whose folder is missing, and a target other
+    than the default. Drop the default of `eval.micro` if the run does not evaluate.
     """
     machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
@@ -291,7 +296,7 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:
-    """The names of which an unknown key may be a misspelling: TRL's names, the names that readers looked up, and
+    """The key names that an unknown key may be a misspelling of: TRL's names, the names that were looked up, and
     `more`.
     """
     ours = {argument for row in TABLE for argument in row.args}

@@ -1,5 +1,5 @@
-"""Import the learning-rate schedule: `lr_scheduler_type`, its keyword arguments, and the warm-up in steps or
-as a share.
+"""Import the learning-rate schedule: `lr_scheduler_type`, `lr_scheduler_kwargs`, and the warm-up in steps or as a share
+of the run.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
 
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules that have no warm-up in transformers (optimization.py, `get_scheduler`)."""
+"""Schedules for which transformers ignores the warm-up (optimization.py, `get_scheduler`)."""
 OF_ARGUMENT: Mapping[str, Path] = {
     "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
 }  # fmt: skip
-"""Names in `optim_args` for which the language has a setting."""
+"""The settings for arguments in `optim_args`."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 
 def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
-    """Write the schedule's type, keyword arguments and warm-up."""
+    """Set the schedule, its arguments and the warm-up."""
     entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
     if entry is not None:
         name = SCHEDULES.get(str(entry.value).lower())
@@ -50,7 +50,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
 
 
 def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
-    """Check the number of steps between warm-up and decay, which must fill the rest of the run, as in a spec."""
+    """Check `num_stable_steps` of warmup-stable-decay: warm-up, stable and decay steps must add up to `max_steps`."""
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
     length, value = None if most is None else number(most), number(entry)
@@ -88,8 +88,8 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Write the warm-up. As in transformers, `warmup_steps` takes precedence if it is above 0, and a value below 1 is a
-    share.
+    """Set the warm-up. As in transformers, `warmup_steps` overrides `warmup_ratio` if it is above 0, and a value below
+    1 is a share of the run.
     """
     count = number(steps) if steps is not None and not steps.empty else None
     share = number(ratio) if ratio is not None and not ratio.empty else None
@@ -115,7 +115,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
 
 
 def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
-    """Write `optim_args`, the optimizer's arguments, which take precedence over other keys."""
+    """Import `optim_args`, the optimizer's arguments, which override other keys such as `weight_decay`."""
     if entry is None or entry.empty:
         return
     if not entry.mapping:

@@ -1,4 +1,6 @@
-"""Import trainer settings that depend on several keys: saving, evaluation, packing, checkpointing, the hub."""
+"""Import trainer settings that depend on several keys: saving, evaluation, packing, activation checkpointing,
+the Hub.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from xpc.compiler.language.schema import BY_PATH
 
 
 def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:
-    """Write `*_strategy` and `*_steps` as one interval. `usual` is the default number of steps."""
+    """Set an interval such as `save.every` from `*_strategy` and `*_steps`. `usual` is the default number of steps."""
     name = "steps" if entry is None or entry.empty else "no" if boolean(entry) is False else str(entry.value)
     if name == "no":
         assert entry is not None
@@ -49,7 +51,7 @@ def _amount(entry: Entry) -> Amount | None:
 
 
 def intervals(draft: Draft, named: Entries) -> None:
-    """Write how often the run saves, logs and evaluates."""
+    """Set how often the run saves, logs and evaluates."""
     saving, saved = named.get("save_strategy"), named.get("save_steps")
     often, steps = named.get("eval_strategy"), named.get("eval_steps")
     if saving is not None and saving.value == "best" and often is not None and not often.off and often.value != "no":
@@ -68,7 +70,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     evaluates = named.get("do_eval")
     if entry is not None and not entry.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
-        usual = shared or Amount("count", 500)  # transformers' default is to evaluate as often as it logs
+        usual = shared or Amount("count", 500)  # transformers evaluates as often as it logs by default
         every(entry, steps, usual, draft, "eval.every")
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
@@ -81,8 +83,8 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Write the number of evaluations without progress after which the run ends. As in transformers, this needs
-    evaluations.
+    """Set the early-stopping patience: the number of evaluations without improvement. Without evaluations it is an
+    error.
     """
     often = draft.settings.get("eval.every")
     if entry is None or entry.off:
@@ -94,7 +96,7 @@ def patience(draft: Draft, entry: Entry | None) -> None:
 
 
 def trackers(draft: Draft, named: Entries) -> None:
-    """Write the trackers named in `report_to`."""
+    """Set the trackers that `report_to` names."""
     entry = named.get("report_to")
     if entry is None:
         return
@@ -128,11 +130,13 @@ TRACKER_NAMES = {
     "swanlab_project": ("swanlab", "track.project"), "clearml_project": ("clearml", "track.project"),
     "clearml_task": ("clearml", "track.name"),
 }  # fmt: skip
-"""Keys with the project or the run's name of one tracker; a script's environment variables have these names, too."""
+"""The tracker and the setting for each key with a tracker's project or run name. Environment variables of the same
+names are imported, too.
+"""
 
 
 def tracker_names(draft: Draft, named: Entries) -> None:
-    """Write the project and the run's name of the trackers in `report_to`."""
+    """Set the project and the run name of the trackers that `report_to` names."""
     entry = named.get("report_to")
     reported = [] if entry is None else words(entry) or []
     for key, (tracker, path) in TRACKER_NAMES.items():
@@ -144,7 +148,7 @@ def tracker_names(draft: Draft, named: Entries) -> None:
 
 
 def checkpointing(draft: Draft, named: Entries) -> None:
-    """Write `gradient_checkpointing` and its keyword arguments."""
+    """Set activation checkpointing from `gradient_checkpointing` and its keyword arguments."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
     draft.setting("memory.checkpointing", entry)
     off = draft.has("memory.checkpointing") and draft.settings["memory.checkpointing"].text == "false"
@@ -170,13 +174,13 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""accelerate's defaults (transformers' AcceleratorConfig), which a bundle has anyway. How batches are copied to the GPU
-does not change results.
+"""Values of `accelerator_config` that are irrelevant: accelerate's defaults, which a bundle has anyway, and
+`non_blocking`, which only affects how batches are copied to the GPU. Source: transformers' AcceleratorConfig.
 """
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
-    """Note the values of `accelerator_config` that a bundle has anyway, and refuse other values."""
+    """Import `accelerator_config`: values that a bundle has anyway are irrelevant, others are errors."""
     entry = named.get("accelerator_config")
     if entry is None or entry.empty:
         return
@@ -192,7 +196,7 @@ def accelerator(draft: Draft, named: Entries) -> None:
 
 
 def packing(draft: Draft, named: Entries) -> None:
-    """Write `packing` with its strategy."""
+    """Set packing of training and evaluation rows, and its strategy."""
     entry, strategy, again = named.get("packing"), named.get("packing_strategy"), named.get("eval_packing")
     on = entry is not None and boolean(entry) is True
     if entry is not None and draft.method == "sft":
@@ -224,7 +228,9 @@ def packing(draft: Draft, named: Entries) -> None:
 
 
 def switches(draft: Draft, named: Entries) -> None:
-    """Write flags with the opposite meaning of a setting, and keys that select one of several names."""
+    """Import flags with the opposite meaning of a setting, such as `save_only_model`, and keys whose value becomes
+    another name, such as `attn_implementation`.
+    """
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
     if only is not None and not only.empty:
         value = boolean(only)
@@ -266,7 +272,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(older, "it is off")
     elif older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # the alignment handbook's name for `attn_implementation` in older files
+    elif older is not None:  # older alignment-handbook files use this key
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
@@ -302,7 +308,7 @@ def _dtype(draft: Draft, entry: Entry) -> None:
 
 
 def hub(draft: Draft, named: Entries) -> None:
-    """Write what is pushed to the hub, and where; by default the repository is named after the output folder."""
+    """Set what is pushed to the Hub and to which repository, by default one named after the output folder."""
     push = named.get("push_to_hub")
     inside = {
         "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
@@ -324,7 +330,7 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Write the default precision: fp32, or for narrower weights their own dtype, in which they also compute."""
+    """Set the default precision: fp32 with fp32 weights; bf16 or fp16 weights also compute in their own dtype."""
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
@@ -337,7 +343,7 @@ def precision(draft: Draft, why: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """Isolate the documents of packed rows by a mask if no kernel isolates them."""
+    """Isolate the documents of packed rows by an attention mask if flash attention does not isolate them."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
@@ -348,13 +354,17 @@ def follow(draft: Draft) -> None:
 
 
 def stream(draft: Draft) -> bool:
-    """Whether packing cuts one stream of texts into rows, so that documents of a row attend to each other."""
+    """Whether the packing strategy is `wrapped`: all texts are joined and cut into rows, and documents attend to each
+    other.
+    """
     way = draft.settings.get("batch.packing.strategy")
     return way is not None and way.text == "wrapped"
 
 
 def router(draft: Draft) -> None:
-    """Turn off the load-balancing loss of routers, which the target adds and transformers' Trainer does not."""
+    """Turn off the router's load-balancing loss, which the target's TRL adds by default and the imported tool
+    does not.
+    """
     facts = registry.find_model(draft.model)
     if (
         facts is not None

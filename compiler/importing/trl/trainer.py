@@ -1,6 +1,7 @@
-"""Import keys of transformers' TrainingArguments and of TRL's classes, for all sources.
+"""Import keys of transformers' TrainingArguments and of TRL's configuration classes. The importers of other tools use
+it for the keys that they share.
 
-The column `args` in the table of settings lists the keys that decide each setting.
+The field `args` in the table of settings lists the arguments that control each setting.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings that depend on a single argument, which another function of this folder reads."""
+"""Settings of a single argument that another function of this folder imports."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments whose value is a mapping, possibly written as JSON text."""
+"""Arguments whose value is a mapping, which a command line writes as a JSON string."""
 PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
 
 
 def simple(name: str) -> Setting | None:
-    """The setting that depends only on this argument and has the same unit; None for other arguments. A setting of a
-    method may have several such arguments.
+    """The setting with the same meaning and unit as an argument, such as `optimizer.lr` for `learning_rate`; None if
+    the setting depends on several arguments, or if there is none.
     """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
@@ -37,7 +38,7 @@ def simple(name: str) -> Setting | None:
 
 
 def canonical(entries: Entries) -> dict[str, Entry]:
-    """The entries by the names that the table of settings uses."""
+    """The entries under the names that the table of settings uses: `evaluation_strategy` becomes `eval_strategy`."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
         value = unfolded(entry) if name in MAPPINGS else entry
@@ -49,7 +50,7 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Import every key that belongs to the trainer."""
+    """Import every key of the trainer: first keys that are read together, then each remaining key by itself."""
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:
             draft.note(entries[old], f"`{new}` says the same")
@@ -66,7 +67,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """Import a key that is a single setting, irrelevant, refused, or kept under `extra`."""
+    """Import one key by itself: as a setting, as irrelevant, as an error, or under `extra`."""
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
         if entry.off:

@@ -1,9 +1,9 @@
 """Find out for which version of TRL a file was written, and which defaults it relies on.
 
-`versions.json` has the names and defaults of each release's configuration classes from 0.9 to 1.16
-(tests/importing/oracles/trl_versions.py reads them from the wheels). A file is dated by all names that it has: it fits
-the versions that have most of them. If a default that changes training differs among these versions, the spec states
-the version whose value it takes, and `--trl VERSION` decides.
+`versions.json` has the names and defaults of the configuration classes of each release from 0.9 to 1.16
+(tests/importing/oracles/trl_versions.py reads them from the wheels). A file fits the versions that have most of its key
+names. If a default that affects training differs among these versions, the spec states the version whose default it
+uses, and `--trl VERSION` selects another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
 
 LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
-"""The last version that used a name, for names that later versions accept and ignore (grpo_config.py of 0.16
+"""The last version that used an argument, for arguments that later versions accept and ignore (grpo_config.py of 0.16
 and 0.17).
 """
 SCRIPTS = {
@@ -25,15 +25,16 @@ SCRIPTS = {
     "trainer.max_seq_length": ("0.9", "0.12"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
-"""The first and last version used with names that TRL's classes do not have: transformers removed `evaluation_strategy`
-in 4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15, and
-SFTTrainer took `max_seq_length` until 0.12."""
+"""The first and last version for names that TRL's classes do not have: transformers removed `evaluation_strategy` in
+4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15, and
+SFTTrainer took `max_seq_length` until 0.12.
+"""
 
 VALUES = {
     ("packing_strategy", "ffd"): ("0.19", "0.19"),
     **{("scale_rewards", one): ("0.22", "1.16") for one in ("group", "batch", "none")},
 }
-"""The first and last version whose classes accept a value of a name."""
+"""The first and last version that accepts a value of an argument, such as `scale_rewards: group`."""
 MATTERS = (
     "beta", "loss_type", "scale_rewards", "temperature", "top_k", "max_completion_length", "max_prompt_length",
     "max_length", "max_seq_length", "truncation_mode", "learning_rate", "per_device_train_batch_size",
@@ -41,7 +42,7 @@ MATTERS = (
     "use_bias_correction_kl", "vllm_importance_sampling_correction", "vllm_mode", "ref_model_mixup_alpha",
     "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
 )  # fmt: skip
-"""Names whose default affects what is learned."""
+"""Arguments whose default affects what the model learns."""
 NEEDS = {
     "router_aux_loss_coef": "experts",
     "vllm_importance_sampling_correction": "use_vllm",
@@ -50,33 +51,31 @@ NEEDS = {
     "ref_model_mixup_alpha": "sync_ref_model",
     "ref_model_sync_steps": "sync_ref_model",
 }
-"""The flag without which a name has no effect; `experts` means that the model has experts."""
+"""The flag without which an argument has no effect; `experts` means that the model has experts."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
-"""Methods whose trainers replaced a missing `max_length` by 512 and a missing `max_prompt_length` by 128 in older
-versions.
-"""
+"""Methods whose trainers replaced a null `max_length` by 512 and a null `max_prompt_length` by 128 before TRL 0.14."""
 
 
 def table() -> dict[str, dict[str, list[list[object]]]]:
-    """The names with their defaults, by method."""
+    """The argument names with the defaults of each version, by method, from versions.json."""
     found: dict[str, dict[str, list[list[object]]]] = read_json(__file__, "versions.json")
     return found
 
 
 def numbers() -> list[str]:
-    """Every version of the table, the oldest first."""
+    """All versions of TRL in versions.json, the oldest first, such as `0.9`."""
     return [str(one) for one in read_json(__file__, "versions.json")["versions"]]
 
 
 def find(text: str) -> str | None:
-    """The version of the table that `--trl` names, such as `0.18` or `0.18.0`; None for any other version."""
+    """The version in versions.json for a value of `--trl` such as `0.18` or `0.18.0`; None if there is none."""
     parts = text.strip().removeprefix("trl-").removeprefix("v").split(".")
     number = ".".join(parts[:2])
     return number if number in numbers() else None
 
 
 def having(method: str, name: str) -> set[str]:
-    """The versions whose classes for a method have a name; empty if no version has it."""
+    """The versions of TRL in which a method's classes have the argument `name`; empty if no version has it."""
     order, out = numbers(), set[str]()
     if name in SCRIPTS:
         first, last = SCRIPTS[name]
@@ -93,13 +92,13 @@ def having(method: str, name: str) -> set[str]:
 
 
 def since(method: str) -> list[str]:
-    """The versions that have the method."""
+    """The versions of TRL that have the method."""
     first = min((numbers().index(str(runs[0][0])) for runs in table()[method].values()), default=0)
     return numbers()[first:]
 
 
 def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
-    """The versions that have most of a file's names, among those that have the method."""
+    """The versions of TRL that a file fits best: those that have the method and most of the file's key names."""
     versions = since(method)
     score = dict.fromkeys(versions, 0)
     inherited = read_json(__file__, "versions.json")["inherited"]
@@ -108,7 +107,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
             first, last = (numbers().index(one) for one in VALUES[name, entry.value])
             versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
         if name in inherited and name not in SCRIPTS:
-            continue  # a name that transformers has in every version says nothing
+            continue  # every version of transformers has this name
         for one in having(method, name):
             if one in score:
                 score[one] += 1
@@ -117,7 +116,9 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
 
 
 def default(method: str, name: str, version: str) -> object:
-    """The value that a version of TRL uses if a file does not state a name; None if the table has no such name."""
+    """The value that a TRL version uses if a file does not state an argument; None if versions.json does not
+    have it.
+    """
     order = numbers()
     at = order.index(version)
     value: object = None
@@ -129,14 +130,16 @@ def default(method: str, name: str, version: str) -> object:
 
 
 def _meaning(method: str, name: str, value: object, known: bool, at: int) -> object:
-    """The value that a version's trainer used if a name was missing or null; `at` is the version's position in
+    """The value that a version's trainer used if an argument was missing or null.
+
+    `value` is the class default, `known` whether the version has the argument, and `at` the version's index in
     `numbers()`.
     """
     order = numbers()
     if name == "bf16" and known:
-        return True  # null is bf16, unless the file has fp16
+        return True  # null means bf16, unless fp16 is on
     if name == "average_tokens_across_devices" and not known:
-        return at >= order.index("0.23")  # the default of transformers, which changed in this version
+        return at >= order.index("0.23")  # transformers changed its default then
     if not known:
         early = {"loss_type": "grpo" if at < order.index("0.16") else "bnpo", "scale_rewards": "group"} if (
             method == "grpo" and at < order.index("0.17")) else {}  # fmt: skip
@@ -152,25 +155,26 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # the trainer's default, if the tokenizer's limit is not lower
+        return 1024  # or the tokenizer's limit, if lower
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:
         return None
     if value == -1:
-        return None  # only marks a deprecated name
+        return None  # -1 marks a deprecated argument
     if value == "ffd":
-        return "bfd"  # the trainer failed on `ffd`
+        return "bfd"  # `ffd` failed in the trainer
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     return ("group" if value else "none") if name == "scale_rewards" and isinstance(value, bool) else value
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """The names that a file does not state, whose default changes training and differs among versions.
+    """The arguments that a file does not state, that affect training, and whose defaults differ among the versions in
+    `among`.
 
-    `names` are the file's names as the table of settings writes them, `on` are the names that are switched on. The
-    result has the defaults of each name in words, such as `0.04 (trl 0.14 to 0.18)`.
+    `names` are the file's key names as the table of settings writes them, `on` the flags that are on. Returns the
+    defaults of each argument in words, such as `0.04 (trl 0.14 to 0.18)`.
     """
     out: dict[str, list[str]] = {}
     order = [one for one in numbers() if one in among]
@@ -192,7 +196,7 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
 
 
 def _at(name: str, method: str, version: str) -> tuple[str]:
-    """The name that a version uses: sft's `max_length` was `max_seq_length` until 0.15."""
+    """The argument's name in a version, as a tuple of one: until 0.15, sft's `max_length` was `max_seq_length`."""
     old = method == "sft" and name == "max_length" and version not in having(method, "max_length")
     return ("max_seq_length" if old else name,)
 
@@ -206,7 +210,9 @@ def _span(versions: list[str]) -> str:
 
 
 def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
-    """State each default that differs among the versions that a file may be for."""
+    """Warn about each default that differs among the versions that a file fits, and state it in a comment of
+    the spec.
+    """
     different = moved(draft.method, draft.fitting, names, on)
     if not different:
         return
