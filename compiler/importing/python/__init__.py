@@ -1,6 +1,6 @@
-"""Import training scripts and notebooks in Python, by reading their syntax tree. They are never executed.
+"""Import Python training scripts and notebooks by interpreting their syntax trees. The scripts are never executed.
 
-`interpreter/` follows the script. `program.py` finds the trainer among its calls, `rows.py` reads functions over rows,
-`data.py` follows the data, `shapes.py` writes how rows are read, and `reader.py` makes the draft with the key tables of
-TRL's YAML.
+`interpreter/` interprets the script. `program.py` finds the trainer among the recorded calls, `data.py` traces the
+dataset back to the call that loads it, `rows.py` reads the functions that are mapped over rows, `shapes.py` derives the
+row format, and `reader.py` makes the draft of the spec with the importer of TRL's YAML.
 """

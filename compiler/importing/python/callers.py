@@ -1,4 +1,6 @@
-"""Find the script that calls a module: a module whose functions train gets its settings from such a script."""
+"""Find scripts that import a module and call its functions. A module whose functions train gets its settings from such
+a script.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from collections.abc import Iterator
 from xpc.compiler.importing.overrides import Overrides
 
 MOST = 4
-"""The most scripts that are tried."""
+"""The most scripts that are tried for a module."""
 MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
 def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
-    """The scripts near a module that import it and run something, each with its name, its text, and the options with
-    which it is read.
+    """Scripts near the module `file` that import it and run something: path, source text, and the options for reading
+    them.
     """
     stem = posixpath.basename(file).removesuffix(".py")
     imports = re.compile(

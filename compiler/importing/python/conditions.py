@@ -1,4 +1,4 @@
-"""Handle conditions that a script's text does not decide: `--partial` assumes an outcome for each, and reports it."""
+"""Conditions whose outcome is not in the script: `--partial` assumes an outcome for each, and reports it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from xpc.compiler.importing.python.interpreter.values import Place
 from xpc.compiler.importing.text.entries import Entry
 
 PASSES = 6
-"""The most times that a script is read. Each time may reach conditions that were not reached before."""
+"""How often a script is interpreted at most. Each pass may reach conditions that earlier passes did not reach."""
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
-"""Conditions that are false in a usual run, which starts from the beginning on one GPU."""
+"""Matches conditions that are false in a usual run, which starts from scratch on one GPU, such as `if args.resume:`."""
 NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
 
 
 def deciding(draft: Draft, machine: Machine) -> list[Place]:
-    """The conditions on which the errors of a draft depend, in the order of the errors."""
+    """The locations of the undecided conditions on which errors of the draft depend, in the order of the errors."""
     found: dict[Place, None] = {}
     for one in draft.messages:
         if one.severity != "error" or one.entry is None or "condition" not in one.why:
@@ -33,8 +33,8 @@ def deciding(draft: Draft, machine: Machine) -> list[Place]:
 
 
 def usual(machine: Machine, place: Place) -> bool:
-    """Whether `--partial` assumes that a condition is true. It does, unless the condition is false in a usual run, or
-    tests for a configuration that is not in the repository.
+    """Whether `--partial` assumes that a condition is true. Conditions about resuming, debugging or missing files are
+    assumed to be false.
     """
     text = machine.conditions[place]
     if place in machine.absent:
@@ -45,7 +45,9 @@ def usual(machine: Machine, place: Place) -> bool:
 
 
 def report(draft: Draft, machine: Machine) -> None:
-    """Add a decision for each assumed condition, with its line and the option that takes the other branch."""
+    """Add an error for each assumed condition, with the `--set` option that reverses it. `--partial` turns the errors
+    into decisions for a person.
+    """
     groups: dict[str, list[Place]] = {}
     for place in machine.assumed_conditions:
         if place in machine.conditions:

@@ -1,4 +1,4 @@
-"""Write the data of a script: the sources, the held-out rows, and the rows to evaluate on."""
+"""Set the data of a script: the sources, the held-out rows, and the evaluation data."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ COLLATORS = (
 NO_ROWS = re.compile(
     r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
 )
-"""Words in the names of files that a training script reads for other reasons than their rows."""
+"""Matches names of files that a training script opens for other reasons than training rows, such as `metrics.json`."""
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
-"""The endings of files that contain rows."""
+"""Endings of files that may contain training rows."""
 ONCE = "map the rows once, and name the file that has them"
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> Data | None:
-    """Write the sources and how their rows are read. Returns what the steps on the last source mean. `prompt` is the
-    column that `--prompt` names.
+    """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column of
+    `--prompt`.
+
+    Returns what the operations on the last source mean; None if the trainer has no data, or if `--data` replaces it.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -75,7 +77,9 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
 
 
 def _response(draft: Draft, trainer: Object) -> None:
-    """Report a collator whose loss begins at another text than the one before the answer in the script's prompt."""
+    """Report a difference if the collator's `response_template` is not the text before the answer in the script's
+    prompt.
+    """
     given = program.argument(trainer, "data_collator")
     call = None if given is None else given.value
     written = draft.settings.get("data.prompt_template")
@@ -95,7 +99,7 @@ def _response(draft: Draft, trainer: Object) -> None:
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
-    """Write how a script shuffles a stream; TRL's reader writes the stream itself."""
+    """Set the shuffling of a streamed dataset. The importer of TRL's arguments sets the streaming itself."""
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
@@ -109,7 +113,9 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """The steps that the script applies to a mixture, although a spec can apply them only to a single source."""
+    """Operations on concatenated datasets that a spec can only apply to a single source, such as `select`, with the
+    reason and the help.
+    """
     if data.take is None and data.limit is None:
         return []
     step = next(one for one in chain.steps if one.last in ("select", "take"))
@@ -122,7 +128,7 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """A part of a mixture, with the steps of the complete mixture added."""
+    """One dataset of a concatenation, with the operations on the concatenation added to its own."""
     out = Chain(part.loaded, part.file, part.rows, part.place)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
     return out
@@ -157,8 +163,8 @@ COLLATOR = ("the collator is not read: how rows become a batch is the script's o
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report a collator that the script defines. If its rows cannot be read either, the reason is the same, so that
-    both become one decision.
+    """Report a custom collator (`found`) as an error. `reason` is that of unreadable rows, if there are any, so that
+    `--partial` makes one decision of both.
     """
     if found is not None:
         draft.error(found, *reason)
@@ -167,8 +173,10 @@ def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
 def _problems(
     draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, given: Argument
 ) -> tuple[str, str] | None:
-    """Report each step on the data that a spec cannot express, with its line. If xpc cannot read how the script makes
-    the rows, return the reason and the help, which also apply to the length of rows and to their collator.
+    """Report an error for each operation on the data that a spec cannot express.
+
+    If the rows themselves cannot be read, returns the reason and the help, which callers also use for the sequence
+    length and the collator.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
@@ -176,7 +184,7 @@ def _problems(
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
-            continue  # no problem: the collator makes new labels, which leave out the padding
+            continue  # the collator makes new labels without the padding
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
         open_ = open_ or (why, help)
@@ -201,8 +209,8 @@ def _problems(
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """Write the data that the script reads as the source, if xpc cannot follow the data to the trainer. This is the
-    hub's data set or the file (of several, the one with `train` in its name). Returns a sentence about it.
+    """Guess the data source if the data cannot be traced to the trainer: the Hub dataset or file that the script reads,
+    preferably one with `train` in its name. Returns a clause about it for error messages, or "".
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""
@@ -230,13 +238,15 @@ def _origin(draft: Draft, machine: Machine) -> str:
 
 
 def _reads(call: Object) -> bool:
-    """Whether a call opens a file for reading."""
+    """Whether a call of `open` opens the file for reading, judged by its mode."""
     mode = call.argument("mode", 1)
     return mode is None or not isinstance(mode.value, str) or "r" in mode.value
 
 
 def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | None) -> None:
-    """Write the length of the longest row for transformers' Trainer, whose rows the script tokenizes."""
+    """Set the sequence length for transformers' Trainer, for which the script tokenizes: the tokenizer call's
+    `max_length`.
+    """
     found = data.length
     if found is not None and isinstance(found.value, int):
         draft.put("batch.seq", found.value, Entry("max_length", found.value, found.place.file, found.place.line))
@@ -316,7 +326,9 @@ EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay"
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Leave out the evaluation, with a warning; or with an error, if the evaluation decides which weights are kept."""
+    """Leave the evaluation out, with a warning. It is an error if the evaluation selects the checkpoint that is
+    kept.
+    """
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")
     if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
@@ -341,8 +353,8 @@ def _path(chain: Chain) -> object:
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
-    """Whether the script trains on answers only, by a collator of TRL's or a function of Unsloth's; and the collator,
-    if the script defines it.
+    """Whether the script trains on answers only, by TRL's completion collator or Unsloth's `train_on_responses_only`;
+    and the collator argument, if the script defines its own collator.
     """
     call = program.responses_only(machine, trainer)
     if call is not None:

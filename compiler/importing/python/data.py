@@ -1,4 +1,4 @@
-"""Follow a script's data from the trainer back to the call that loads it."""
+"""Trace a script's dataset from the trainer back to the call that loads it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BUILT = (
     "to_list",
     "from_generator",
 )
-"""Functions that make a data set of rows."""
+"""Functions that build a dataset from rows in memory, such as `Dataset.from_list`."""
 OPENED = (
     "open",
     "load",
@@ -65,25 +65,25 @@ OPENED = (
 
 @mutable
 class Chain:
-    """A data set: the call that loads it, the later calls in the order of the script, and the steps that cannot be
-    followed.
+    """How a script makes a dataset: the call that loads it, the later operations (`steps`) in order, and values that
+    cannot be traced (`unknown`). `parts` are the datasets of a concatenation.
     """
 
     loaded: Object | None = None
     file: Argument | None = None
     rows: list[dict[str, object]] = field(factory=list)
-    """The rows, if the script's text contains them."""
+    """The rows, if the script contains them literally."""
     place: Place = field(default=Place("", 0))
     steps: list[Object] = field(factory=list)
     unknown: list[Unknown] = field(factory=list)
     parts: list[Chain] = field(factory=list)
     columns: dict[str, object] = field(factory=dict)
-    """Columns of rows that a loop of the script makes."""
+    """Columns that a loop of the script builds for each row."""
 
 
 @mutable
 class Data:
-    """What the steps of a chain mean: the split, the rows that are used, and the columns that functions make."""
+    """What the operations on a dataset mean: its split, the selected rows, the held-out rows, and computed columns."""
 
     split: str = ""
     take: Argument | None = None
@@ -100,13 +100,13 @@ class Data:
     made: dict[str, Place] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
     functions: dict[str, Function] = field(factory=dict)
-    """The functions over single rows that make the columns."""
+    """The function that computes each column from a single row."""
     for_rewards: dict[str, tuple[object, Place]] = field(factory=dict)
-    """Columns for reward functions that the data does not have."""
+    """Computed columns that only reward functions read."""
 
 
 def chain_of(value: object, depth: int = 0) -> Chain:
-    """Follow a data set back to where it is loaded."""
+    """Trace a dataset back to the call or file that loads it."""
     out = Chain()
     for _ in range(MOST):
         if isinstance(value, Unknown):
@@ -166,7 +166,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
 
 
 def _prepared(value: Object) -> object:
-    """The data set that `accelerator.prepare(...)` returns, also if it is one of several values; None for other
+    """The dataset that `accelerator.prepare(...)` returns, also if it is one of several return values; None for other
     calls.
     """
     if value.last == "prepare" and len(value.positional) == 1:
@@ -181,7 +181,7 @@ MOST_ROWS = 5_000
 
 
 def literal_rows(value: Object) -> list[dict[str, object]]:
-    """The rows of `Dataset.from_list` or `from_dict`, if all values are known; otherwise empty."""
+    """The rows of `Dataset.from_list` or `from_dict` if all their values are known; otherwise an empty list."""
     given = value.positional[0].value if value.positional else None
     if value.last == "from_dict" and isinstance(given, dict):
         lists = [one for one in given.values() if isinstance(one, list)]
@@ -202,7 +202,7 @@ def _is_literal(value: object, depth: int = 0) -> bool:
 
 
 def _made_of(value: object, depth: int = 0) -> object:
-    """The data set from whose rows a value is made."""
+    """The dataset whose rows the value is computed from; None if it uses no column."""
     if isinstance(value, Column):
         return value.source
     inner: list[object] = []
@@ -222,7 +222,7 @@ def _made_of(value: object, depth: int = 0) -> object:
 
 
 def understood(machine: Machine, chain: Chain) -> Data:
-    """Read the meaning of a chain's steps."""
+    """Interpret the operations on a dataset, such as `shuffle`, `select`, `map` and `train_test_split`."""
     out = Data(columns={str(key): one for key, one in chain.columns.items()})
     for step in chain.steps:
         _step(machine, out, step)

@@ -1,4 +1,4 @@
-"""Values of a script as entries with places, under the names of TRL's arguments."""
+"""Convert the arguments of a script's calls to configuration entries under TRL's names, with file and line."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, ch
 from xpc.grammar.record import field, mutable
 
 MOST = 2_000
-"""The most values of one argument."""
+"""The most nested values of one argument."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments that differ from run to run, so a value that the script leaves open is reported as unknown."""
+"""Arguments for which an unset environment variable is an error, because the run needs a value."""
 KEPT = ("task_type", "lora_task_type")
-"""Arguments whose values are enumerations that keep their capital letters."""
+"""Arguments whose values are enumeration members, such as CAUSAL_LM, which keep their capital letters."""
 
 
 @mutable
 class Entries:
-    """The arguments of a run by TRL's names, the arguments that cannot be read (with the reason), and arguments of
-    other calls.
+    """The arguments of a run under TRL's names (`values`), arguments that cannot be read with the reason (`problems`),
+    and arguments of other calls (`others`).
 
-    `own` are fields of the script's classes. `old` is true if the trainer takes arguments of older versions, and
-    `command_line` if the complete configuration comes from the command line.
+    `own` are fields of the script's own classes, and `unset` arguments that are unset environment variables. `old` is
+    true if the trainer takes arguments of older TRL versions, and `command_line` if the command line gives the
+    configuration.
     """
 
     values: dict[str, Entry] = field(factory=dict)
@@ -44,7 +45,7 @@ class Entries:
     config: Object | None = None
 
     def add(self, name: str, given: Argument, own: bool = False) -> None:
-        """Add an argument. If its value is not known, add a problem instead."""
+        """Add an argument. If its value is unknown, add a problem instead."""
         why = unread(given.value)
         place = given.place
         if name.startswith("**"):
@@ -63,7 +64,7 @@ class Entries:
             self.values[name] = entry(name, given)
 
     def problem(self, name: str, value: object, what: str, place: Place | None = None) -> None:
-        """Report a value that is not completely known."""
+        """Add a problem: the argument `name` has a value that cannot be read."""
         at = value.place if isinstance(value, Unknown) else place
         why = value.why if isinstance(value, Unknown) else "it is not read"
         if at is not None:
@@ -71,7 +72,7 @@ class Entries:
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
-    """The reason why a value is not known; empty for a known value."""
+    """The reason why a value, or a value inside it, is unknown; "" if all of it is known."""
     left = [MOST] if left is None else left
     left[0] -= 1
     if left[0] < 0 or depth > MAX_DEPTH:
@@ -92,7 +93,7 @@ def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
 
 
 def entry(key: str, given: Argument) -> Entry:
-    """The entry of an argument. A value that is not known is null."""
+    """A configuration entry for an argument. Its value is None if the argument's value is unknown."""
     place = given.place
     if unread(given.value):
         return Entry(key, None, place.file, place.line)

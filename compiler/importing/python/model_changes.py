@@ -1,4 +1,4 @@
-"""Write what a script does with its model after loading it: adapters, a reference model, and changes of weights."""
+"""Import what a script does with its model after loading it: adapters, the reference model, and changes of weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
-"""Attributes of a model's configuration that do not change the training."""
+"""Attributes of a model's config that do not change the training."""
 LIBRARIES = (
     "trl",
     "transformers",
@@ -58,7 +58,7 @@ LIBRARIES = (
 
 
 def _rooted(value: object, own: set[Place]) -> bool:
-    """Whether a value is the trained model, a part of it, or a model that is not known."""
+    """Whether a value may be the trained model or a part of it: it is in `own`, or where it comes from is unknown."""
     for _ in range(20):
         if not isinstance(value, Object):
             return True
@@ -72,11 +72,11 @@ def _rooted(value: object, own: set[Place]) -> bool:
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
-    """Write the defaults of adapters, a continued adapter and the reference model, and report changes of the model that
-    a spec cannot express.
+    """Set the defaults of adapters, a continued adapter and the reference model, and report changes of the model that a
+    spec cannot express.
     """
     adapter = entries.values.get("use_peft")
-    if adapter is not None and "adapter.kind" not in entries.values:  # the other kinds have defaults of their own
+    if adapter is not None and "adapter.kind" not in entries.values:  # other adapter types have their own defaults
         unsloth = model.unsloth_adapter is not None
         for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
             draft.put(path, value, None, f"not set: the default of {'Unsloth' if unsloth else 'PEFT'}")
@@ -169,7 +169,7 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _config(draft: Draft, model: Model) -> None:
-    """Import the attributes of the model's configuration that the script sets."""
+    """Import attributes that the script sets on `model.config`: harmless ones are irrelevant, others are errors."""
     for owner in model.seen:
         config = owner.attributes.get("config")
         for key, value in config.attributes.items() if isinstance(config, Object) else ():
@@ -188,7 +188,9 @@ def _config(draft: Draft, model: Model) -> None:
 
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
-    """Warn of functions of other modules that get the model, the trainer or its configuration as an argument."""
+    """Warn about functions of unread modules that get the model, the trainer or its configuration, because they may
+    change what is learned.
+    """
     own = {(one.path, one.place) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")
     if config is not None and isinstance(config.value, Object):

@@ -1,4 +1,4 @@
-"""Read how a script loads its model: quantization, adapters, and Unsloth's functions."""
+"""Import how a script loads its model: name, dtype, quantization, adapters, and Unsloth's functions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
 OTHER_ADAPTERS = {"VeraConfig": "vera", "LoHaConfig": "loha", "MissConfig": "miss"}
-"""peft's classes of adapters other than LoRA, with the clauses for them."""
+"""peft's config classes other than LoraConfig, with xpc's adapter names."""
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
-"""Endings of repository names that mean quantized weights."""
+"""Endings of repository names that mean already quantized weights."""
 UNSLOTH_LENGTH = 2048
-"""Unsloth's default for `max_seq_length`. Unsloth truncates rows at this length, too."""
+"""Unsloth's default for `max_seq_length`, in tokens. Unsloth also truncates rows to this length."""
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
-    """Add the model's arguments to the entries under TRL's names.
+    """Add the model's and the adapter's arguments to the entries under TRL's names.
 
-    Raises Unreadable for a model that does not generate text, unless RewardTrainer trains its score.
+    Raises Unreadable for a model that does not generate text, except a reward model with RewardTrainer.
     """
     loaded = model.loaded
     for unknown in model.unknown[:1]:
@@ -57,7 +57,7 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def _init_kwargs(entries: Entries) -> Argument | None:
-    """`model_init_kwargs` of the configuration, as an argument or assigned afterwards."""
+    """The argument `model_init_kwargs` of the trainer's configuration, passed or assigned later; None without it."""
     config = entries.config
     entries.values.pop("model_init_kwargs", None)
     if config is None:
@@ -87,12 +87,14 @@ def _head(loaded: Object, trainer: Object) -> None:
 
 
 def is_unsloth(loaded: Object) -> bool:
-    """Whether Unsloth loads the model."""
+    """Whether the call that loads the model is Unsloth's."""
     return "unsloth" in loaded.path or "FastLanguageModel" in loaded.path or ".FastModel." in loaded.path
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keywords of a call under TRL's names, which the key table's part `block` gives."""
+    """Add the keyword arguments of a call under TRL's names, which are in the part `block` of the key table
+    python/keys.toml.
+    """
     for name, given in call.keywords.items():
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
             continue
@@ -125,15 +127,15 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
         _block(entries, "quantization", value)
         on = entries.values.get("load_in_4bit")
         if on is not None and on.value is True and "bnb_4bit_quant_type" not in value.keywords:
-            entries.add("bnb_4bit_quant_type", Argument("fp4", value.place))  # the default of transformers
+            entries.add("bnb_4bit_quant_type", Argument("fp4", value.place))  # transformers' default
     else:
         unknown = value if isinstance(value, Unknown) else Unknown("this form of quantization is not read", given.place)
         entries.problem("quantization_config", unknown, "how the model is quantized", given.place)
 
 
 def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:
-    """Add Unsloth's defaults: 4 bits unless another way of loading is on, nf4 with double quantization, bf16
-    weights.
+    """Add Unsloth's defaults: a base model in 4 bits (nf4 with double quantization) unless the script selects another
+    way of loading, and bf16.
     """
     place = loaded.place
     others = [loaded.keywords.get(one) for one in ("load_in_8bit", "load_in_16bit", "full_finetuning", "load_in_fp8")]
@@ -190,7 +192,9 @@ def _adapter(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def _checkpointing(entries: Entries, model: Model) -> None:
-    """Add activation checkpointing that the script turns on outside the trainer's configuration."""
+    """Add activation checkpointing that the script turns on outside the trainer's configuration, for example by
+    `model.gradient_checkpointing_enable()`.
+    """
     place = model.checkpointing
     if model.prepared is not None:
         on = model.prepared.argument("use_gradient_checkpointing", 1)
@@ -205,12 +209,12 @@ def _checkpointing(entries: Entries, model: Model) -> None:
 
 
 MODERN = "0.26"
-"""The first TRL that runs with transformers 5, which loads a model in the dtype of its checkpoint."""
+"""The first TRL version that runs with transformers 5, which loads weights in the checkpoint's dtype by default."""
 
 
 def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
-    """Report a model that `from_pretrained` loads without a stated dtype, because its dtype then depends on the version
-    of transformers.
+    """Warn about `from_pretrained` without a dtype, because transformers 4 then loads fp32, and transformers 5 the
+    checkpoint's dtype.
     """
     order = versions.numbers()
     modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)
@@ -226,7 +230,9 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
 
 
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
-    """Report quantized layers that compute in another dtype than the spec's precision."""
+    """Report a difference if the script's quantized layers compute in another dtype (`stated`) than the spec's
+    precision.
+    """
     four, kind = entries.values.get("load_in_4bit"), entries.values.get("bnb_4bit_quant_type")
     if four is None or four.value is not True or (stated is None and kind is None):
         return

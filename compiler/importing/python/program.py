@@ -1,4 +1,4 @@
-"""Find what a script trains: the trainer among its calls, with its configuration and its model."""
+"""Find what a script trains: the trainer among its calls, and the model that the trainer gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POSITIONS = {
     "GKDTrainer": ("model", "teacher_model", "args"),
     "Trainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
-"""The order of the positional arguments of the trainers."""
+"""The names of the positional arguments of each trainer, in order."""
 OTHERS = (
     ("PPOTrainer", "PPO, which the language does not have"),
     ("Seq2SeqTrainer", "a model with an encoder, and the language trains decoders"),
@@ -52,7 +52,7 @@ FROM_COMMAND_LINE = (
 
 @mutable
 class Model:
-    """The model: the call that loads it, and what the script does with it before training."""
+    """A script's model: the call that loads it, and what the script does with it before training."""
 
     loaded: Object | None = None
     name: Argument | None = None
@@ -60,7 +60,7 @@ class Model:
     unsloth_adapter: Object | None = None
     continued: Argument | None = None
     continuing: Object | None = None
-    """The call that loads the adapter."""
+    """The call that loads a saved adapter."""
     prepared: Object | None = None
     formatted: Object | None = None
     dtype: Argument | None = None
@@ -68,13 +68,13 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """Every object between the loading and the trainer."""
+    """The return values of all calls from loading the model to the trainer."""
 
 
 def trainers_of(machine: Machine) -> list[Object]:
-    """The trainers of the script that train; if none trains, all trainers that it makes."""
+    """The trainers on which the script calls `train`; if there are none, all trainers that it creates."""
     made: list[Object] = []
-    for one in machine.calls:  # a function that is followed twice makes the same trainer twice
+    for one in machine.calls:  # interpreting a function twice creates its trainer twice
         if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
             made.append(one)
     trained: list[Object] = []
@@ -91,13 +91,14 @@ def trainers_of(machine: Machine) -> list[Object]:
 
 
 def listed(found: list[Object]) -> str:
-    """The trainers with their numbers and lines."""
+    """The trainers with their numbers and lines, for messages: "1. SFTTrainer on line 20"."""
     return ", ".join(f"{n}. {one.last} on line {one.place.line}" for n, one in enumerate(found[:8], 1))
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
-    """The trainer that is imported; with `partial` the first of several. Raises Unreadable if the script has no
-    trainer, several trainers, or another kind of training.
+    """Choose the trainer to import: the one that `pick` numbers, or the only one; with `partial` the first of several.
+
+    Raises Unreadable if the script has no trainer, several of them, or a kind of training that xpc does not have.
     """
     if len(found) > 1:
         if pick is not None and 0 < pick <= len(found):
@@ -127,7 +128,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
 
 
 def responses_only(machine: Machine, trainer: Object) -> Object | None:
-    """The call of Unsloth's `train_on_responses_only` with this trainer."""
+    """The call of Unsloth's `train_on_responses_only` that gets this trainer; None if there is none."""
     for one in machine.calls:
         inner = one.positional[0].value if one.positional else None
         if one.last == "train_on_responses_only" and isinstance(inner, Object) and inner.place == trainer.place:
@@ -136,7 +137,7 @@ def responses_only(machine: Machine, trainer: Object) -> Object | None:
 
 
 def argument(trainer: Object, name: str) -> Argument | None:
-    """An argument of the trainer."""
+    """The trainer's argument `name`, passed by name or position or assigned later; None if it is missing."""
     if name in trainer.attributes and not isinstance(trainer.attributes[name], Object):
         return Argument(trainer.attributes[name], trainer.places.get(name, trainer.place))
     order = POSITIONS.get(trainer.last, POSITIONS["SFTTrainer"])
@@ -144,7 +145,7 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """The value before a condition of which a branch may change it."""
+    """The value before an operation or condition that made it unknown, such as the config that one branch changes."""
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:
             return value
@@ -153,7 +154,7 @@ def revealed(value: object) -> object:
 
 
 def model_of(given: Argument | None) -> Model:
-    """Follow the model from the trainer back to the call that loads it."""
+    """Trace the model from the trainer's argument back to the call that loads it."""
     out = Model()
     if given is None:
         return out
@@ -176,8 +177,8 @@ def model_of(given: Argument | None) -> Model:
 
 
 def _step(out: Model, value: Object) -> object:
-    """Note one call between loading the model and making the trainer. Returns the model before this call; None at the
-    beginning.
+    """Record one call between loading the model and creating the trainer. Returns the model that the call gets; None if
+    the call loads it.
     """
     first = value.positional[0].value if value.positional else None
     if value.last in ("from_pretrained", "from_config", "load_model"):

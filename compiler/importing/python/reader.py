@@ -1,4 +1,6 @@
-"""Write the draft of a Python script: the trainer's arguments are imported with the key tables of TRL's YAML."""
+"""Convert a Python training script to a draft of the spec. The trainer's arguments are imported like the keys of TRL's
+YAML.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ DATA = (
     "dataset_text_field",
     "max_seq_length",
 )
-"""Arguments of trainers that other functions read."""
+"""Trainer arguments that other functions import."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
@@ -82,9 +84,9 @@ LIFE = (
     "save_metrics",
     "__post_init__",
 )
-"""Methods of a trainer that change reports and files, not what is learned."""
+"""Trainer methods whose overriding only changes logging and saving, not what is learned."""
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
-"""Environment variables of accounts and launchers."""
+"""Matches environment variables for accounts, trackers and launchers, which do not change what is learned."""
 UNREAD = (
     "run_name",
     "logging_dir",
@@ -98,11 +100,13 @@ UNREAD = (
     "project",
     "trackio_space_id",
 )
-"""Arguments that do not affect what is learned, so that an unknown value is only a warning."""
+"""Arguments that do not affect what is learned, so that an unknown value is a warning and not an error."""
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script or a notebook to a draft. Raises Unreadable if it trains nothing that can be imported."""
+    """Convert a script or a notebook to a draft of the spec. If it is a module, a script near it that calls it is
+    imported instead. Raises Unreadable if nothing can be imported.
+    """
     try:
         return _script(text, file, overrides)
     except Unreadable:
@@ -115,7 +119,7 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _script(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script, or a module with the settings that its caller passes. Raises Unreadable."""
+    """Convert a script, or the script that calls it if it is a module. Raises Unreadable."""
     draft, machine = _draft(text, file, overrides, {})
     if machine.not_called:
         found = _by_caller(file, overrides)
@@ -125,8 +129,8 @@ def _script(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> Draft:
-    """The draft with `--partial`: missing arguments are taken from usage lines, and the outcomes of undecided
-    conditions are assumed.
+    """Complete the draft for `--partial`: take required arguments from documented commands, and assume the outcomes of
+    undecided conditions.
     """
     taken: dict[str, Entry] = {}
     for _ in range(3):
@@ -144,7 +148,9 @@ def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: 
 
 
 def _by_caller(file: str, overrides: Overrides) -> Draft | None:
-    """The draft of the script that calls a module; None if no script near it trains with the module's trainer."""
+    """The draft of a script that calls the module `file`; None if no script near it trains with the module's
+    trainer.
+    """
     for name, text, options in callers.of(file, overrides):
         try:
             draft, machine = _draft(text, name, options, {})
@@ -168,8 +174,8 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
 
 
 def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> tuple[Draft, Machine]:
-    """Read a script again with assumed outcomes of conditions, until no error depends on a condition that is not
-    decided.
+    """Interpret a script again with assumed outcomes of conditions, until no error depends on an undecided
+    condition.
     """
     for _ in range(conditions.PASSES):
         found = conditions.deciding(draft, machine)
@@ -214,7 +220,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
-        draft.stack = load(stacks.DEFAULT)  # the default stack can compute the loss only on the assistant's turns
+        draft.stack = load(stacks.DEFAULT)  # only the default stack has `assistant_only_loss`
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
@@ -254,7 +260,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn about environment variables without a default that decide a condition. They are assumed to be unset."""
+    """Warn about unset environment variables on which arguments or conditions depend; they are taken to be empty."""
     for one, why in entries.unset:
         draft.warn(one, f"{why}, and is taken to be empty")
     names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]
@@ -263,7 +269,9 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
 
 
 def _arguments(entries: Entries, trainer: Object) -> None:
-    """Add the arguments of the configuration, and the arguments that trainers of older versions also took."""
+    """Add the arguments of the trainer's configuration, and arguments that trainers of older TRL versions took
+    directly.
+    """
     config = program.argument(trainer, "args")
     value = program.revealed(config.value) if config is not None else None
     if config is not None and isinstance(config.value, Unknown):
@@ -297,11 +305,11 @@ def _arguments(entries: Entries, trainer: Object) -> None:
 
 
 def _dating(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The entries whose names show the version of TRL.
+    """The entries by whose names the TRL version is recognized: the trainer's arguments.
 
-    These are the trainer's arguments. Arguments of the model and the adapter do not count, because only the import gave
-    them TRL's names. Without Unsloth, which accepts arguments of all versions, two more names count: the trainer's
-    `tokenizer`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    Arguments of the model and the adapter do not count, because the import itself gave them TRL's names. Without
+    Unsloth, which accepts arguments of all versions, three more names count: the trainer's `tokenizer` and
+    `max_seq_length`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded
@@ -316,7 +324,7 @@ def _dating(entries: Entries, own: set[str], model: program.Model, trainer: Obje
 
 
 def _own_fields(value: object) -> set[str]:
-    """The names of the arguments that a class of the script adds to a configuration."""
+    """The fields that the script's own subclass of a configuration class adds."""
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):
         return set()
@@ -325,7 +333,7 @@ def _own_fields(value: object) -> set[str]:
 
 
 def _own_trainer(draft: Draft, trainer: Object) -> None:
-    """Report the methods of a trainer that the script overrides, each with its line."""
+    """Report an error for each trainer method that the script overrides, except methods for logging and saving."""
     kind = trainer.attributes.get("<class>")
     if not isinstance(kind, Class):
         return
@@ -368,7 +376,9 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Report values that cannot be read, and handle arguments of calls that no reader of TRL's keys knows."""
+    """Report arguments with unknown values, and handle arguments of calls that the importer of TRL's keys does not
+    know.
+    """
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:
             draft.warn(one, f"its value is not known ({why}), and changes nothing that is learned")

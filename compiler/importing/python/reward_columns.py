@@ -1,6 +1,7 @@
-"""Columns that a script computes for its reward functions, although a run passes only columns of the data to them.
+"""Columns that a script computes for its reward functions. A run passes only the data's own columns to reward
+functions.
 
-With `--rewards FILE`, the functions in FILE get these columns from a wrapper, which makes them from the data's columns.
+With `--rewards FILE`, a wrapper in FILE computes these columns from the data's columns and passes them on.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def _with_columns(reward):
 
 
 def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
-    """The wrapper of the copied reward functions, and the names in the script that it uses. Columns that the wrapper
-    cannot compute are reported. `parts` are the top-level names of the script.
+    """Write the Python source of the wrapper. Returns it with the names of the script that it uses; ("", set()) if no
+    column is needed. Columns that the wrapper cannot compute are errors. `parts` maps the script's top-level names to
+    their files.
     """
     made: list[str] = []
     names: set[str] = set()
@@ -50,7 +52,7 @@ def write(draft: Draft, data: Data | None, functions: list[Function], parts: dic
 
 
 def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
-    """Report a column that a run cannot pass to reward functions."""
+    """Report an error for a column that a run cannot pass to reward functions."""
     if isinstance(value, Column):
         why = f"reward functions get it as `{value.name}`, the name in the data"
     elif isinstance(value, str | int | float):
@@ -63,7 +65,9 @@ def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
 def _expression(
     key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
 ) -> tuple[str, set[str]] | None:
-    """The column as an expression over `row`, with the script's names in it; None if it cannot be written as one."""
+    """The column as the source of an expression over `row`, and the names of the script in it; None if it is not that
+    simple.
+    """
     asked = draft.settings.get("data.prompt")
     prompt = asked.text.strip('"') if asked is not None else "prompt"
     if isinstance(value, Column):
@@ -83,12 +87,12 @@ def _expression(
             used.add(one.id)
     columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if prompt in columns or key == prompt:
-        return None  # a run passes the prompt to reward functions, and not the column from which the prompt was made
+        return None  # a run passes the prompt, not the column it came from
     return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
 
 
 def _value(node: ast.AST, key: str) -> ast.expr | None:
-    """The value of a key in the dict that a function returns, or the value that it sets in the row."""
+    """The expression for a column in a mapped function: from the dict that it returns, or from `row[key] = ...`."""
     if isinstance(node, ast.Lambda):
         tables: list[ast.expr | None] = [node.body]
     else:

@@ -1,4 +1,4 @@
-"""Write the reward functions and tools of a script: by name, and with `--rewards FILE` their source text to a file."""
+"""Import the reward functions and tools of a script by name. With `--rewards FILE`, also copy their source to FILE."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spe
 def write(
     draft: Draft, machine: Machine, trainer: Object, entries: Entries, overrides: Overrides, data: Data | None = None
 ) -> None:
-    """Write `method { rewards, tools, environment }` with the functions' names and weights. `data` has the columns that
-    the script makes for them.
+    """Set the reward functions with their weights, the tools and the environment of a script. `data` has the columns
+    that the script computes for reward functions.
     """
     if not METHODS[draft.method].grouped:
         return
@@ -85,7 +85,7 @@ def write(
 
 
 def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
-    """Write the tools and the environment of a script, and return the label and name of each that must be copied."""
+    """Set the tools and the environment of a script. Returns the file and name of each function or class to copy."""
     out: list[tuple[str, str]] = []
     for argument, path in (("tools", "method.tools"), ("environment_factory", "method.environment")):
         given = program.argument(trainer, argument)

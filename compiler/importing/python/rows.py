@@ -1,5 +1,5 @@
-"""Read the functions that a script maps over the rows of its data, to find the columns, texts or conversations that
-they make.
+"""Interpret the functions that a script maps over the rows of its data, to find the columns, strings or conversations
+that they make.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class Prompt:
-    """A text made of columns: either one column, or a Jinja template over several; `known` is a text without
-    columns.
+    """A string made of columns: one column (`column`), a Jinja template over several (`template`), or no column
+    (`known`).
     """
 
     column: str = ""
@@ -37,7 +37,7 @@ class Prompt:
 
 @mutable
 class Turns:
-    """A conversation: either a column that contains it, or a system prompt, a question and an answer."""
+    """A conversation: a column that contains it, or a system prompt, a question and an answer."""
 
     column: str = ""
     system: str = ""
@@ -45,22 +45,22 @@ class Turns:
     user: Prompt | None = None
     answer: Prompt | None = None
     generation: bool = False
-    """Whether this is a rendered text that ends where the answer begins."""
+    """Whether it was rendered with `add_generation_prompt`, so that it ends where the answer begins."""
 
 
 @mutable
 class Made:
-    """The columns that a function makes, by name, or why the function cannot be read."""
+    """The columns that a mapped function makes, by name, or why the function cannot be read (`why`)."""
 
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
     length: Argument | None = None
-    """The length to which a tokenizer cuts the text."""
+    """The tokenizer's `max_length`, if it truncates."""
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> Made:
-    """The columns after a function is mapped over rows by a call (`step`). Columns that it returns replace columns of
-    the data with the same name.
+    """Interpret `map(function)` on the columns `before`; `step` is the call. Returns the columns that the function
+    makes or changes.
     """
     if not isinstance(function, Function | Bound):
         return Made(why="the function is not in the script")
@@ -94,7 +94,7 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
 
 
 def _tokens(value: dict[object, object], batched: bool) -> Made:
-    """The text whose tokens a function sets as columns, if the labels are the same tokens."""
+    """The text whose tokens a function returns as `input_ids`, provided that the labels are the same tokens."""
     tokens, labels = value["input_ids"], value.get("labels")
     if not isinstance(tokens, Object) or not tokens.path.endswith("()[]") or "input_ids" not in _keys(tokens):
         return Made(why="the script makes the tokens itself")
@@ -110,7 +110,7 @@ def _tokens(value: dict[object, object], batched: bool) -> Made:
 
 
 def _tokenized(call: Object, batched: bool) -> Made:
-    """The text that a tokenizer is called with, if the labels are the tokens of this text."""
+    """The text that a tokenizer is called with, provided that the labels, if any, are the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
@@ -126,7 +126,7 @@ def _tokenized(call: Object, batched: bool) -> Made:
 
 
 def _copied(labels: object, call: Object) -> bool:
-    """Whether labels are the tokens of a tokenizer's call, or a copy of them."""
+    """Whether labels are the `input_ids` of a tokenizer call, or a copy of them."""
     if isinstance(labels, list) and len(labels) == 1:
         labels = labels[0]
     at = labels
@@ -139,7 +139,7 @@ def _copied(labels: object, call: Object) -> bool:
 
 
 def _keys(value: Object) -> list[object]:
-    """The keys of the items from which an object is made."""
+    """The keys and arguments by which a value was derived, such as `input_ids` for `tokens["input_ids"]`."""
     out: list[object] = []
     at: object = value
     while isinstance(at, Object) and len(out) < 20:
@@ -149,7 +149,7 @@ def _keys(value: Object) -> list[object]:
 
 
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
-    """The text that a formatting function makes from a row, or from several rows."""
+    """The string that a formatting function (`formatting_func`) makes from one row, or from a batch of rows."""
     if not isinstance(function, Function | Bound):
         return Unknown("the function is not in the script", machine.place(ast.Pass()))
     found: object = None
@@ -167,14 +167,14 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def single(value: object, batched: bool) -> object:
-    """The value for one row: the only item of a list over a batch."""
+    """The value for one row: a list of one item, computed over a batch, gives its item."""
     if batched and isinstance(value, list) and len(value) == 1:
         value = value[0]
     return Column(value.name, False, value.source) if isinstance(value, Column) else value
 
 
 def prompt_of(value: object) -> Prompt | None:
-    """A text as a column or a template; None if it is neither."""
+    """A string value as a column or a Jinja template; None if it cannot be written as either."""
     if isinstance(value, str):
         return Prompt(known=value)
     if isinstance(value, Column):
@@ -210,12 +210,12 @@ def prompt_of(value: object) -> Prompt | None:
 
 
 def rendered(value: object) -> Object | None:
-    """The call of `apply_chat_template` that makes a text; None for another text."""
+    """The `apply_chat_template` call that made a string; None for other values."""
     return value if isinstance(value, Object) and value.last == "apply_chat_template" else None
 
 
 def columns_of(value: object, depth: int = 0) -> set[str]:
-    """The names of the columns in a text."""
+    """The names of the columns that a string contains."""
     if isinstance(value, Column):
         return {value.name}
     inner: list[object] = []
@@ -229,19 +229,19 @@ def columns_of(value: object, depth: int = 0) -> set[str]:
 
 
 def is_end(value: object) -> bool:
-    """Whether a part of a text is the tokenizer's end token."""
+    """Whether a part of a string is `tokenizer.eos_token`."""
     return isinstance(value, Object) and value.path.endswith(".eos_token")
 
 
 END_TOKENS = (
     "</s>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "<|end|>",
 )  # fmt: skip
-"""End tokens of model families that scripts write literally."""
+"""End-of-turn and eos tokens of model families, which scripts write literally."""
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """A text in three parts: its beginning, the column at its end, and whether the end token follows (or the end token
-    itself, if the script writes it literally); None for a text of another form.
+    """Split a string into the prompt, the column at its end, and whether an eos token follows (the token itself if the
+    script writes it literally). None if no column is at its end.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)
@@ -265,7 +265,7 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
 
 
 def turns_of(value: object) -> Turns | None:
-    """A conversation in the form of `Turns`; None for another form."""
+    """A list of messages, a column, or a rendered conversation as `Turns`; None if it has another form."""
     if isinstance(value, Column):
         return Turns(value.name)
     if isinstance(value, Object) and value.last == "apply_chat_template":

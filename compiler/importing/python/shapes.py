@@ -1,4 +1,6 @@
-"""Write the format of a script's rows: columns, prompt templates and conversations, as the method needs them."""
+"""Derive the row format of a script's data from its columns: texts, prompts and completions, conversations, or
+preference pairs.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ RENDERED = (
 ONCE = "map the rows once, and name the file that has them"
 ANSWERS = "the script trains on answers only, and a spec does not find the answer in a text"
 ENDED = "0.17"
-"""The first TRL whose SFTTrainer adds the end token to a text that lacks it."""
+"""The first TRL version whose SFTTrainer appends the eos token to texts that lack it."""
 PREFERRED = "0.15"
-"""The first TRL whose SFTTrainer reads the columns `prompt` and `completion` of rows that have them."""
+"""The first TRL version whose SFTTrainer uses the columns `prompt` and `completion` if the rows have them."""
 
 
 @mutable
 class Shape:
-    """The rows of a source: the columns in the order of the format, and values that other modules read. `plain` is true
-    for transformers' Trainer, for which the script tokenizes the rows itself.
+    """The row format of a data source while it is derived: its columns in the order of the format. `plain` is true for
+    transformers' Trainer, for which the script tokenizes the rows itself.
     """
 
     draft: Draft
@@ -41,35 +43,35 @@ class Shape:
     plain: bool = False
 
     def entry(self, key: str, value: object = None) -> Entry:
-        """The entry of a column that the script makes."""
+        """A configuration entry for a column that the script makes, with the file and line where it is made."""
         place = self.data.made.get(key, self.place)
         return Entry(f"rows.{key}", value, place.file, place.line)
 
     def refuse(self, key: str, why: str = "") -> None:
-        """Report a column that a spec cannot express."""
+        """Report an error for a column that a spec cannot express."""
         value = self.data.columns.get(key)
         reason = why or (value.why if isinstance(value, Unknown) else "a spec cannot say how the script makes it")
         self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
 
     def template(self, prompt: Prompt, key: str) -> str | None:
-        """The column of a prompt, after writing its template to the spec; None if a spec cannot express it."""
+        """Set the prompt template. Returns the column of the prompt; None if the prompt contains no column."""
         if prompt.column:
             return prompt.column
         if prompt.known is not None and not prompt.template:
             return None
         self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        # the template contains this column, and its text replaces the column
+        # the template reads this column, and its output replaces the column
         name = prompt.template.partition("{{ ")[2].partition(" ")[0]
         return name or None
 
     def before(self, version: str) -> str:
-        """The versions of TRL before `version` that the script may be for, such as `trl 0.12`; empty if none."""
+        """The TRL versions below `version` that fit the script, such as `trl 0.12 to 0.14`; "" if there are none."""
         order = versions.numbers()
         older = [one for one in self.draft.fitting if order.index(one) < order.index(version)]
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
 
     def end(self, key: str, ended: bool) -> None:
-        """Report texts without an end token, because a run of the spec trains on one after each row."""
+        """Report texts without an eos token as a difference, because a run of the spec adds it and trains on it."""
         old = self.before(ENDED)
         if ended or not (self.plain or old):
             return
@@ -78,7 +80,7 @@ class Shape:
         self.draft.differs(key, why, self.entry(key))
 
     def turns(self, turns: Turns, key: str) -> None:
-        """Write the system prompt of a conversation."""
+        """Set the system prompt of a conversation, or the column that contains it."""
         if turns.system:
             system_prompt(self.draft, self.entry(key, turns.system))
         elif turns.system_column:
@@ -88,10 +90,10 @@ class Shape:
 def write(
     draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool, plain: bool = False
 ) -> tuple[str, ...]:
-    """Write how the rows of a source are read, and return the source's columns.
+    """Set the row format of a data source. Returns the source's columns.
 
-    `field` is the argument `dataset_text_field`, and `text` is what a formatting function makes of a row. `masked` is
-    true if the script trains on answers only, and `plain` if it uses transformers' Trainer.
+    `field` is the argument `dataset_text_field`, and `text` the value that `formatting_func` makes of a row. `masked`
+    is true if the script trains on answers only, and `plain` if it uses transformers' Trainer.
     """
     shape = Shape(draft, data, place, (), plain)
     if draft.method == "sft":
@@ -143,7 +145,9 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
 
 
 def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
-    """Write rows that are one text: a column, a rendered conversation, or a prompt with an answer at its end."""
+    """Set the row format for rows of one string: a column, a rendered conversation, or a prompt with an answer at its
+    end.
+    """
     draft = shape.draft
     _ignored(shape, key, value)
     if masked and isinstance(value, Column):
@@ -193,7 +197,9 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
-    """Report that the script writes an end token literally, while the spec uses the tokenizer's end token."""
+    """Report a missing eos token, or one that the script writes literally, while the spec uses the tokenizer's eos
+    token.
+    """
     shape.end(key, bool(ended))
     if isinstance(ended, str):
         why = f"the script ends its texts with `{ended}`; the spec learns the tokenizer's end token"
@@ -201,7 +207,7 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:
-    """Report a text that TRL ignores, because the rows still have columns that TRL reads instead."""
+    """Report that TRL ignores the script's text, because the rows keep the columns `prompt` and `completion`."""
     if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
         return
     order = versions.numbers()
@@ -215,8 +221,8 @@ def _ignored(shape: Shape, key: str, value: object) -> None:
 
 
 def _twice(shape: Shape, key: str, value: object) -> None:
-    """Report a text that the chat template rendered and the trainer tokenizes again, so that special tokens may be
-    repeated. Unsloth removes a repeated first token.
+    """Report that special tokens may be repeated: the chat template renders the text, and the trainer tokenizes it
+    again. Unsloth removes a repeated first token.
     """
     call = rendered(value)
     tokenizer = call.receiver if call is not None else None
@@ -260,7 +266,7 @@ def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> 
 
 
 def _completion(shape: Shape, masked: bool) -> None:
-    """Write rows with a prompt and a completion, as texts or as turns."""
+    """Set the row format for rows with a prompt and a completion, as strings or as messages."""
     made, draft = shape.data.columns, shape.draft
     asked, answered = _side(made["prompt"], "user"), _side(made["completion"], "assistant")
     if asked is None or answered is None or not answered[0].column or asked[1] is not answered[1]:
@@ -282,7 +288,7 @@ def _completion(shape: Shape, masked: bool) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """A prompt or an answer as a text, and whether the column has it as a turn of a conversation."""
+    """A prompt or an answer as a string, and whether the column holds it as a message. None if it has another form."""
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
         return (turns.user, True) if turns is not None and turns.user is not None and turns.generation else None
@@ -298,7 +304,7 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
 
 
 def _prompts(shape: Shape) -> None:
-    """Write rows of prompts. Reward functions get every other column as it is in the data."""
+    """Set the row format for prompts. Reward functions get every other column unchanged."""
     made, draft = dict(shape.data.columns), shape.draft
     value = made.pop("prompt", None)
     draft.put("data.format", "prompt", None, "the trainer reads prompts")
@@ -326,7 +332,9 @@ def _prompts(shape: Shape) -> None:
 
 
 def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> None:
-    """Write preference pairs, or answers with a label: a prompt and answers, as texts or as turns."""
+    """Set the row format for preference pairs, or for answers with a label (`form` unpaired), as strings or as
+    messages.
+    """
     made, draft = shape.data.columns, shape.draft
     wanted = ("prompt", *answers, *(("label",) if form == "unpaired" else ()))
     if not any(key in made for key in wanted):
@@ -360,5 +368,5 @@ def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> No
 
 
 def _all_text(made: dict[str, object], answers: tuple[str, ...]) -> bool:
-    """Whether the answers are columns with complete conversations, which begin with the prompt."""
+    """Whether the answers are unchanged columns, which then contain complete conversations with the prompt."""
     return all(isinstance(made.get(key, Column(key)), Column) for key in answers)

@@ -1,4 +1,4 @@
-"""Write a script's data as sources of a spec: a file or a data set of the hub, with its configuration and split."""
+"""Write a script's dataset as a source of the spec: a file or a Hub dataset with its configuration and split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("json", "csv", "parquet", "text", "jsonl")
 
 
 def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] = ()) -> Source | None:
-    """The source of a chain as a spec writes it; None, after an error, if a spec cannot name it."""
+    """The data source for a traced dataset; None, after reporting an error, if a spec cannot name it."""
     found, place = _named(draft, chain, data)
     if found is None:
         return None
@@ -46,7 +46,7 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
 
 
 def _written(draft: Draft, chain: Chain) -> Entry:
-    """The file next to the spec into which rows from the script's own text are written."""
+    """Write the script's literal rows to a JSONL file next to the spec. Returns the entry that names the file."""
     data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in chain.rows).encode()
     number, name = 1, f"{draft.stem}.rows.jsonl"
     while draft.files.get(name, data) != data:
@@ -57,8 +57,8 @@ def _written(draft: Draft, chain: Chain) -> Entry:
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
-    """The number of rows to read from a file, such as 100 for `split="train[:100]"`. A hub name without its owner, such
-    as `squad`, is an error, because a spec would read it as a file.
+    """The number of rows to read from a file, such as 100 for `split="train[:100]"`. An old Hub name without an owner,
+    such as `squad`, is an error, because a spec would read it as a file.
     """
     call = chain.loaded
     if call is None or call.last != "load_dataset":
@@ -87,7 +87,7 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
 
 
 def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place | None]:
-    """The key that names the data: a file, a folder or a data set of the hub."""
+    """The entry that names the data (a file, a folder or a Hub dataset), and the place of the call that loads it."""
     if chain.file is not None:
         value, place = chain.file.value, chain.file.place
         if isinstance(value, str):
@@ -124,18 +124,18 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         return None, call.place
     name = given.value
     if call.last == "load_from_disk" and not name.startswith((".", "/", "~")):
-        name = f"./{name}"  # a folder, and not a data set of the hub
+        name = f"./{name}"  # a folder, not a Hub name
     return Entry("load_dataset", name, given.place.file, given.place.line), call.place
 
 
 def split_of(call: Object, data: Data) -> str:
-    """The split as the script writes it; empty if the script names none."""
+    """The split that the script selects, such as `train[:10%]`; "" if it selects none."""
     given = call.keywords.get("split")
     return data.split or (given.value if given is not None and isinstance(given.value, str) else "")
 
 
 def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place | None) -> str:
-    """The reference with its configuration and split."""
+    """Add the configuration and split to a Hub reference: `org/name:config[split]`."""
     call = chain.loaded
     if call is None:
         return ref

@@ -1,4 +1,4 @@
-"""Read how a script loads and changes its tokenizer: padding, chat templates, and added tokens."""
+"""Import how a script loads and changes its tokenizer: padding, chat templates, and added tokens."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ TEMPLATES = {
     "zephyr": "zephyr",
     "vicuna": "vicuna",
 }
-"""Unsloth's chat templates that the language also has."""
+"""xpc's name for each of Unsloth's chat templates that it has."""
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
-    """The call that loads the tokenizer, and the call of Unsloth's `get_chat_template`."""
+    """The call that loads the tokenizer, and the call of Unsloth's `get_chat_template`; None for a call that is
+    missing.
+    """
     given = program.argument(trainer, "processing_class") or program.argument(trainer, "tokenizer")
     value = None if given is None else program.revealed(given.value)
     template: Object | None = None
@@ -62,7 +64,7 @@ def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
-    """Add the tokenizer's arguments to the entries."""
+    """Add the tokenizer's name, chat template and other arguments to the entries."""
     found, _ = tokenizer_of(trainer)
     if found is None:
         return
@@ -100,7 +102,9 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def write(draft: Draft, model: Model, trainer: Object) -> None:
-    """Write the chat template and the added tokens, and report padding with which the end token is not learned."""
+    """Set the chat template and the added tokens, and report padding that keeps the model from learning the eos
+    token.
+    """
     _formatted(draft, model)
     _padding(draft, trainer)
     _template(draft, trainer)
@@ -108,7 +112,7 @@ def write(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _formatted(draft: Draft, model: Model) -> None:
-    """Write the template that TRL's `setup_chat_format` sets: ChatML with its tokens."""
+    """Set the chat template and tokens of TRL's `setup_chat_format`, which are ChatML's."""
     if model.formatted is None:
         return
     place = model.formatted.place
@@ -119,8 +123,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never learns the end token: it pads with the end token, and transformers' collator excludes
-    all padding tokens from the loss. TRL has its own collator since 0.16.
+    """Report a script that never trains on the eos token: it pads with this token, and its collator masks all padding
+    tokens. TRL's own collator, since 0.16, does not.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None
@@ -162,7 +166,7 @@ def _template(draft: Draft, trainer: Object) -> None:
 
 
 def _tokens(draft: Draft, trainer: Object) -> None:
-    """Write the tokens that the script adds to the vocabulary."""
+    """Set the tokens that the script adds to the vocabulary."""
     found, _ = tokenizer_of(trainer)
     for call in found.calls if found is not None else []:
         if call.last not in ("add_special_tokens", "add_tokens"):

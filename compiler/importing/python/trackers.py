@@ -1,4 +1,6 @@
-"""Read how a script configures its tracker: `wandb.init(project=..., name=...)`, and the trackers' variables."""
+"""Import how a script configures its tracker: calls such as `wandb.init(project=..., name=...)`, and environment
+variables.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +18,23 @@ STARTED: Mapping[str, tuple[str, int | None, str, int | None]] = {
     "mlflow.set_experiment": ("experiment_name", 0, "", None),
     "mlflow.start_run": ("", None, "run_name", None),
 }
-"""Calls that start a tracker: the arguments with the project and with the run's name, each with its position."""
+"""Calls that start a tracker: the argument with the project and its position, then those of the run's name."""
 PROJECTS = {
     "wandb": ("WANDB_PROJECT", "wandb_project"), "trackio": ("WANDB_PROJECT", "wandb_project"),
     "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),
     "clearml": ("CLEARML_PROJECT", "clearml_project"),
 }  # fmt: skip
-"""The variable with the project of a tracker, and the key for it (`TRACKER_NAMES` in trl/switches.py)."""
+"""For each tracker, the environment variable with its project, and the key for it (`TRACKER_NAMES` in
+trl/switches.py).
+"""
 OPEN = (None, "all")
 """Values of `report_to` with which transformers 4 reports to every installed tracker."""
 
 
 def gather(entries: Entries, machine: Machine) -> None:
-    """Add the tracker that the script starts to the trainer's arguments, with its project and the run's name.
+    """Add `report_to` for the tracker that the script starts, with its project and the run's name.
 
-    Without `report_to`, transformers 4 reports to this tracker, because it must be installed for the script to import
-    it.
+    Without `report_to`, transformers 4 reports to this tracker, because the script imports it, so it must be installed.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""
@@ -56,7 +59,7 @@ def gather(entries: Entries, machine: Machine) -> None:
         project = start.argument(project_argument, first) or project
         name = start.argument(name_argument, second)
         if name is not None and name.value is not None and not unread(name.value):
-            entries.values.pop("run_name", None)  # the name is known only when the run starts
+            entries.values.pop("run_name", None)  # the tracker's call overrides it
             entries.add("run_name", name)
     if project is not None and isinstance(project.value, str) and key not in entries.values:
         entries.add("project" if "project" in entries.values else key, project)

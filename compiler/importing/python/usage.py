@@ -1,4 +1,4 @@
-"""With `--partial`, take values for required arguments from the script's usage line."""
+"""For `--partial`: take values of required arguments from documented commands, such as the usage line of the script."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.shell import calls
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` does")
-"""A pattern for the name of a required argument in the help of an error."""
+"""Matches the name of a required argument in an error message."""
 PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
 LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
 LONGEST = 2_000
-"""The longest command, in characters."""
+"""The maximum length of a documented command, in characters."""
 
 
 def required(draft: Draft) -> list[str]:
-    """The required arguments on which errors of a draft depend."""
+    """The names of required arguments that errors of the draft report as missing."""
     found: dict[str, None] = {}
     for one in draft.messages:
         if one.severity == "error":
@@ -31,9 +31,8 @@ def required(draft: Draft) -> list[str]:
 
 
 def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """The values of arguments from the first command that starts the script and has them. The command may be in the
-    script's own text, such as `Usage: python train.py --model org/name`, in a shell script near it, or in the README of
-    its repository.
+    """Values of the arguments `names` from the first documented command that has them: in the script, such as `Usage:
+    python train.py --model org/name`, in a shell script near it, or in the repository's README.
     """
     out: dict[str, Entry] = {}
     for words, name, line in _launches(text, file, overrides):
@@ -47,7 +46,7 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
-    """Add a decision about the values that were taken from a command, with their lines."""
+    """Add an error for each value that was taken from a documented command. `--partial` turns it into a decision."""
     for name, one in taken.items():
         draft.error(
             one,
@@ -57,7 +56,7 @@ def report(draft: Draft, taken: dict[str, Entry]) -> None:
 
 
 def _launches(text: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
-    """The words after the script's name in each command that starts it, with the command's file and line."""
+    """The arguments in each documented command that starts the script, with the file and line of the command."""
     script = posixpath.basename(file)
     for words, line in _commands(text, script):
         yield words, file, line
@@ -75,7 +74,7 @@ def _launches(text: str, file: str, overrides: Overrides) -> Iterator[tuple[list
 
 
 def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
-    """The pages of the script's repository."""
+    """The names and contents of pages of the repository that may document commands, such as README.md."""
     for name in PAGES:
         data = overrides.read(name)
         if data is not None:
@@ -83,7 +82,7 @@ def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
 
 
 def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
-    """The words after the script's name in each command of a page, and its line."""
+    """The arguments in each command of a page that starts the script, and the command's line."""
     lines = page.split("\n")
     stem = script.removesuffix(".py")
     start = re.compile(rf"{LAUNCHER}\b.*[\s/.]{re.escape(stem)}(?:\.py)?(?=\s|$|`)")
@@ -102,7 +101,9 @@ def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _values(words: list[str]) -> dict[str, str]:
-    """The values of `--name value` and `--name=value`, by name; words before the first option by number, from 1."""
+    """The values of `--name value` and `--name=value` by name. Words before the first option get their position as
+    name, from 1.
+    """
     out: dict[str, str] = {}
     for n, word in enumerate(words):
         name, equals, value = word.partition("=")
