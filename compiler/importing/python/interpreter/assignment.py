@@ -1,4 +1,4 @@
-"""Assign values to names, attributes and items."""
+"""Interpret assignments to names, attributes and items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 
 
 def assign(machine: Machine, target: ast.expr, value: object) -> None:
-    """Assign a value to a name, an attribute, an item, or several of them."""
+    """Assign a value to the target of an assignment: a name, an attribute, an item, or a tuple of targets."""
     if isinstance(target, ast.Name):
         machine.define(target.id, value)
     elif isinstance(target, ast.Attribute):
@@ -33,7 +33,7 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
 
 
 def set_attribute(machine: Machine, owner: object, name: str, value: object, place: Place) -> None:
-    """Set an attribute of an object."""
+    """Set `owner.name = value`. Other kinds of owners, such as dicts, have no attributes to set and are ignored."""
     if isinstance(owner, Unknown):
         owner = owner.hidden
     if isinstance(owner, Instance) and owner.made is not None and name not in owner.attributes:
@@ -44,7 +44,7 @@ def set_attribute(machine: Machine, owner: object, name: str, value: object, pla
 
 
 def set_item(machine: Machine, owner: object, key: object, value: object, place: Place) -> None:
-    """Set an item of a dict, a list or an object."""
+    """Set `owner[key] = value` for a dict, a list, a row, `os.environ` or a library's object."""
     if isinstance(owner, Name) and owner.path == "os.environ" and isinstance(key, str):
         machine.journal.write(machine.environment, key, Argument(value, place))  # type: ignore[arg-type]
     elif isinstance(owner, dict):
@@ -71,7 +71,7 @@ def set_item(machine: Machine, owner: object, key: object, value: object, place:
 
 
 def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.AST) -> None:
-    """Assign the items of a value to several targets."""
+    """Assign the items of a value to several targets, as in `a, *b = value`."""
     star = next((n for n, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
     if isinstance(value, list | tuple) and star is None and len(value) == len(targets):
         items: list[object] = list(value)
@@ -81,7 +81,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.
     elif isinstance(value, Object):
         items = [item(machine, value, n, node) for n in range(len(targets))]
     elif isinstance(value, tuple) and len(value) == len(targets) - 1 and star is None:
-        items = [*value, []]  # transformers' parsers return the rest of the command line on request
+        items = [*value, []]  # transformers' parsers may also return the unparsed words
     else:
         hidden = value.hidden if isinstance(value, Unknown) else value
         why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"

@@ -1,4 +1,4 @@
-"""The attributes and items of values."""
+"""Evaluate attributes (`value.name`) and items (`value[key]`)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 EACH = Name("<each row>")
-"""The index variable of a loop over the rows of a batch."""
+"""The index of a loop such as `for i in range(len(batch["text"]))`, which stands for every row of the batch."""
 
 
 def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> object:
-    """The attribute of a value."""
+    """Evaluate `value.name`."""
     if isinstance(value, Name):
         if value.path == "sys" and name == "argv":
             return machine.command_words(node)
@@ -48,11 +48,11 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Object):
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
-        if name in ("open", "read_text"):  # the file's name is unknown
+        if name in ("open", "read_text"):  # the name of the file is unknown
             machine.calls.append(Object("open", [Argument(value, value.place)], {}, machine.place(node)))
         return Unknown(value.why, value.place, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
-        return value  # functions of Modal and Ray stay as they are
+        return value  # Modal and Ray run the function elsewhere
     if isinstance(value, str) and name in functions.PATH_PARTS:
         return functions.PATH_PARTS[name](value)
     if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):
@@ -61,7 +61,7 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
 
 
 def _above(machine: Machine, value: Super, name: str, node: ast.AST) -> object:
-    """A method of the classes above the method's own, in the script or in a library."""
+    """Evaluate `super().name`: a method of a base class in the script or in a library."""
     for one in value.kind.lineage()[1:]:
         found = one.attributes.get(name)
         if isinstance(found, Function):
@@ -72,7 +72,7 @@ def _above(machine: Machine, value: Super, name: str, node: ast.AST) -> object:
 
 
 def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> object:
-    """An attribute of a class of the script. A class method gets the class as its first argument."""
+    """Evaluate `Class.name` for a class of the script. A class method is bound to the class."""
     found = value.find(name)
     if isinstance(found, Function) and "classmethod" in _decorators(found):
         return Bound(found, value)
@@ -86,7 +86,7 @@ def _decorators(function: Function) -> list[str]:
 
 
 def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> object:
-    """An attribute of an object of a class of the script."""
+    """Evaluate `object.name` for an instance of a class of the script: an attribute, a method or a property."""
     if name in value.attributes:
         return value.attributes[name]
     found = value.kind.find(name)
@@ -108,8 +108,8 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """An attribute of a library's object: the value that the script set, or an argument of the call that made the
-    object, or a new object.
+    """Evaluate `object.name` for a library's object: a value that the script set, or an argument with which it was
+    created; otherwise a new library object.
     """
     if name in value.attributes:
         return value.attributes[name]
@@ -123,7 +123,7 @@ def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
 
 
 def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
-    """The item of a value at a key."""
+    """Evaluate `value[key]`."""
     if isinstance(value, Row) and isinstance(key, str):
         return value.written.get(key, Column(key, value.batch, value.source))
     if isinstance(value, Column) and value.batch:
@@ -158,5 +158,5 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         if value.path == "os.environ":
             found = machine.variable(key, None, node)
             return Unknown(found.why, found.place) if isinstance(found, Unset) else found
-        return value  # a type such as list[str]
+        return value  # a type, such as list[str]
     return machine.unknown(node, "an item of a value that is not known", value)

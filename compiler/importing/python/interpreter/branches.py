@@ -1,5 +1,5 @@
-"""Record the changes that each branch of a condition makes. The first branch's are undone before the second is read,
-and then both are merged.
+"""Record the changes that the branches of a condition make. The changes of the first branch are undone before the
+second branch is interpreted, and then the changes of both are merged.
 """
 
 from __future__ import annotations
@@ -11,26 +11,30 @@ from xpc.compiler.importing.python.interpreter.values import Join, Object
 from xpc.grammar.record import mutable
 
 MISSING = object()
-"""Marks a key that is not set."""
+"""Marks a key that does not exist."""
 
 
 @mutable
 class Writes:
-    """The new values that a branch wrote, and the values before."""
+    """The changes of a branch: by container and key, the old value while the branch runs, and afterwards the
+    new value.
+    """
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
 
 
 class Journal:
-    """Makes all changes to a script's scopes and values, so that the changes of a branch can be undone."""
+    """Makes all changes to the script's variables and values, so that the changes of a branch can be undone."""
 
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """The most items in all changed lists together, because each change copies a list."""
+        """The number of items in all changed lists together, a measure of the cost, because each change copies
+        a list.
+        """
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
-        """Write into a scope, a dict or the attributes of an object; a branch remembers the old value."""
+        """Set a key of a scope, a dict or an object's attributes. Inside a branch, the old value is recorded."""
         if self.branches:
             self.branches[-1].old.setdefault((id(container), key), (container, container.get(key, MISSING)))
         container[key] = value
@@ -38,12 +42,12 @@ class Journal:
     def remove(self, container: MutableMapping[object, object], key: object) -> object:
         """Remove a key, and return its value."""
         value = container[key]
-        self.write(container, key, value)  # a branch must remember that the dict had the key
+        self.write(container, key, value)  # record that the dict had the key
         del container[key]
         return value
 
     def change(self, items: list[object], new: list[object]) -> None:
-        """Change a list in place."""
+        """Replace the items of a list in place."""
         if self.branches:
             self.branches[-1].old.setdefault((id(items), "[]"), (_Items(items), list(items)))
         self.copied += len(new)
@@ -51,8 +55,8 @@ class Journal:
 
     @contextmanager
     def branch(self) -> Iterator[Writes]:
-        """Read a branch inside `with`, then undo its changes. Afterwards `Writes` has the new values instead of the
-        old.
+        """Interpret a branch inside `with`, and undo its changes at the end. The yielded `Writes` then has the branch's
+        new values.
         """
         writes = Writes({})
         self.branches.append(writes)
@@ -70,8 +74,10 @@ class Journal:
                 writes.old[slot] = (container, new)
 
     def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
-        """Merge what two branches wrote: equal values stay, others become unknown. In a loop over `rows`, a list that
-        one branch leaves shorter keeps its longer value. Returns whether there is such a list.
+        """Merge the changes of two branches: equal values stay, other values become unknown.
+
+        If lists differ in length in a loop over rows (`rows`), the longer list stays, and the result is True: one
+        branch skips rows.
         """
         skipped = False
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:
@@ -92,7 +98,7 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Repeat the changes of a branch, if the script continues only after this branch."""
+        """Repeat the undone changes of a branch, if the script continues only after this branch."""
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
                 self.change(container.items_, value)
@@ -101,7 +107,7 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """A list as a mapping with one key, so that the changes of a list are recorded like those of a mapping."""
+    """A list as a mapping with the single key "[]", so that changes of lists are recorded like those of dicts."""
 
     def __init__(self, items: list[object]) -> None:
         self.items_ = items
@@ -123,8 +129,8 @@ class _Items(MutableMapping[object, object]):
 
 
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
-    """A list after two branches. The calls of both branches stay, and a list that only one branch fills gets an unknown
-    item.
+    """Merge a list that two branches changed: recorded calls of both branches stay, and lists of different lengths
+    become one unknown item.
     """
     if all(isinstance(each, Object) for each in [*one, *other]):
         known = set(map(id, one))

@@ -1,4 +1,4 @@
-"""Python's built-in functions of numbers and collections, such as `len` and `zip`."""
+"""Compute Python's built-in functions of numbers and collections, such as `len` and `zip`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.place)  # Python cannot convert a missing value
+            return Unknown(value.why, value.place)  # Python cannot convert None
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number
@@ -92,7 +92,7 @@ def _tuple(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 
 def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """The value of `dict(...)`."""
+    """Compute `dict(...)`."""
     out = Table()
     value = first(positional, keywords) if positional else out
     if isinstance(value, list) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
@@ -135,7 +135,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             and known
             and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
         ):
-            # assume 1000 for `min(1000, len(dataset))`, because a smaller data set then gives all its rows
+            # for `min(1000, len(dataset))`, assume 1000: `select` then takes all rows of a smaller dataset
             return known[0]
         found = next((one for one in values if isinstance(one, Unknown)), None)
         if found is not None:
@@ -146,7 +146,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
 
 
 def _whether(stops: bool) -> Callable[..., object]:
-    """The function `any` if `stops` is true, otherwise `all`, for lists whose items are known."""
+    """Make the function that computes `any` (if `stops` is true) or `all`, for lists whose items are known."""
 
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)
@@ -162,7 +162,7 @@ def _whether(stops: bool) -> Callable[..., object]:
 
 def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
-    # Python would compute 10 ** 1000000000 for `round(1, -1000000000)`
+    # do not compute 10 ** 1000000000 for `round(1, -1000000000)`
     digits = values[1] if len(values) > 1 else 0
     if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
         return round(*values)  # type: ignore[call-overload]
@@ -189,4 +189,4 @@ BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
     "any": _whether(True),
     "all": _whether(False),
 }
-"""The functions by name."""
+"""For each built-in function, the Python function that computes its result."""

@@ -1,4 +1,4 @@
-"""Calls of libraries. The value is computed if the function is known; otherwise the call is recorded."""
+"""Interpret calls of library functions: compute the result if the function is known, otherwise record the call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Name, Obj
 def library(
     machine: Machine, function: Name | Object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a library's function: compute its value if the function is known, otherwise record the call."""
+    """Call a library function: compute its result if the function is known, otherwise record and return the call."""
     path = function.path
     known = KNOWN.get(path) or KNOWN.get(f"*.{path.rpartition('.')[2]}")
     if known is not None:
@@ -27,7 +27,7 @@ def library(
             return value
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
-        path, receiver = f"{path}()", function  # calls of an object, such as `tokenizer(text)`
+        path, receiver = f"{path}()", function  # a call of the object itself, as in `tokenizer(text)`
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
     made = Object(path, positional, keywords, machine.place(node), receiver)
@@ -45,7 +45,9 @@ def library(
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:
-    """A deep copy of a trainer, because the script may change the trainer's parts afterwards."""
+    """A deep copy of a trainer at the time of `trainer.train()`, because the script may change the trainer
+    afterwards.
+    """
     from copy import deepcopy
 
     copies: dict[int, object] = {}

@@ -1,4 +1,4 @@
-"""The values that argparse gives a script: those of its command, otherwise the defaults."""
+"""Compute the arguments that argparse returns: the values of the command or of `--set`, otherwise the defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Class, In
 
 
 def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
-    """The arguments of an argparse parser, with their defaults."""
+    """Compute `parser.parse_args()`: an object with the arguments as attributes."""
     space = Instance(Class("Namespace", [], machine.place(node)))
     _complete(machine, parser)
     machine.command_line.append(machine.place(node))
@@ -38,7 +38,7 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
 
 
 def _command(machine: Machine, call: Object, space: Instance, place: int) -> None:
-    """Set the name of the subcommand, which is a word of the command."""
+    """Set the name of the subcommand, which is a positional word of the command."""
     machine.use(str(place))
     dest = call.keywords.get("dest")
     if dest is not None and isinstance(dest.value, str):
@@ -59,8 +59,8 @@ def _complete(machine: Machine, parser: Object) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
-    """The value that `--set` or a command gives an argument, under one of its names or, for a positional argument,
-    under its position, from 1.
+    """The value of an argument from `--set` or the command, by one of its names or by its position, from 1; None if it
+    is not given.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
@@ -78,7 +78,7 @@ def _stated(machine: Machine, call: Object, names: list[str], name: str, place: 
 
 
 def _typed(machine: Machine, call: Object, text: str) -> object:
-    """A value of `--set` or of a command in the type of its argument."""
+    """Convert an argument's text to its type, such as `type=int` or `action="store_true"`."""
     kind, action, count = (call.keywords.get(one) for one in ("type", "action", "nargs"))
     act = getattr(action.value, "last", action.value) if action is not None else None
     if act in ("store_true", "store_false", "BooleanOptionalAction"):
@@ -100,14 +100,15 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
     except ValueError:
         return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
     if kind.value == Name("bool"):
-        return bool(text)  # as in Python, `type=bool` makes every text true except the empty one
+        return bool(text)  # Python's bool("False") is True
     value = machine.call(kind.value, [Argument(text, call.place)], {}, ast.Pass(lineno=call.place.line))
     return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
 
 
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
-    """All calls of an object's methods, and of the objects that they return, such as groups of arguments. Of the
-    parsers of subcommands, only that of a subcommand in the command is read, if there is one.
+    """All method calls on a parser, and on the argument groups and subparsers that they return.
+
+    If the command names a subcommand, the parsers of other subcommands are left out.
     """
     out: list[Object] = []
     stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}
@@ -121,7 +122,7 @@ def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object
 
 
 def _argument_default(call: Object, long: str) -> object:
-    """The default of an argument."""
+    """The default of an argument; unknown if the argument is required."""
     action, default, required = (call.keywords.get(one) for one in ("action", "default", "required"))
     act = action.value if action is not None else None
     if default is None:

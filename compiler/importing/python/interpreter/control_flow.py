@@ -1,7 +1,7 @@
-"""Follow the statements that decide what runs: conditions, loops, `with`, and exception handlers.
+"""Interpret the statements that decide what runs: conditions, loops, `with`, `try` and `raise`.
 
-If a condition is known, its branch is read. Otherwise both branches are read from the same state, and values that
-differ afterwards are unknown.
+If a condition is known, only its branch is interpreted. Otherwise both branches are interpreted from the same state,
+and values that differ afterwards are unknown.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 
 def _if(machine: Machine, node: ast.If) -> str:
-    """Follow `if`."""
+    """Interpret an `if` statement. Returns how it ends a block early, or ""."""
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
-        # a condition such as `not line`: an empty line of a file is not a row, so assume that the line has text
+        # for a condition such as `not line`, assume that the line has text, because an empty line is no row of data
         truth = not isinstance(node.test, ast.UnaryOp)
     if truth is not None:
         chosen, other = (node.body, node.orelse) if truth else (node.orelse, node.body)
@@ -40,7 +40,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         with machine.journal.branch() as writes:
             ends = machine.block(chosen)
         if ends == STOP:
-            return machine.block(other)  # a branch that stops the script trains nothing, so assume the other one
+            return machine.block(other)  # a branch that raises or exits does not train, so take the other one
         machine.journal.apply(writes)
         return ends
     return _either(
@@ -62,8 +62,10 @@ def _either(
     hidden: object = None,
     column: str = "",
 ) -> str:
-    """Read two branches of which the script takes one. `column` is the column whose emptiness decides, if that is the
-    condition.
+    """Interpret two branches of which the script runs one, and merge their changes.
+
+    `column` is set if the condition is whether this column of a row is empty. `hidden` is the value to keep inside
+    values that become unknown.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:
@@ -88,7 +90,9 @@ def _either(
 
 
 def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
-    """Follow a loop: every iteration if the items are known, otherwise one iteration that may or may not happen."""
+    """Interpret a `for` loop: every iteration if the items are known, otherwise one iteration that may or may
+    not run.
+    """
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
@@ -119,12 +123,12 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How the body of a loop ends for the statements after the loop: `break` and `continue` end only the loop."""
+    """How a loop's body ends the statements around the loop: `break` and `continue` do not."""
     return "" if ends.startswith(LOOP) else ends
 
 
 def _while(machine: Machine, node: ast.While) -> str:
-    """Follow `while`: one iteration that may or may not happen."""
+    """Interpret a `while` loop as one iteration that may or may not run."""
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
         return ""
@@ -134,7 +138,7 @@ def _while(machine: Machine, node: ast.While) -> str:
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
-    """Follow `with`."""
+    """Interpret a `with` statement."""
     for one in node.items:
         value = machine.evaluate(one.context_expr)
         if one.optional_vars is not None:
@@ -143,7 +147,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """Follow `try`. Imports are assumed to succeed; values that other handlers change are unknown afterwards."""
+    """Interpret a `try` statement. Imports are assumed to succeed; handlers of other failures are interpreted, too."""
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -158,8 +162,9 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
 
 
 def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
-    """Follow the body of a `try`, which is assumed to succeed unless the script itself raises an exception in it. If a
-    handler would set another value, the place is reported.
+    """Interpret the body of a `try`, assuming that it succeeds unless the script itself raises an exception in it.
+
+    If a handler would change values and continue, the line is recorded for a warning.
     """
     with machine.journal.branch() as body:
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -178,7 +183,7 @@ def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], s
 
 
 def _imports(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler catches failed imports only."""
+    """Whether an `except` clause only catches failed imports (or an interrupt)."""
     names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return bool(names) and all(
         getattr(one, "id", "") in ("ImportError", "ModuleNotFoundError", "KeyboardInterrupt") for one in names
@@ -186,7 +191,7 @@ def _imports(handler: ast.ExceptHandler) -> bool:
 
 
 def _is_empty_line(test: ast.expr | None) -> bool:
-    """Whether a condition is `not line`, `not line.strip()` or `line.strip()`."""
+    """Whether a condition tests for an empty line: `not line`, `not line.strip()` or `line.strip()`."""
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "strip":
@@ -195,7 +200,7 @@ def _is_empty_line(test: ast.expr | None) -> bool:
 
 
 def _changes(node: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop sets attributes, or calls a method for its effect, such as `parameter.requires_grad_(False)`."""
+    """Whether a loop over parameters or modules changes them, for example by `parameter.requires_grad_(False)`."""
     effects = ("requires_grad_", "to", "copy_", "float", "half", "register_forward_hook", "add_")
     if _unfreezes_adapters(node.body):
         return False
@@ -208,7 +213,7 @@ def _changes(node: ast.For | ast.AsyncFor) -> bool:
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes adapter weights trainable, which changes nothing."""
+    """Whether a loop only makes adapter weights trainable, as they are by default."""
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False
     return all(
@@ -217,7 +222,7 @@ def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
 
 
 def _raise(machine: Machine, node: ast.Raise) -> str:
-    """Follow `raise`: the script stops. `raise SystemExit(main())` calls `main` first."""
+    """Interpret `raise`, which stops the script. `raise SystemExit(main())` first calls `main`."""
     if isinstance(node.exc, ast.Call) and functions.dotted(node.exc.func) == "SystemExit":
         for one in node.exc.args:
             machine.evaluate(one)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""Format specifications with a width or precision, which are not supported."""
+"""Matches a format specification with a width of 1000 or more, whose result would be too long."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
-    """The value of a literal."""
+    """Evaluate a literal."""
     value = node.value
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         return machine.unknown(node, "a number is larger than any setting takes")
@@ -44,7 +44,7 @@ def _constant(machine: Machine, node: ast.Constant) -> object:
 
 
 def _subscript(machine: Machine, node: ast.Subscript) -> object:
-    """The item of a value at an index or a slice."""
+    """Evaluate an index or a slice."""
     value = machine.evaluate(node.value)
     if isinstance(node.slice, ast.Slice):
         ends: list[Any] = [
@@ -65,7 +65,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
 
 
 def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
-    """The values of expressions. A starred expression gives its items."""
+    """Evaluate a list of expressions. A starred expression, as in `[*items]`, gives its items."""
     out: list[object] = []
     for one in nodes:
         if isinstance(one, ast.Starred):
@@ -79,7 +79,7 @@ def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
 
 
 def _dict(machine: Machine, node: ast.Dict) -> object:
-    """The value of a dict display, such as `{"a": 1, **more}`."""
+    """Evaluate a dict literal, such as `{"a": 1, **more}`."""
     out = Table()
     for key, value in zip(node.keys, node.values):
         if key is None:
@@ -102,7 +102,7 @@ def _dict(machine: Machine, node: ast.Dict) -> object:
 
 
 def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
-    """The text of a value in an f-string."""
+    """Evaluate a replacement field of an f-string, such as `{lr:.1e}`."""
     value = machine.evaluate(node.value)
     if node.format_spec is None:
         return value
@@ -118,7 +118,7 @@ def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
 
 
 def _conditional(machine: Machine, node: ast.IfExp) -> object:
-    """The value of `a if condition else b`."""
+    """Evaluate `a if condition else b`."""
     condition_ = machine.evaluate(node.test)
     truth = truth_of(condition_)
     machine.taken_as_empty(condition_)
@@ -132,14 +132,14 @@ def _conditional(machine: Machine, node: ast.IfExp) -> object:
 
 
 def _named(machine: Machine, node: ast.NamedExpr) -> object:
-    """Assign `name := value`, and return the value."""
+    """Evaluate `name := value`, and assign the value."""
     value = machine.evaluate(node.value)
     assign(machine, node.target, value)
     return value
 
 
 def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
-    """The value of a dict comprehension."""
+    """Evaluate a dict comprehension."""
     pairs = _comprehended(machine, node, [node.key, node.value])
     if isinstance(pairs, Unknown) or not all(isinstance(key, str | int) for key, _ in pairs):  # type: ignore[attr-defined]
         return pairs if isinstance(pairs, Unknown) else machine.unknown(node, "a key that is not known")
@@ -148,14 +148,14 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
 
 
 def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> object:
-    """The values of a comprehension with one loop."""
+    """Evaluate a comprehension with one loop. `parts` are the expressions for each item; several make a tuple."""
     generators: list[ast.comprehension] = getattr(node, "generators", [])
     if len(generators) != 1:
         return machine.unknown(node, "a comprehension with several loops is not read")
     loop = generators[0]
     iterable = machine.evaluate(loop.iter)
     if functions.is_signature(iterable) and len(parts) == 1:
-        return iterable  # such as `{one.name for one in fields(SFTConfig)}`
+        return iterable  # as in `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable
@@ -178,7 +178,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
 
 
 def _call(machine: Machine, node: ast.Call) -> object:
-    """The value of a call."""
+    """Evaluate the function and the arguments of a call, and interpret the call."""
     function = machine.evaluate(node.func)
     positional: list[Argument] = []
     for one in node.args:
@@ -234,4 +234,4 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], object]] = {
     ast.DictComp: _dict_comprehension,
     ast.Call: _call,
 }
-"""The function that evaluates each kind of expression; other kinds are unknown."""
+"""The function that evaluates each kind of expression. Other kinds give an unknown value."""

@@ -1,4 +1,4 @@
-"""Read a YAML or JSON file that a script loads, as values with places."""
+"""Read a YAML or JSON file that a script loads, as Python values with the file and line of each key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 
 
 def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
-    """The contents of a file next to the script; None if it is missing or not a mapping."""
+    """The contents of a YAML or JSON file; None if it is missing, unreadable or not a mapping."""
     data = read(name) if name.endswith((".yaml", ".yml", ".json")) else None
     if data is None:
         return None
@@ -23,7 +23,7 @@ def contents(read: Callable[[str], bytes | None], name: str) -> Table | None:
 
 
 def scalar(text: str) -> object:
-    """The value of a text such as `1e-5`, `true` or `[a, b]`, as YAML reads it."""
+    """The value of a string as YAML reads it: `1e-5` is a float, `true` a bool, `[a, b]` a list."""
     try:
         return _value(yamltext.read(f"value: {text}", "")["value"])
     except (Unreadable, KeyError):
@@ -31,7 +31,7 @@ def scalar(text: str) -> object:
 
 
 def namespace(value: object, nested: bool = True) -> object:
-    """An object whose attributes are a dict's keys. With `nested`, the dicts inside become objects, too."""
+    """Convert a dict to an object whose attributes are the dict's keys; with `nested`, also the dicts inside."""
     if isinstance(value, dict):
         return Namespace(
             {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "places", {})

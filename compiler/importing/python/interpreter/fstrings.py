@@ -1,5 +1,5 @@
-"""Rewrite f-strings of Python 3.12 for the parser of Python 3.11. In 3.12, their expressions may contain the f-string's
-own quotes.
+"""Rewrite f-strings of Python 3.12 for the parser of Python 3.11, which does not allow an f-string's own quotes inside
+its expressions.
 """
 
 from __future__ import annotations
@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 
 BEGIN = re.compile(r"""#[^\n]*|(?<![\w])([rbfuRBFU]{0,2})(\'\'\'|\"\"\"|\'|\")""")
-"""A comment, or the beginning of a text."""
+"""Matches a comment, or the beginning of a string literal."""
 
 
 def requoted(text: str) -> str:
-    """The source, in which expressions inside f-strings use other quotes than the f-string. Line numbers stay."""
+    """Replace the quotes in expressions of f-strings: `f"{a["b"]}"` becomes `f"{a['b']}"`. Line numbers do not
+    change.
+    """
     out: list[str] = []
     at = 0
     while True:
@@ -19,7 +21,7 @@ def requoted(text: str) -> str:
         if found is None:
             return "".join([*out, text[at:]])
         out.append(text[at : found.start()])
-        if found[2] is None:  # a comment
+        if found[2] is None:  # it matched a comment
             out.append(found[0])
             at = found.end()
             continue
@@ -33,7 +35,7 @@ def requoted(text: str) -> str:
 
 
 def _end(text: str, at: int, quote: str, formatted: bool) -> int:
-    """The position after a text that begins at `at`. In an f-string, quotes inside braces do not end the text."""
+    """The position after the string literal that begins at `at`. In an f-string, quotes inside braces do not end it."""
     depth = 0
     while at < len(text):
         if text[at] == "\\":
@@ -57,8 +59,9 @@ def _end(text: str, at: int, quote: str, formatted: bool) -> int:
 
 
 def _inner(inside: str, quote: str) -> str:
-    """The contents of an f-string, whose expressions use the other kind of quote. An expression with a backslash, which
-    Python 3.11 refuses, becomes an undefined name, so that its value is unknown.
+    """The contents of an f-string with the other kind of quotes inside its expressions.
+
+    An expression with a backslash, which Python 3.11 refuses, becomes an undefined name, so that its value is unknown.
     """
     other = "'" if quote == '"' else '"'
     out: list[str] = []

@@ -1,6 +1,4 @@
-"""Classify a script's values (trainer, data set, row, ...), and list functions of Python and of libraries by their
-effect.
-"""
+"""Classify a script's values (trainer, dataset, row, ...), and functions of Python and of libraries by their effect."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 from xpc.compiler.registry import find_model
 
 EXIT = Name("<exit>")
-"""The value of a call after which the script does not continue."""
+"""The value of a call that ends the script, such as `sys.exit()`."""
 BUILTINS = {
     "abs",
     "all",
@@ -83,7 +81,7 @@ BUILTINS = {
     "__import__",
 }
 MAX_ITEMS = 256
-"""The most iterations of a loop that are followed."""
+"""The most iterations of a loop that are interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",
@@ -98,12 +96,14 @@ TRAINERS = {
     "Trainer": "sft",
     "UnslothTrainer": "sft",
 }
-"""The classes of trainers, with their methods."""
+"""The trainer classes that can be imported, each with its training method."""
 LIBRARIES = ("trl", "transformers", "peft", "unsloth", "datasets", "torch", "accelerate")
 
 
 def dotted(node: ast.expr) -> str:
-    """The dotted name of a decorator, with or without arguments."""
+    """The dotted name of a decorator or function, such as `hydra.main` for `@hydra.main(...)`; "" for another
+    expression.
+    """
     if isinstance(node, ast.Call):
         return dotted(node.func)
     if isinstance(node, ast.Attribute):
@@ -112,23 +112,23 @@ def dotted(node: ast.expr) -> str:
 
 
 def kind(value: object) -> str:
-    """The name of a value's kind, such as `dict` for a Table."""
+    """The name of a value's type for messages and method names, such as `dict`."""
     return {Table: "dict", Text: "str", Column: "column", Row: "row"}.get(type(value), type(value).__name__)
 
 
 def is_library(path: str) -> bool:
-    """Whether a dotted name belongs to one of the training libraries."""
+    """Whether a dotted name, such as `trl.SFTTrainer`, belongs to one of the training libraries."""
     return path.partition(".")[0] in LIBRARIES
 
 
 def is_trainer(path: str) -> bool:
-    """Whether a dotted name is the class of a trainer that can be imported."""
+    """Whether a dotted name is that of a trainer class that can be imported."""
     return path.rpartition(".")[2] in TRAINERS and is_library(path)
 
 
 def ships_template(value: object) -> bool | None:
-    """For `tokenizer.chat_template`: whether the tokenizer of a registered model ships a chat template. None for other
-    values and models.
+    """For the value of `tokenizer.chat_template`: whether the tokenizer has a chat template. None for other values, and
+    if the tokenizer's model is not registered.
     """
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None
@@ -146,7 +146,7 @@ def ships_template(value: object) -> bool | None:
 
 
 def is_made(value: Object) -> bool:
-    """Whether a value is certainly not None: an object of a class, a model, or a data set."""
+    """Whether a value is certainly not None: an instance of a class, a model, or a dataset."""
     made = (
         "from_pretrained",
         "get_peft_model",
@@ -162,12 +162,13 @@ def is_made(value: Object) -> bool:
 
 
 ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted)\(set\(\w+\)\))")
-"""A statement that returns everything in a list or a set."""
+"""Matches a return statement that returns all collected names, such as `return list(names)`."""
 
 
 def finds_linear_layers(node: ast.AST) -> bool:
-    """Whether a function returns the names of a model's linear layers without the output layer, as QLoRA's
-    `find_all_linear_names`, which is PEFT's `all-linear`. One that tests other names is another function.
+    """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
+    `find_all_linear_names` does. Its call is then the same as PEFT's `all-linear`. A function that also tests other
+    names does not count.
     """
     if not isinstance(node, ast.FunctionDef):
         return False
@@ -188,42 +189,44 @@ def finds_linear_layers(node: ast.AST) -> bool:
 
 
 def is_settings(value: Object) -> bool:
-    """Whether an object is a configuration. Its attributes are its arguments."""
+    """Whether an object is a configuration or a trainer, whose attributes are its arguments."""
     return value.last.endswith(CONFIGS) or value.last in TRAINERS
 
 
 def attribute(value: Name, name: str) -> object:
-    """An attribute of a library's object or module."""
+    """Evaluate `library.name`, such as `os.sep` or `torch.bfloat16`."""
     path = f"{value.path}.{name}"
     return {"os.sep": "/", "os.curdir": ".", "math.inf": Name("math.inf")}.get(path, Name(path))
 
 
 def path_join(*names: str) -> str:
-    """Join the parts of a path."""
+    """Join the parts of a path, and normalize it."""
     return posixpath.normpath(posixpath.join(*names)) if any(names) else ""
 
 
 SIGNATURES = ("parameters", "__dataclass_fields__", "__annotations__")
-"""Attributes that contain the names of a function's arguments, or of a class's fields."""
+"""Attributes with the argument names of a function or the field names of a class, as in
+`inspect.signature(f).parameters`.
+"""
 REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype", "use_auth_token", "no_cuda")
-"""Arguments that later versions have replaced. If a script tests whether one exists, the later version is assumed,
-without it.
+"""Arguments that newer library versions have replaced. If a script tests whether one exists, the answer is assumed to
+be no, as with the newest version.
 """
 
 
 def is_signature(value: object) -> bool:
-    """Whether a value has the names of a library function's arguments, or of its class's fields."""
+    """Whether a value contains the argument names of a library function, or the field names of a library class."""
     if isinstance(value, Name):
         return value.last in SIGNATURES
     return isinstance(value, Object) and any(one.last in SIGNATURES for one in lineage(value))
 
 
 def contains(left: object, right: object, positive: bool) -> bool | None:
-    """Whether a value is in another value; None if it is not known."""
+    """Evaluate `left in right` (`left not in right` if `positive` is false); None if unknown."""
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        found = left not in REPLACED  # the script tests which version of a library is installed
+        found = left not in REPLACED  # the script tests which library version is installed
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):
             return None
@@ -254,7 +257,7 @@ PATH_PARTS: dict[str, Callable[[str], object]] = {
     "stem": lambda path: posixpath.basename(path).rpartition(".")[0] or posixpath.basename(path),
     "suffix": lambda path: posixpath.splitext(path)[1],
 }
-"""Attributes of a `pathlib.Path`, which is represented by its text."""
+"""Attributes of a `pathlib.Path`. The interpreter represents paths as strings."""
 
 
 def is_row(value: object) -> bool:
@@ -265,8 +268,8 @@ def is_row(value: object) -> bool:
 
 
 def rows_of(value: Object) -> list[object] | None:
-    """The items of a loop over a file, its JSON or a data set: a single row that represents all rows; None for another
-    value.
+    """The items of a loop over a file, parsed JSON or a dataset: one row, which represents all rows. None for other
+    values.
     """
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.place, opened(value) or value)]
@@ -295,8 +298,8 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items of a loop over a value; None if they are unknown or too many. For the rows of a batch, a single item
-    represents all.
+    """The items of a loop over a value; None if they are unknown or too many. A column of a batch gives one item, which
+    represents all rows.
     """
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]
@@ -310,7 +313,9 @@ def iterated(value: object) -> list[object] | None:
 
 
 def lineage(value: Object) -> list[Object]:
-    """The objects whose methods made an object, the object itself first."""
+    """An object and the objects on which it was called: `a`, `a.b()` and `a.b().c()` for the last one, in reverse
+    order.
+    """
     out = [value]
     while isinstance(out[-1].receiver, Object) and len(out) < 40:
         out.append(out[-1].receiver)
@@ -318,24 +323,24 @@ def lineage(value: Object) -> list[Object]:
 
 
 def is_data(value: Object) -> bool:
-    """Whether an object is a data set."""
+    """Whether an object is the result of a call that loads a dataset."""
     return value.last in ("load_dataset", "load_from_disk", "read_json", "read_csv", "read_parquet")
 
 
 def opened(value: Object) -> Object | None:
-    """The file that an object reads."""
+    """The call of `open` from which an object was read; None if there is none."""
     return next(
         (one for one in lineage(value) if one.path in ("open", "pathlib.Path.open", "pathlib.Path.read_text")), None
     )
 
 
 def strips(conditions: list[ast.expr]) -> bool:
-    """Whether the conditions only skip empty lines."""
+    """Whether the conditions of a comprehension only skip empty lines."""
     return all("strip" in ast.unparse(one) or isinstance(one, ast.Name) for one in conditions)
 
 
 def first(positional: list[Argument], keywords: dict[str, Argument], name: str = "") -> object:
-    """The first argument, or the argument named `name`; None if the call has neither."""
+    """The first positional argument, otherwise the argument named `name`; None without either."""
     if positional:
         return positional[0].value
     return keywords[name].value if name in keywords else None

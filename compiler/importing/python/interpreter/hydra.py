@@ -1,4 +1,6 @@
-"""The configuration that hydra gives a script's main function: `@hydra.main(config_path=..., config_name=...)`."""
+"""Compute the configuration that hydra passes to a script's main function: `@hydra.main(config_path=...,
+config_name=...)`.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,18 @@ from xpc.compiler.importing.python.interpreter.values import Function, Table, Un
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 PACKAGE = re.compile(rb"\s*#\s*@package\s+([\w.]+)")
-"""The first line of a file that states where its keys belong, such as `# @package _global_`."""
+"""Matches the comment of a config file that states where its keys belong, such as `# @package _global_`."""
 OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
-"""A word of the command such as `lr=1e-5`, `+model=qwen` or `~eval`."""
+"""Matches an override on the command line, such as `lr=1e-5`, `+model=qwen` or `~eval`."""
 PER_WORD, PER_LETTER = 20, 0.25
-"""The steps that count for a word of the command, and for a letter of a file."""
+"""The cost, in interpreter steps, of an override on the command line and of a byte of a config file."""
 MOST = 20
-"""The most files of a configuration."""
+"""The most files that a configuration is composed of."""
 
 
 def configuration(machine: Machine, function: Function) -> object:
-    """The configuration with which hydra calls a function, merged with the files in its `defaults`; None for a function
-    that hydra does not call.
+    """The configuration for a function with hydra's decorator, composed of the files in its `defaults` and the
+    command's overrides. None for other functions, and if the file cannot be read.
     """
     for one in getattr(function.node, "decorator_list", []):
         if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "main"):
@@ -46,7 +48,7 @@ def configuration(machine: Machine, function: Function) -> object:
 
 
 def command_line(machine: Machine) -> Table:
-    """The value of `OmegaConf.from_cli()`: the words `key=value` of the command."""
+    """Compute `OmegaConf.from_cli()`: the words `key=value` of the command."""
     out = Table()
     for word in machine.positional_words():
         _change(machine, out, f"++{word}", "", ast.Pass(lineno=0))
@@ -54,7 +56,7 @@ def command_line(machine: Machine) -> Table:
 
 
 def merged(tables: list[Table]) -> Table:
-    """The value of `OmegaConf.merge(...)`."""
+    """Compute `OmegaConf.merge(...)`."""
     out = Table()
     for one in tables:
         _merge(out, one)
@@ -62,7 +64,7 @@ def merged(tables: list[Table]) -> Table:
 
 
 def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST) -> None:
-    """Apply a word of the command to the configuration: `key=value`, `+group=choice`, or `~key`."""
+    """Apply an override of the command line to the configuration: `key=value`, `+group=choice`, or `~key`."""
     found = OVERRIDE.fullmatch(word)
     if found is None or found[2].startswith("hydra"):
         return
@@ -93,7 +95,9 @@ def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST
 
 
 def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -> None:
-    """Merge a file of a group into a configuration: under the group's name, or where its first line says."""
+    """Merge a file of a config group into a configuration: under the group's name, or where its `@package` comment
+    says.
+    """
     stated = PACKAGE.match(machine.read(path) or b"")
     parts = stated[1].decode().split(".") if stated is not None else where.split("/")
     for part in reversed(parts):
@@ -102,7 +106,7 @@ def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -
 
 
 def _chosen(changes: list[str], group: str, choice: object) -> object:
-    """The file of a group: the one that the command names (`model=qwen`), otherwise the one in `defaults`."""
+    """The file of a config group: the one that the command selects (`model=qwen`), otherwise the one in `defaults`."""
     for one in changes:
         key, equals, value = one.partition("=")
         if equals and key == group:
@@ -112,8 +116,10 @@ def _chosen(changes: list[str], group: str, choice: object) -> object:
 
 
 def _file(machine: Machine, folder: str, name: str, left: list[int], changes: list[str]) -> Table | None:
-    """A file merged with the files in its list `defaults`, such as `- model: qwen`, which is `model/qwen.yaml`.
-    `changes` are the words of the command; those that choose a file of a group are removed.
+    """Read a config file, merged with the files in its `defaults`, such as `- model: qwen` for `model/qwen.yaml`.
+
+    `changes` are the command's overrides; those that select a file of a group are removed. `left` has the number of
+    files that may still be read. Returns None if the file cannot be read.
     """
     left[0] -= 1
     path = posixpath.join(folder, f"{name}.yaml")
@@ -157,7 +163,7 @@ def _merge(into: Table, other: Table) -> None:
 
 
 def _resolved(value: object, root: Table, machine: Machine, node: ast.AST) -> object:
-    """A value in which references such as `${model.name}` are resolved."""
+    """A value in which references such as `${model.name}` are replaced by the referenced values."""
     if isinstance(value, Table):
         return Table({key: _resolved(one, root, machine, node) for key, one in value.items()}, value.places)
     if isinstance(value, list):

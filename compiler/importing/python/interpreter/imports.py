@@ -1,4 +1,4 @@
-"""Follow `import`. Modules next to the script are read; other names belong to libraries."""
+"""Interpret `import` statements. Modules next to the script are read; other names belong to libraries."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MAX_MODULES = 40
 
 
 def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | None:
-    """The scope of a module next to the script, or in a folder above it; None if there is no such file. `level` is
-    the number of dots of a relative import.
+    """The variables of a module next to the script, or in a folder above it; None if there is no such file. `level` is
+    the number of leading dots of a relative import.
     """
     parts_ = name.split(".") if name else []
     if not all(part.isidentifier() for part in parts_) or (not level and parts_[0] in LIBRARIES):
         return None
     folder = posixpath.dirname(machine.label.rpartition(" cell ")[0] or machine.label) if level else ""
     if level and machine.scopes[-1] is machine.main:
-        folder = ""  # file names are relative to the script's folder
+        folder = ""  # paths are relative to the script's folder
     stem = posixpath.normpath(posixpath.join(folder, *[".."] * (level - 1), *parts_))
     if stem in machine.modules:
         return machine.modules[stem]
@@ -42,7 +42,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
             scope: dict[str, object] = {"__name__": name}
             machine.modules[stem] = scope
             scopes, label, journal = machine.scopes, machine.label, machine.journal
-            machine.journal = Journal()  # a module stays read after a branch that imports it
+            machine.journal = Journal()  # an import inside a branch is not undone
             machine.walk(found, scope)
             machine.scopes, machine.label, machine.journal = scopes, label, journal
             return scope
@@ -50,7 +50,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
 
 
 def import_module(machine: Machine, node: ast.Import) -> None:
-    """Follow `import a.b as c`."""
+    """Interpret `import a.b as c`."""
     for one in node.names:
         name = one.asname or one.name.partition(".")[0]
         scope = _module(machine, one.name)
@@ -61,7 +61,7 @@ def import_module(machine: Machine, node: ast.Import) -> None:
 
 
 def import_names(machine: Machine, node: ast.ImportFrom) -> None:
-    """Follow `from a import b`."""
+    """Interpret `from a import b`."""
     module = node.module or ""
     scope = _module(machine, module, node.level) if module or node.level else None
     if scope is None and node.level == 0 and module.startswith("src."):

@@ -1,4 +1,4 @@
-"""Functions of Python and of libraries whose value is computed."""
+"""Compute the calls of known functions of Python and of libraries, such as `os.path.join` and `OmegaConf.load`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
 
 
 def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """A path in which `$NAME` is replaced by the value of the environment variable."""
+    """Compute `os.path.expandvars`: `$NAME` in a path becomes the value of the environment variable."""
     value = first(positional, keywords)
     if not isinstance(value, str):
         return _same(machine, positional, keywords, node)
@@ -144,7 +144,7 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if isinstance(owner, Object) and name == "peft_config":
         return any("peft" in one.path.lower() for one in lineage(owner))
     if isinstance(owner, Name):
-        return True  # assume the names of the newest version, as for signatures
+        return True  # assume the newest library version, which has the name
     return machine.unknown(node, "it depends on the library")
 
 
@@ -234,7 +234,7 @@ def _sort(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """The contents of a YAML or JSON file next to the script."""
+    """Compute `yaml.safe_load` and `json.load`: the contents of a file next to the script."""
     handle = first(positional, keywords)
     found = opened(handle) if isinstance(handle, Object) else None
     if isinstance(handle, Object) and handle.path == "<line>":
@@ -254,7 +254,7 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """The file that OmegaConf loads, or a dict, as an object whose attributes are the keys."""
+    """Compute `OmegaConf.load(file)` and `OmegaConf.create(dict)`: an object whose attributes are the keys."""
     value = first(positional, keywords)
     return namespace(value if isinstance(value, dict) else _loaded(machine, positional, keywords, node))
 
@@ -366,4 +366,4 @@ KNOWN: dict[str, Callable[..., object]] = {
     "textwrap.dedent": _same,
     "cast": _read,
 }
-"""The functions by path; `*.name` is the function of this name in any module."""
+"""The function that computes each known call, by dotted name. `*.name` stands for a function `name` of any module."""

@@ -1,5 +1,5 @@
-"""The state of a script that is being followed. It passes expressions, statements and calls to the functions that
-evaluate them.
+"""The interpreter's state for one script. It passes expressions, statements and calls to the functions that evaluate
+each kind of node.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_STEPS = 200_000
-"""The most steps, which are expressions and statements, counted each time they are followed. A long value counts as
-several (`charge`).
+"""The most interpreter steps. Each evaluation of an expression or statement is one step, and a long value adds several
+(`charge`).
 """
 PER_STEP, ENTRIES_PER_STEP = 64, 16
-"""The number of characters or items, and of dict entries, that count as one step."""
+"""The number of characters or list items, and of dict entries, that cost one step."""
 MAX_DEPTH = 60
-"""The deepest nesting of expressions and of calls."""
+"""The maximum nesting of expressions and calls."""
 TRUE = ("1", "true", "yes", "on")
-"""Texts of `--set` that mean true."""
+"""Values of `--set` that mean true."""
 PRESENT = "<present>"
-"""Marks a switch that a command gives without a value."""
+"""The value of a flag that the command gives without a value, such as `--packing`."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
-"""The ways in which a block ends early: by `return`, by an exception or exit, by `break` or `continue`."""
+"""How a block of statements may end early: by `return`, by an exception or exit, or by `break` or `continue`."""
 
 
 @record
 class Semantics:
-    """The functions that evaluate each kind of expression and statement, and calls. The functions for statements return
-    how a block ends.
+    """The functions that evaluate each kind of expression and statement, and calls. Those for statements return how the
+    statement ends its block early, if it does.
     """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
@@ -58,7 +58,9 @@ class Semantics:
 
 @record
 class Defaulted:
-    """A parameter that no call passes. Its class annotation gives its defaults."""
+    """A function parameter (`name`) that no call passes, so that it gets the defaults of its annotated class
+    (`kind`).
+    """
 
     name: str
     kind: str
@@ -67,9 +69,12 @@ class Defaulted:
 
 @record
 class Command:
-    """The arguments with which a command starts a script, the names of those that the script declares (`used`), and the
-    defaults that the script's own classes give to arguments of TRL (`declared`). `environment` are the variables that
-    the script sees.
+    """The command that starts a script.
+
+    - `arguments`: the command's arguments
+    - `used`: receives the names of the arguments that the script reads
+    - `declared`: receives the defaults that the script's own classes give to arguments of TRL
+    - `environment`: the environment variables that the script sees
     """
 
     arguments: Mapping[str, Entry]
@@ -79,7 +84,9 @@ class Command:
 
 
 class Machine:
-    """The state of a script: its scopes, the recorded calls of library functions, and the trainers that train."""
+    """The state of an interpreted script: its scopes, the recorded calls of library functions, and the trainers that
+    train.
+    """
 
     def __init__(
         self,
@@ -129,7 +136,7 @@ class Machine:
         self.parameters: list[tuple[Place, Object]] = []
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
-        """Follow a file, or the cells of a notebook, in one scope."""
+        """Interpret a file, or the cells of a notebook, in one scope."""
         self.scopes = [scope]
         for part in parts:
             self.label = part.label
@@ -137,7 +144,7 @@ class Machine:
             self.block(part.tree.body)
 
     def block(self, body: list[ast.stmt]) -> str:
-        """Follow statements. Returns how the block ends early, or "" if it does not."""
+        """Interpret statements in order. Returns how the block ends early, such as RETURN, or ""."""
         for one in body:
             self.count(one)
             statement = self.semantics.statements.get(type(one))
@@ -147,7 +154,7 @@ class Machine:
         return ""
 
     def evaluate(self, node: ast.expr) -> object:
-        """The value of an expression. Raises Unreadable for a script that needs too many steps."""
+        """Evaluate an expression. Raises Unreadable if the script needs too many steps."""
         self.count(node)
         if self.depth > MAX_DEPTH:
             return self.unknown(node, "it is nested too deeply")
@@ -163,7 +170,7 @@ class Machine:
             self.depth -= 1
 
     def charge(self, value: object) -> None:
-        """Count the length of a value as steps, which limits making, comparing and keeping long values."""
+        """Count a long value as several steps, which limits the cost of making, comparing and keeping long values."""
         if isinstance(value, str | list | tuple):
             self.steps += len(value) // PER_STEP
         elif isinstance(value, dict):
@@ -172,26 +179,28 @@ class Machine:
     def call(
         self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
     ) -> object:
-        """Call a value. A function of the script is followed, a call of a library's function is recorded."""
+        """Call a value: a function of the script is interpreted, a call of a library function is computed or
+        recorded.
+        """
         return self.semantics.call(self, function, positional, keywords, node)
 
     def count(self, node: ast.AST, steps: int = 1) -> None:
-        """Count steps. Raises Unreadable if the script has taken too many."""
+        """Count steps. Raises Unreadable above the limit."""
         self.steps += steps
         if self.steps + self.journal.copied // PER_STEP > MAX_STEPS:
             raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
 
     def place(self, node: ast.AST) -> Place:
-        """The file and line of a node."""
+        """The file and line of a syntax node."""
         return Place(self.label, getattr(node, "lineno", 0))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
-        """An unknown value for a node, with the reason."""
+        """Make an unknown value for a syntax node, with the reason. `hidden` is the value that it was derived from."""
         return Unknown(why, self.place(node), hidden)
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
-        """The assumed value of a condition that the text does not decide; None if both branches are to be read, as for
-        every condition on rows.
+        """The assumed outcome of an undecided condition, from `--set FILE:LINE=yes` or `--partial`; None to interpret
+        both branches. Conditions on rows are never assumed.
         """
         if self.row_loops or self.row_functions:
             return None
@@ -207,7 +216,9 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Follow a function over rows. No values are assumed for its conditions, which depend on the row."""
+        """Interpret a function over rows inside `with`. Outcomes of conditions are not assumed there, because they
+        depend on the row.
+        """
         self.row_functions += 1
         try:
             yield
@@ -215,12 +226,12 @@ class Machine:
             self.row_functions -= 1
 
     def command_words(self, node: ast.AST) -> list[object]:
-        """The value of `sys.argv`: the script, and the arguments that `--set 1=VALUE`, `--set 2=VALUE` ... give."""
+        """Compute `sys.argv`: the script's name, and the command's positional arguments."""
         self.command_line.append(self.place(node))
         return Words([self.label.rpartition(" cell ")[0] or self.label, *self.positional_words()])
 
     def positional_words(self) -> list[str]:
-        """The words that the command, or `--set 1=VALUE`, gives the script without a name."""
+        """The command's positional arguments, which `--set 1=VALUE`, `--set 2=VALUE` ... may also give."""
         count = 1
         while str(count) in self.given:
             count += 1
@@ -228,22 +239,22 @@ class Machine:
         return [self.given[str(n)] for n in range(1, count)]
 
     def option(self, name: str) -> str | None:
-        """The value that the command gives for an option; None if it gives none."""
+        """The command's value for an option; None if the command does not have it."""
         self.use(name)
         return self.given.get(name)
 
     def use(self, *names: str) -> None:
-        """Note the names of the command's arguments that the script reads."""
+        """Record that the script reads these arguments of the command."""
         if self.command is not None:
             self.command.used.update(names)
 
     def taken_as_empty(self, value: object) -> None:
-        """Note a value, such as an environment variable, that decides a condition because it is assumed to be empty."""
+        """Record an unset environment variable that decides a condition because it is taken to be empty."""
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.place)
 
     def lookup(self, name: str, node: ast.AST) -> object:
-        """The value of a name: the nearest scope that has it, otherwise a built-in function."""
+        """Look up a variable: in the innermost scope that has it, otherwise among Python's built-in functions."""
         for scope in self.scopes:
             if name in scope:
                 return scope[name]
@@ -254,14 +265,16 @@ class Machine:
         return self.unknown(node, f"`{name}` is not defined in the script")
 
     def define(self, name: str, value: object) -> None:
-        """Write a variable: into the function's scope, or into the module's after `global`."""
+        """Set a variable in the current scope, or in the module's after `global`."""
         declared = self.scopes[0].get("<global>")
         outer = isinstance(declared, list) and name in declared
         scope: MutableMapping[object, object] = self.scopes[-1 if outer else 0]  # type: ignore[assignment]
         self.journal.write(scope, name, value)
 
     def variable(self, key: object, default: object, node: ast.AST) -> object:
-        """An environment variable: the value that the script sets, otherwise the default in the script."""
+        """Compute `os.environ.get(key, default)`: the variable's value if the script or the command sets it, otherwise
+        the default.
+        """
         if isinstance(key, str) and key in self.environment:
             return self.environment[key].value
         if isinstance(key, str) and key in self.given:

@@ -1,4 +1,4 @@
-"""Methods of texts, lists, dicts and rows."""
+"""Compute calls of methods of strings, lists, dicts and rows."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from xpc.compiler.importing.python.interpreter.values import (
 def method(
     machine: Machine, bound: Bound, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a method of a text, a list, a dict, a row or a column."""
+    """Compute a method call on a string, a list, a dict, a row or a column."""
     assert isinstance(bound.function, Name)
     name, owner = bound.function.last, bound.receiver
     values = [one.value for one in positional]
     for unknown in values:
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
             return Unknown(unknown.why, unknown.place)
-    if isinstance(owner, Instance) and owner.made is not None:  # `super().__init__(...)` of a library's class
+    if isinstance(owner, Instance) and owner.made is not None:  # it is `super().__init__(...)` of a library class
         for left in [one for one in owner.made.keywords if one not in keywords]:
             machine.journal.remove(owner.made.keywords, left)  # type: ignore[arg-type]
         for key, one in keywords.items():
@@ -57,7 +57,7 @@ def method(
                       owner.places)  # fmt: skip
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
-    if isinstance(owner, Class):  # the methods `model_validate` and `parse_obj` of pydantic
+    if isinstance(owner, Class):  # it is pydantic's `model_validate` or `parse_obj`
         table = values[0] if values else None
         if not isinstance(table, dict):
             return table if isinstance(table, Unknown) else machine.unknown(node, "values that are not known")
@@ -81,7 +81,7 @@ DICT_METHODS = ("get", "pop", "setdefault", "update", "items", "keys", "values",
 def _of_split(
     machine: Machine, one: object, name: str, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """A method of a `DatasetDict`, called on one of its data sets."""
+    """Call a method of a `DatasetDict` on one of its datasets."""
     return machine.call(attribute(machine, one, name, node), positional, keywords, node)
 
 
@@ -112,7 +112,7 @@ PATH_METHODS = ("resolve", "absolute", "expanduser", "as_posix", "__str__")
 
 
 def text_method(machine: Machine, owner: str, name: str, values: list[object], node: ast.AST) -> object:
-    """Call a method of a known text, which may be a path."""
+    """Compute a method of a known string, which may be a path."""
     if name == "join" and values:
         items = values[0]
         if not isinstance(items, list | tuple):
@@ -151,21 +151,21 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
 
 
 def _texts(value: object) -> bool:
-    """Whether a value is a tuple of texts, which `startswith` accepts."""
+    """Whether a value is a tuple of strings, as in `name.startswith(("a", "b"))`."""
     return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 
 PURE = ("index", "count", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset",
         "isdisjoint")  # fmt: skip
-"""Methods of lists and sets that change nothing."""
+"""Methods of lists and sets that do not change them."""
 
 
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
-    """Call a method of a list."""
+    """Compute a method of a list or set, and change the list if the method does."""
     if name == "append" and values and len(owner) < LONGEST:
         machine.journal.change(owner, [*owner, values[0]])
         return None
-    if name == "add" and values and len(owner) < LONGEST:  # of a set
+    if name == "add" and values and len(owner) < LONGEST:  # a method of sets
         if values[0] not in owner:
             machine.journal.change(owner, [*owner, values[0]])
         return None
@@ -206,7 +206,7 @@ def dict_method(
     keywords: dict[str, Argument],
     node: ast.AST,
 ) -> object:
-    """Call a method of a dict."""
+    """Compute a method of a dict, and change the dict if the method does."""
     values = [one.value for one in positional]
     key = values[0] if values else None
     default = values[1] if len(values) > 1 else None

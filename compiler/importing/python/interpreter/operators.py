@@ -1,4 +1,4 @@
-"""Evaluate operators: arithmetic, comparisons, and the truth of values."""
+"""Evaluate operators: arithmetic, comparisons, `and`, `or` and `not`, and the truth of values."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ COMPARISONS: dict[type, Callable[[Any, Any], object]] = {
 
 
 def binary_chain(machine: Machine, node: ast.BinOp) -> object:
-    """The value of a chain of `+`, `-`, `*`, `/` ...: of numbers, texts or paths."""
-    # `a + b + c + ...` is nested to the left; a loop walks it, so that long chains need no deep recursion
+    """Evaluate a chain of binary operators on numbers, strings, lists or paths, such as `a + b + c`."""
+    # `a + b + c + ...` is nested to the left; a loop, instead of recursion, allows long chains
     chain: list[ast.BinOp] = []
     first: ast.expr = node
     while isinstance(first, ast.BinOp):
@@ -66,13 +66,13 @@ def binary_chain(machine: Machine, node: ast.BinOp) -> object:
 
 
 def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
-    """The value of an operator with two operands."""
+    """Evaluate a binary operator on two values."""
     for one in (left, right):
         if isinstance(one, Unknown):
             return Unknown(one.why, one.place)
     kind = type(node.op)
     if kind is ast.Sub and functions.is_signature(left):
-        return left  # such as `set(signature.parameters) - {"self"}`
+        return left  # as in `set(signature.parameters) - {"self"}`
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
         return functions.path_join(left, right)
     if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):
@@ -87,7 +87,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 
 def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
-    """The value of arithmetic on numbers, and of joining or repeating lists and texts, up to a maximal size."""
+    """Evaluate arithmetic on numbers, and `+` and `*` on lists and strings. Results that are too large are unknown."""
     kind = type(node.op)
     numbers = isinstance(left, int | float) and isinstance(right, int | float)
     if kind is ast.Pow and numbers and abs(left) < 1e6 and abs(right) <= 16:  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) 
 
 
 def unary(machine: Machine, node: ast.UnaryOp) -> object:
-    """The value of `not`, or of a sign."""
+    """Evaluate `not`, `-` or `+`."""
     value = machine.evaluate(node.operand)
     if isinstance(node.op, ast.Not):
         truth = truth_of(value)
@@ -126,7 +126,7 @@ def unary(machine: Machine, node: ast.UnaryOp) -> object:
 
 
 def boolean(machine: Machine, node: ast.BoolOp) -> object:
-    """The value of `and` or `or`."""
+    """Evaluate `and` or `or`."""
     stops = isinstance(node.op, ast.Or)
     value: object = None
     unclear: object = None
@@ -144,14 +144,14 @@ def boolean(machine: Machine, node: ast.BoolOp) -> object:
 
 
 def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) -> object:
-    """The value of an `and` or `or` of which one operand is not known."""
+    """The unknown value of an `and` or `or` with an operand of unknown truth."""
     if unclear is value and isinstance(value, Unknown):
         return value
     return _unclear(machine, node, unclear)
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The unknown value of an operator, with the reason and place of its unknown operand."""
+    """The unknown value of an operator, with the reason and the line of its unknown operand."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
@@ -159,7 +159,7 @@ def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
 
 
 def comparison(machine: Machine, node: ast.Compare) -> object:
-    """The value of a comparison."""
+    """Evaluate a comparison, such as `a < b <= c`."""
     left = machine.evaluate(node.left)
     for op, right_node in zip(node.ops, node.comparators):
         right = machine.evaluate(right_node)
@@ -177,7 +177,7 @@ def comparison(machine: Machine, node: ast.Compare) -> object:
 
 
 def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
-    """Whether a comparison holds; None if it is not known."""
+    """The outcome of a comparison with one operator; None if unknown."""
     if isinstance(op, ast.Is | ast.IsNot) or (isinstance(op, ast.Eq | ast.NotEq) and None in (left, right)):
         if isinstance(left, Unset) and right is None:
             return isinstance(op, ast.Is | ast.Eq)
@@ -189,7 +189,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
             if template is not None:
                 return template is not isinstance(op, ast.Is | ast.Eq)
             if isinstance(other, Object) and not functions.is_made(other):
-                return None  # a comparison such as `tokenizer.pad_token is None`
+                return None  # as in `tokenizer.pad_token is None`
             same = other is None
         elif isinstance(left, bool) and isinstance(right, bool):
             same = left is right
@@ -200,7 +200,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
         return functions.contains(left, right, isinstance(op, ast.In))
     compare = COMPARISONS.get(type(op))
     if isinstance(left, Unknown) and left.why == LENGTH and right == 0 and compare is not None:
-        return bool(compare(1, 0))  # data sets have rows
+        return bool(compare(1, 0))  # a dataset is assumed not to be empty
     if any(isinstance(one, Name) and not functions.is_library(one.path) for one in (left, right)):
         return None
     if isinstance(left, Name) is not isinstance(right, Name):
@@ -218,7 +218,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
 
 
 def truth_of(value: object) -> bool | None:
-    """Whether a value is true; None if it is not known."""
+    """The truth of a value; None if unknown."""
     if isinstance(value, (*Scalar, list, tuple, dict)):
         return bool(value)
     if isinstance(value, Unset):

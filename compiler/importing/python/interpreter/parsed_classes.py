@@ -1,6 +1,4 @@
-"""The classes of settings that transformers' and TRL's parsers fill: each gets those arguments of the command that it
-has.
-"""
+"""Fill the configuration classes of transformers' and TRL's argument parsers with the command's arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +29,9 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def filled(machine: Machine, parser: Object, node: ast.AST) -> object:
-    """The objects that a parser makes: the classes with the command's arguments, otherwise with their defaults."""
+    """Compute `parser.parse_args_into_dataclasses()`: an object of each class, filled with the command's arguments and
+    the defaults.
+    """
     machine.command_line.append(machine.place(node))
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
@@ -45,19 +45,21 @@ ADAPTER = {
     "modules_to_save": "lora_modules_to_save", "task_type": "lora_task_type", "use_rslora": "use_rslora",
     "use_dora": "use_dora",
 }  # fmt: skip
-"""The arguments of peft's LoraConfig, with TRL's names for them (get_peft_config in trl/trainer/utils.py)."""
+"""TRL's argument for each argument of peft's LoraConfig (get_peft_config in trl/trainer/utils.py)."""
 QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
              "bnb_4bit_compute_dtype": "torch_dtype"}  # fmt: skip
-"""The arguments of BitsAndBytesConfig in 4 bits, with TRL's names for them (get_quantization_config)."""
+"""TRL's argument for each argument of BitsAndBytesConfig with 4 bits (get_quantization_config in
+trl/trainer/utils.py).
+"""
 
 
 def adapter(machine: Machine, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
-    """TRL's `get_peft_config(model_args)`: None without `use_peft`."""
+    """Compute TRL's `get_peft_config(model_args)`: a LoraConfig, or None without `use_peft`."""
     return _helper(machine, positional, "use_peft", "peft.LoraConfig", ADAPTER, node)
 
 
 def quantization(machine: Machine, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
-    """TRL's `get_quantization_config(model_args)`: None without `load_in_4bit` and `load_in_8bit`."""
+    """Compute TRL's `get_quantization_config(model_args)`: None without `load_in_4bit` and `load_in_8bit`."""
     four = _helper(machine, positional, "load_in_4bit", "transformers.BitsAndBytesConfig", QUANTIZED, node)
     if four is None:
         return _helper(machine, positional, "load_in_8bit", "transformers.BitsAndBytesConfig", {}, node)
@@ -66,7 +68,9 @@ def quantization(machine: Machine, positional: list[Argument], keywords: dict[st
 
 def _helper(machine: Machine, positional: list[Argument], switch: str, path: str, names: Mapping[str, str],
             node: ast.AST) -> object:  # fmt: skip
-    """What a helper of TRL makes of a ModelConfig that the command fills."""
+    """Compute a TRL function that makes an object of class `path` from a ModelConfig; None if the argument `switch` is
+    off. NotImplemented if the command does not fill the ModelConfig.
+    """
     model = positional[0].value if positional else None
     if not isinstance(model, Object) or "<command>" not in model.attributes:
         return NotImplemented
@@ -88,7 +92,7 @@ def _helper(machine: Machine, positional: list[Argument], switch: str, path: str
 
 
 def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
-    """The command's arguments for a function that `fire` calls with them."""
+    """The command's arguments for a function that the `fire` library calls with them."""
     spec = function.node.args
     if machine.command is None:
         return {}
@@ -101,7 +105,7 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
-    """The command's arguments for a class that `tyro` fills."""
+    """The command's arguments for a class that the `tyro` library fills."""
     return _words(machine, kind, _known(kind))
 
 
@@ -121,7 +125,9 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
 
 
 def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Argument]) -> None:
-    """Note the defaults that the script's own classes give to TRL's arguments, for those that the command lacks."""
+    """Record the defaults that the script's own classes give to TRL's arguments, if the command does not give these
+    arguments.
+    """
     if machine.command is None:
         return
     for name in _fields(kind):
@@ -140,8 +146,9 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 @cache
 def _all_names() -> frozenset[str]:
-    """The arguments of TRL's classes of settings in all versions, except those that name the model and the data:
-    whether a script uses its defaults for these is in the script.
+    """The arguments of TRL's configuration classes in all versions, except those that name the model or the dataset.
+
+    A script may ignore its defaults for the model and the dataset.
     """
     configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
                for config in stack.configs}  # fmt: skip
@@ -150,8 +157,10 @@ def _all_names() -> frozenset[str]:
 
 
 def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
-    """The arguments of the command that a class has. `names` are the arguments of all classes of the parser, of which
-    argparse also takes the beginning, if it is the beginning of one name only.
+    """The command's arguments that a class has.
+
+    `names` are the arguments of all classes of the parser: argparse also accepts an abbreviation if it fits one name
+    only.
     """
     if machine.command is None:
         return {}
@@ -173,21 +182,21 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
 
 
 def _fields(kind: Class | Name) -> dict[str, str]:
-    """The fields that the script's classes declare, with their annotations."""
+    """The fields that the script declares for a class and its bases, with their annotations as source text."""
     if isinstance(kind, Name):
         return {}
     return {name: one.annotations.get(name, "") for one in reversed(kind.lineage()) for name in one.fields}
 
 
 def _known(kind: Class | Name) -> frozenset[str]:
-    """The arguments of a class: the script's fields, and those of a library's class in any version."""
+    """All argument names of a class: fields in the script, and those of its library base class in any version."""
     path = kind.base() if isinstance(kind, Class) else kind.path
     return frozenset(_fields(kind)) | (_names(path.rpartition(".")[2]) if path and is_library(path) else frozenset())
 
 
 @cache
 def _names(last: str) -> frozenset[str]:
-    """The arguments of a library's class of settings, in all versions."""
+    """The arguments of a library's configuration class in all versions, such as those of `SFTConfig`."""
     table, block = versions.table(), _block(last)
     if block in ("model", "script"):
         return frozenset(table[block])
@@ -200,7 +209,7 @@ def _names(last: str) -> frozenset[str]:
 
 
 def lacks(value: Object, name: str) -> bool:
-    """Whether a configuration certainly has no field of a name: no version of TRL's class has it, nor the script's."""
+    """Whether a configuration certainly lacks a field: neither the script nor any version of TRL's class has it."""
     kind = value.attributes.get("<class>")
     given = {**value.attributes, **value.keywords}
     fields = _known(kind if isinstance(kind, Class) else Name(value.path))
@@ -213,7 +222,7 @@ def _block(last: str) -> str:
 
 @cache
 def defaults(path: str) -> Mapping[str, object]:
-    """The defaults of a library's class of settings that are the same in all versions."""
+    """The defaults of a library's configuration class that are the same in all versions."""
     last = path.rpartition(".")[2]
     block = _block(last)
     if block != "config":
@@ -229,7 +238,7 @@ def defaults(path: str) -> Mapping[str, object]:
 
 
 def _value(entry: Entry, annotation: str, place: Place) -> object:
-    """The value of an argument, in the type of its field."""
+    """The value of a command's argument, converted to the annotated type of its field."""
     if entry.unset:
         return Unknown(": ".join(not_set(entry.unset)), place)
     if entry.mapping:
@@ -243,7 +252,7 @@ def _value(entry: Entry, annotation: str, place: Place) -> object:
 
 
 def _converted(value: object, annotation: str) -> object:
-    """A text of the command line as the number or truth value that its field takes."""
+    """Convert a string of the command line to a number or bool if the field's annotation allows it."""
     if not isinstance(value, str) or (re.search(r"\bstr\b", annotation) and not re.search("int|float", annotation)):
         return value
     if value.lower() in ("true", "false"):

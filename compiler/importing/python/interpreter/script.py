@@ -1,4 +1,4 @@
-"""Follow a script from its first line to its last."""
+"""Interpret a script from its first line to its last."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def followed(
     gpus: int = 1,
     command: Command | None = None,
 ) -> Machine:
-    """The machine after a script, or the cells of a notebook. If the script trains nothing, functions that it does not
-    call are followed, too. `read` reads the files next to the script, `given` are arguments of its command line,
-    `assumed` maps conditions that the text does not decide to their assumed value, and `command` fills the classes of
-    transformers' and TRL's parsers.
+    """Interpret a script, or the cells of a notebook, and return the interpreter's state.
+
+    If the script trains nothing, functions that it does not call are interpreted, too. `read` reads files next to the
+    script, `given` are arguments of its command line, `assumed` are the assumed outcomes of conditions by location, and
+    `command` fills the classes of transformers' and TRL's parsers.
     """
     machine = Machine(SEMANTICS, read, gpu_has_bf16, given, command)
     machine.assumed_conditions, machine.gpus = dict(assumed or {}), gpus
@@ -49,7 +50,7 @@ def followed(
 
 
 def _makes_trainer(node: ast.AST) -> bool:
-    """Whether a method calls the class of a trainer."""
+    """Whether a method contains a call of a trainer class."""
     names = (
         one.func.attr if isinstance(one.func, ast.Attribute) else getattr(one.func, "id", "")
         for one in ast.walk(node)

@@ -1,4 +1,4 @@
-"""Calls: functions and classes of the script are followed with their arguments."""
+"""Interpret calls of the script's own functions and classes with their arguments."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MAX_CALLS = 24
-"""The deepest nesting of calls of the script's functions."""
+"""The maximum nesting of calls of the script's functions."""
 MAX_RECURSION = 2
-"""The deepest nesting of a function's calls of itself with values that are not known. Both branches of their conditions
-are read, so the number of calls grows exponentially with the depth.
+"""The maximum nesting of a function's calls of itself with unknown values: both branches of their conditions are
+interpreted, so the number of calls grows exponentially with the depth.
 """
 
 
 def call(
     machine: Machine, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a value. A function of the script is followed, a call of a library's function is recorded."""
+    """Call a value: a function or class of the script is interpreted, a call of a library function is computed or
+    recorded.
+    """
     if isinstance(function, Function):
         return _follow(machine, function, positional, keywords, node)
     if isinstance(function, Class):
@@ -63,7 +65,7 @@ def call(
 def _follow(
     machine: Machine, function: Function, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Follow a function of the script with its arguments."""
+    """Interpret a function of the script with its arguments, and return its value."""
     function.called = True
     if functions.finds_linear_layers(function.node):
         return "all-linear"
@@ -107,7 +109,7 @@ def _follow(
 
 
 def _is_unknown(one: Argument) -> bool:
-    """Whether an argument is not known, such as a library's object."""
+    """Whether an argument's value is unknown, or an object of a library."""
     return isinstance(one.value, Unknown | Object | Choice)
 
 
@@ -118,7 +120,7 @@ def _bind(
     keywords: dict[str, Argument],
     local: dict[str, object],
 ) -> None:
-    """Set the parameters of a function to the call's arguments, or else to the defaults."""
+    """Set the parameters of a function in `local`: to the call's arguments, otherwise to the defaults."""
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
     defaults: list[ast.expr | None] = [None] * (len(names) - len(spec.defaults)) + list(spec.defaults)
@@ -142,7 +144,7 @@ def _bind(
 
 
 def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.expr | None) -> object:
-    """The value of a parameter that a call does not give."""
+    """The value of a parameter that a call does not pass: its default, hydra's configuration, or an unknown value."""
     if default is not None:
         value = machine.evaluate(default)
         return _option_default(value)
@@ -159,11 +161,11 @@ def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """An object of a parameter's class, with the class's defaults. None unless the class is the script's and every
-    field has a default.
+    """An object of a parameter's annotated class, with the class's defaults. None unless the class is in the script and
+    all its fields have defaults.
     """
     note = one.annotation
-    if isinstance(note, ast.BinOp):  # such as `Config | None`
+    if isinstance(note, ast.BinOp):  # as in `Config | None`
         note = note.left
     if isinstance(note, ast.Subscript) and functions.dotted(note.value).endswith("Optional"):
         note = note.slice
@@ -183,7 +185,9 @@ def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object
 def _construct(
     machine: Machine, kind: Class, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Make an object of a class of the script."""
+    """Create an object of a class of the script. If the class inherits from a library class, that class's call is
+    recorded and returned.
+    """
     base = kind.base()
     made = Instance(kind)
     if base and functions.is_library(base):
@@ -211,7 +215,7 @@ def _construct(
 
 
 def _fields(machine: Machine, made: Instance, positional: list[Argument], keywords: dict[str, Argument]) -> None:
-    """Set the attributes of a dataclass: its defaults, and the arguments."""
+    """Set the fields of a dataclass: to the arguments, otherwise to the defaults."""
     names: list[str] = []
     for kind in reversed(made.kind.lineage()):
         for name in kind.fields:
@@ -231,7 +235,7 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
 
 
 def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:
-    """The value of a pydantic model's field. If the field's class is itself a model, a dict becomes such a model."""
+    """The value of a pydantic field. If the field's class is a pydantic model, a dict is converted to that model."""
     inner = next((one.kinds[name] for one in kind.lineage() if name in one.kinds), None)
     if inner is None or not isinstance(given.value, dict) or not kind.base().startswith("pydantic"):
         return given.value
@@ -241,14 +245,14 @@ def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object
 
 
 def _option_default(value: object) -> object:
-    """The default of a parameter: 3 for `typer.Option(3)`, otherwise the value itself."""
+    """The value of a parameter's default: 3 for `typer.Option(3)`, any other default unchanged."""
     if isinstance(value, Object) and value.last in ("Option", "Argument") and value.path.startswith("typer"):
         return value.positional[0].value if value.positional else None
     return value
 
 
 def _field_default(machine: Machine, value: object) -> object:
-    """The default of a dataclass's field."""
+    """The value of a dataclass field's default, such as 3 for `field(default=3)`; unknown if it has none."""
     if not isinstance(value, Object) or value.last not in ("field", "Field"):
         return value
     if "default" in value.keywords:

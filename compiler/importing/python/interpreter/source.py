@@ -1,4 +1,4 @@
-"""Parse a script, or the code cells of a notebook. Input above the limits of size and nesting is refused."""
+"""Parse a script, or the code cells of a notebook. Input that is too large or too deeply nested is refused."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from xpc.grammar.record import field, record
 MAX_NODES = 60_000
 """The most nodes of a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
-"""The first characters of a notebook's line that is for the shell or for IPython."""
+"""Matches a notebook line for the shell or for IPython, such as `!pip install trl` or `%matplotlib`."""
 ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.A)
-"""A comment that names the encoding of a script (PEP 263)."""
+"""Matches a comment that states the encoding of a script (PEP 263)."""
 UTF_8 = ("utf-8", "utf8", "utf-8-sig", "utf-8-unix")
 LIKE_ASCII = ("ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "iso-8859-15", "cp1252", "gbk", "cp936")
-"""Encodings in which text of ASCII characters is the same as in UTF-8."""
+"""Encodings that encode ASCII characters as UTF-8 does."""
 CELL = re.compile(r"\s*%%(\w+)")
 PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
 
 
 @record
 class Part:
-    """A script, or a cell of a notebook. `label` is its name in messages, such as `train.ipynb cell 3`."""
+    """A script, or one cell of a notebook, parsed. `label` is its name in messages, such as `train.ipynb cell 3`."""
 
     label: str
     tree: ast.Module = field(repr=False)
     text: str = field(repr=False)
 
 
-@lru_cache(32)  # `--partial` follows a script and its modules again for each decision
+@lru_cache(32)  # `--partial` reads a script and its modules again for each decision
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
-    """The script, or the cells of a notebook, and the labels of cells that are not Python. Raises Unreadable."""
+    """The parsed script or notebook cells, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
         _check_encoding(text)
         return [_script(text, file)], []
@@ -56,8 +56,8 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
 
 
 def _check_encoding(text: str) -> None:
-    """Raise Unreadable for a script that Python reads as another text, because a comment names another encoding: in
-    UTF-7, `+AAo-` in a comment is the end of its line.
+    """Raise Unreadable if a comment states an encoding other than UTF-8, in which Python would read another text. For
+    example, `+AAo-` in a comment is a newline in UTF-7.
     """
     for number, line in enumerate(text.split("\n", 2)[:2]):
         found = ENCODING.match(line)
@@ -71,7 +71,7 @@ def _check_encoding(text: str) -> None:
 
 
 def _script(text: str, file: str) -> Part:
-    """A script, also one that a notebook was saved as, with lines such as `!pip install trl`."""
+    """Parse a script, which may be an exported notebook with lines such as `!pip install trl`."""
     try:
         return _part(text, file)
     except Unreadable as error:
@@ -90,7 +90,7 @@ def _part(text: str, label: str) -> Part:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # do not print warnings about the script's code, such as invalid escapes
+            warnings.simplefilter("ignore")  # ignore warnings about the script, such as invalid escapes
             tree = _tree(text)
     except SyntaxError as error:
         raise Unreadable(f"it is not Python: {error.msg}", error.lineno or 0) from error
@@ -105,7 +105,7 @@ def _part(text: str, label: str) -> Part:
 
 
 def _tree(text: str) -> ast.Module:
-    """The syntax tree. As in Python 3.12, f-strings may contain their own quotes."""
+    """Parse source text. f-strings may contain their own quotes, as in Python 3.12, also if this Python is older."""
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -127,7 +127,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _without_magic(code: str) -> str:
-    """The code with `pass` in place of lines for the shell and for IPython, so that line numbers stay."""
+    """Replace lines for the shell and for IPython by `pass`, so that line numbers stay the same."""
     first = CELL.match(code)
     if first is not None and first[1] not in PYTHON_CELLS:
         return ""
@@ -136,7 +136,7 @@ def _without_magic(code: str) -> str:
     for line in code.split("\n"):
         magic = inside or (not quoted and MAGIC.match(line) is not None)
         if not magic and (line.count('"""') + line.count("'''")) % 2:
-            quoted = not quoted  # a line inside a string may begin with `!`
+            quoted = not quoted  # a line that begins with `!` may be in a string
         inside = magic and line.rstrip().endswith("\\")
         out.append(f"{line[: len(line) - len(line.lstrip())]}pass" if magic else line)
     return "\n".join(out)

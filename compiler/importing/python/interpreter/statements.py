@@ -1,4 +1,4 @@
-"""Follow the statements of a script without executing it."""
+"""Interpret the statements of a script without executing it."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 
 def _expression(machine: Machine, node: ast.Expr) -> str:
-    """Evaluate a call for its effect."""
+    """Interpret an expression statement, such as a call."""
     value = machine.evaluate(node.value)
     return STOP if value is functions.EXIT else ""
 
 
 def _assignment(machine: Machine, node: ast.Assign) -> None:
-    """Follow `name = value`."""
+    """Interpret `name = value`."""
     value = machine.evaluate(node.value)
     for target in node.targets:
         assign(machine, target, value)
 
 
 def _annotated(machine: Machine, node: ast.AnnAssign) -> None:
-    """Follow `name: type = value`."""
+    """Interpret `name: type = value`."""
     if node.value is not None:
         assign(machine, node.target, machine.evaluate(node.value))
 
 
 def _augmented(machine: Machine, node: ast.AugAssign) -> None:
-    """Follow `name += value`."""
+    """Interpret `name += value`."""
     load: ast.expr = ast.copy_location(_loaded(node.target), node.target)
     binary = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
     assign(machine, node.target, machine.evaluate(binary))
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """The target of `+=` as an expression that reads it."""
+    """The target of `+=` as an expression that is read: `a.b` in `a.b += 1`."""
     if isinstance(target, ast.Name):
         return ast.Name(target.id, ast.Load())
     if isinstance(target, ast.Attribute):
@@ -54,7 +54,7 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 
 def _delete(machine: Machine, node: ast.Delete) -> None:
-    """Follow `del name` and `del table[key]`."""
+    """Interpret `del table[key]`; `del name` is ignored."""
     for one in node.targets:
         if isinstance(one, ast.Subscript):
             owner, key = machine.evaluate(one.value), machine.evaluate(one.slice)
@@ -63,7 +63,7 @@ def _delete(machine: Machine, node: ast.Delete) -> None:
 
 
 def _return(machine: Machine, node: ast.Return) -> str:
-    """Follow `return`."""
+    """Interpret `return`."""
     value = None if node.value is None else machine.evaluate(node.value)
     if machine.returned:
         machine.returned[-1].append(value)
@@ -71,13 +71,13 @@ def _return(machine: Machine, node: ast.Return) -> str:
 
 
 def _global(machine: Machine, node: ast.Global) -> None:
-    """Follow `global name`."""
+    """Interpret `global name`."""
     declared = machine.scopes[0].get("<global>")
     machine.scopes[0]["<global>"] = [*(declared if isinstance(declared, list) else []), *node.names]
 
 
 def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Define a function. A cell of a marimo notebook is followed at once."""
+    """Interpret a function definition. A cell function of a marimo notebook (`@app.cell`) runs at once."""
     decorators = [functions.dotted(one) for one in node.decorator_list]
     if any(one.endswith(".cell") for one in decorators) and len(machine.scopes) == 1:
         machine.block([one for one in node.body if not isinstance(one, ast.Return)])
@@ -88,7 +88,7 @@ def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 
 def _class(machine: Machine, node: ast.ClassDef) -> None:
-    """Define a class."""
+    """Interpret a class definition."""
     made = Class(node.name, [machine.evaluate(one) for one in node.bases], machine.place(node))
     scopes, before = machine.scopes, len(machine.functions)
     machine.scopes = [made.attributes, *scopes]
@@ -127,4 +127,4 @@ STATEMENTS: dict[type, Callable[[Machine, Any], str | None]] = {
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,
 }
-"""The function that follows each kind of statement; other kinds change nothing."""
+"""The function that interprets each kind of statement; other kinds are ignored."""

@@ -1,4 +1,4 @@
-"""Texts that are built from parts: f-strings, `+`, `%` and `format`."""
+"""Build strings from parts: f-strings, `+`, `%` and `format`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from xpc.compiler.importing.python.interpreter.values import (
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
-    """A text made of several parts. It is known, or a text with columns, or unknown."""
+    """Join parts to a string: a str if all parts are known, a `Text` if some are columns of a row, or unknown."""
     flat: list[object] = []
-    texts: list[str] = []  # the known texts since the last unknown part
+    texts: list[str] = []  # known strings since the last column
     length = 0
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
@@ -49,8 +49,8 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """A text of which one part depends on a column. It is written as a choice between two texts."""
-    machine.count(node, len(parts))  # each such part doubles the number of texts
+    """Join parts of which `choice` depends on whether a column is empty. The result is a choice between two strings."""
+    machine.count(node, len(parts))  # each choice doubles the number of strings
     at = next(n for n, one in enumerate(parts) if one is choice)
     full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
     for one in (full, empty):
@@ -60,7 +60,7 @@ def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST
 
 
 def percent(machine: Machine, left: str, right: object, node: ast.AST) -> object:
-    """The value of `"text %s" % value`."""
+    """Evaluate `"text %s" % value`."""
     values = right if isinstance(right, tuple) else (right,)
     pieces = left.replace("%d", "%s").split("%s")
     if len(pieces) != len(values) + 1 or any("%" in one.replace("%%", "") for one in pieces):
@@ -74,7 +74,7 @@ def percent(machine: Machine, left: str, right: object, node: ast.AST) -> object
 def formatted(
     machine: Machine, owner: str | Text, values: list[object], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """The value of `text.format(...)`, if no field has a format."""
+    """Evaluate `text.format(...)`. A field with a format, such as `{x:.2f}`, makes the result unknown."""
     parts: list[object] = []
     automatic = 0
     for piece in owner.parts if isinstance(owner, Text) else [owner]:

@@ -1,5 +1,5 @@
-"""Values of a script that is not executed. None, truth values, numbers, texts, lists, tuples and dicts represent
-themselves; other values have the classes below.
+"""The values of an interpreted script. None, bools, numbers, strings, lists, tuples and dicts represent themselves; the
+classes below represent other values.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ else:
 
 Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
-"""The longest text or list that is computed."""
+"""The maximum length of a computed string or list."""
 MOST_JOINED = 20_000
-"""The most values that are compared after a condition of unknown result, to keep those equal in both branches."""
+"""The most values that are compared when two branches are joined."""
 MAX_BASES = 20
-"""The most classes of the script in a class's lineage."""
+"""The most base classes of a class that are followed."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
 @record
 class Place:
-    """A line of a file."""
+    """A location in a source file."""
 
     file: str
     line: int
@@ -38,37 +38,38 @@ class Place:
 
 @record
 class Unknown:
-    """A value that the script's text does not decide, with the reason and the place."""
+    """A value that the script's source does not determine, with the reason and the location."""
 
     why: str
     place: Place
     hidden: object = field(default=None, repr=False)
-    """The value from which it is made, such as the data set whose rows an unreadable function filters."""
+    """The value that it was derived from, such as the dataset that an unreadable function filters."""
 
 
 @record
 class Unset(Unknown):
-    """An environment variable without a default, or an answer that a person types. If the script replaces an empty
-    value, as in `os.environ.get("X") or 3`, the replacement is taken.
+    """An unset environment variable, or the answer to `input()`: taken to be empty.
+
+    If the script replaces an empty value, as in `os.environ.get("X") or 3`, the result is the replacement.
     """
 
 
 @record
 class Name:
-    """A name of a library, such as `torch.bfloat16`."""
+    """A name in a library, such as `torch.bfloat16`."""
 
     path: str
 
     @property
     def last(self) -> str:
-        """The part after the last dot."""
+        """The part after the last dot, such as `bfloat16`."""
         return self.path.rpartition(".")[2]
 
 
 @record
 class Column:
-    """The value of a column in the row that a function gets; with `batch`, the column's values in several rows.
-    `source` is the data over whose rows a loop runs.
+    """The value of a dataset column in the row that a function gets; with `batch`, the values in several rows. `source`
+    is the dataset over whose rows a loop runs.
     """
 
     name: str
@@ -84,7 +85,9 @@ class Column:
 
 @mutable
 class Row:
-    """The row that a function over rows gets (with `batch`, several rows), and the columns that the function sets."""
+    """The row that a function over rows gets, or with `batch` several rows. `written` are the columns that the function
+    sets.
+    """
 
     batch: bool = False
     written: dict[Any, object] = field(factory=dict)
@@ -93,14 +96,16 @@ class Row:
 
 @record
 class Text:
-    """A text that contains columns of a row: its parts in order."""
+    """A string that contains columns of a row: its parts in order, such as `("Q: ", Column("question"))`."""
 
     parts: tuple[object, ...]
 
 
 @record
 class Choice:
-    """A value that depends on whether a column of the row is empty."""
+    """A value that depends on whether a column of the row is empty: `full` if the column has a value, otherwise
+    `empty`.
+    """
 
     column: str
     full: object
@@ -109,14 +114,14 @@ class Choice:
 
 @record
 class Argument:
-    """An argument of a call, and the place of its keyword."""
+    """An argument of a call, with its file and line."""
 
     value: object
     place: Place
 
 
 class Table(dict[Any, Any]):
-    """A dict with the places of its keys."""
+    """A dict that also has the file and line of each key (`places`)."""
 
     def __init__(self, values: Mapping[Any, object] | None = None, places: Mapping[Any, Place] | None = None):
         super().__init__(values or {})
@@ -124,11 +129,11 @@ class Table(dict[Any, Any]):
 
 
 class Splits(Table):
-    """A `DatasetDict`: the data sets by the names of their splits. Its methods change each of them."""
+    """A `DatasetDict`: datasets by split name. A method call applies to each dataset."""
 
 
 class Words(list[Any]):
-    """The words of the script's command line."""
+    """The value of `sys.argv`."""
 
 
 class Namespace(Table):
@@ -137,8 +142,10 @@ class Namespace(Table):
 
 @mutable
 class Object:
-    """The value that a call of a library's function returns. `receiver` is the object of a method, `attributes` are the
-    attributes that the script sets, and `calls` the methods that the script calls for their effect.
+    """The value that a library call returns, such as a model or a trainer.
+
+    `path` is the dotted name of the called function. `receiver` is the object whose method was called, `attributes` are
+    the attributes that the script sets, and `calls` the method calls on the object.
     """
 
     path: str
@@ -152,11 +159,11 @@ class Object:
 
     @property
     def last(self) -> str:
-        """The part of the path after the last dot."""
+        """The part of the path after the last dot, such as `SFTTrainer`."""
         return self.path.rpartition(".")[2]
 
     def argument(self, name: str, position: int | None = None) -> Argument | None:
-        """The argument with a name, or at a position."""
+        """The argument named `name`, otherwise the one at `position`; None without either."""
         found = self.keywords.get(name)
         if found is None and position is not None and position < len(self.positional):
             return self.positional[position]
@@ -165,7 +172,7 @@ class Object:
 
 @mutable
 class Function:
-    """A function of the script, with the scopes around it."""
+    """A function of the script, with the scopes in which it was defined."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scopes: list[dict[str, object]] = field(repr=False)
@@ -174,18 +181,18 @@ class Function:
     called: bool = False
 
     def __deepcopy__(self, memo: object) -> object:
-        """The function itself, because a copy of a trainer shares the script's functions and classes."""
+        """Return the function itself: copies of a trainer share the script's functions."""
         return self
 
     @property
     def name(self) -> str:
-        """The function's name, or `lambda`."""
+        """The function's name, or "lambda"."""
         return getattr(self.node, "name", "lambda")
 
 
 @mutable
 class Class:
-    """A class of the script: its bases, and its attributes with their places."""
+    """A class of the script: its bases, and its attributes with their locations."""
 
     name: str
     bases: list[object]
@@ -193,29 +200,31 @@ class Class:
     attributes: dict[str, object] = field(factory=dict)
     places: dict[str, Place] = field(factory=dict)
     fields: list[str] = field(factory=list)
-    """Names with an annotation, which a dataclass takes as arguments."""
+    """Names with an annotation, which are a dataclass's fields."""
     required: dict[str, Place] = field(factory=dict)
     kinds: dict[str, Class] = field(factory=dict)
-    """The classes of the script that the annotations of fields name."""
+    """For each field that is annotated with a class of the script: this class."""
     annotations: dict[str, str] = field(factory=dict)
-    """The annotations of the fields, as the script has them."""
+    """The annotations of the fields, as source text."""
 
     def __deepcopy__(self, memo: object) -> object:
-        """The class itself, because a copy of a trainer shares the script's functions and classes."""
+        """Return the class itself: copies of a trainer share the script's classes."""
         return self
 
     def base(self) -> str:
-        """The path of the library class that the class inherits from; empty if there is none."""
+        """The dotted name of the library class that the class inherits from, such as `trl.SFTTrainer`; ""
+        without one.
+        """
         names = [one for one in self._above() if isinstance(one, Name)]
         return next((one.path for one in names if one.last not in PLAIN_BASES), "")
 
     def lineage(self) -> list[Class]:
-        """The class and its bases in the script, the class itself first."""
+        """The class itself, and then its base classes in the script."""
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """The bases, each followed by its own bases. Every class of the script occurs once, and at most MAX_BASES of
-        them.
+        """The base classes, each followed by its own base classes. A class of the script occurs once, and there are at
+        most MAX_BASES of them.
         """
         seen, left = {id(self)}, self.bases[::-1]
         while left:
@@ -228,7 +237,7 @@ class Class:
             yield one
 
     def find(self, name: str) -> object:
-        """An attribute of the class or of its bases; None if it has no such attribute."""
+        """The attribute `name` of the class or of its bases; None without it."""
         for one in self.lineage():
             if name in one.attributes:
                 return one.attributes[name]
@@ -243,12 +252,12 @@ class Instance:
     attributes: dict[str, object] = field(factory=dict)
     places: dict[str, Place] = field(factory=dict)
     made: Object | None = None
-    """The call of the library class from which its class inherits."""
+    """The recorded call of the library class that the object's class inherits from; None without one."""
 
 
 @mutable
 class Bound:
-    """A function with its object (a bound method), or with some arguments already given (a partial)."""
+    """A method with its object, or a function with some arguments already given (`functools.partial`)."""
 
     function: object
     receiver: object = None
@@ -257,15 +266,17 @@ class Bound:
 
 @record
 class Super:
-    """The value of `super()` in a method: its object, and the class of the script that has the method."""
+    """The value of `super()` in a method: the object (`made`), and the class that defines the method (`kind`)."""
 
     made: Instance
     kind: Class
 
 
 class Join:
-    """Joins the values of two branches: equal parts stay, others become unknown. `hidden` is the value from which both
-    are made, and `column` the column whose emptiness decides the branch.
+    """Joins the values of two branches: equal values stay, others become unknown.
+
+    `hidden` is the value to keep inside unknown values, and `column` the column whose emptiness selects the branch, if
+    any.
     """
 
     def __init__(self, place: Place, hidden: object = None, column: str = "") -> None:
@@ -273,7 +284,7 @@ class Join:
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
-        """The value after a condition whose branches give `one` and `other`."""
+        """The value after two branches of which one gives `one` and the other gives `other`."""
         self.left -= 1
         if one is other or self.left < 0:
             return one if one is other else self.unknown()
@@ -295,7 +306,7 @@ class Join:
         return self.parts(one, other)
 
     def parts(self, one: object, other: object) -> object:
-        """The join of two values with parts."""
+        """Join two objects, dicts, lists or tuples item by item; other values become unknown."""
         if isinstance(one, Object) and isinstance(other, Object) and one.path == other.path:
             out = Object(one.path, [], {}, one.place, one.receiver)
             self.made[id(one), id(other)] = out
@@ -319,7 +330,7 @@ class Join:
         return self.unknown(one, other)
 
     def keywords(self, one: dict[str, Argument], other: dict[str, Argument]) -> dict[str, Argument]:
-        """The join of two calls' keywords; a keyword that one call lacks is unknown."""
+        """Join the keyword arguments of two calls; a keyword that only one call has becomes unknown."""
         out: dict[str, Argument] = {}
         for name in [*one, *(key for key in other if key not in one)]:
             a, b = one.get(name), other.get(name)
@@ -332,7 +343,7 @@ class Join:
         return out
 
     def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
-        """The join of two mappings; a key that one mapping lacks is unknown."""
+        """Join two mappings; the value of a key that only one of them has becomes unknown."""
         return {
             key: self.join(one[key], other[key])
             if key in one and key in other
@@ -341,7 +352,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The value of a key after a condition of which only one branch sets the key."""
+        """The value of a key that only one branch sets."""
         if isinstance(present, Place):
             return present
         if isinstance(present, Argument):
@@ -349,8 +360,8 @@ class Join:
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
-        """The unknown value of a condition's branches. For texts of a row, it is a choice by whether a column
-        is empty.
+        """The unknown value after two branches. For strings of a row, it is instead a `Choice` by whether the column is
+        empty.
         """
         texts = (str, Column, Text, Object, Choice)
         if self.column and isinstance(one, texts) and isinstance(other, texts):
@@ -364,7 +375,7 @@ class Join:
 
 
 def condition(value: object) -> str:
-    """The column whose emptiness a condition tests, such as `input` for `row["input"]`; empty for another condition."""
+    """The column whose emptiness a condition tests, such as `input` for `if row["input"]:`; "" for other conditions."""
     if isinstance(value, Column) and not value.batch:
         return value.name
     if isinstance(value, Object) and value.path in ("str.strip", "<full>"):
