@@ -95,7 +95,7 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     found: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, out, options.force)
-        # a spec without a model or data is incomplete: a base for `extends`, or a spec for a person to complete
+        # check complete specs only: a spec without a model or data is a base for `extends`, or waits for a decision
         if draft.text or (draft.model and draft.sources):
             found = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
     errors = [one for one in found if one.severity == "error"]

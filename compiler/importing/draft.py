@@ -36,7 +36,7 @@ EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
 """Matches the zero in Python's exponents of one digit: `1e-05` becomes `1e-5`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""The number of unknown keys that get a spelling suggestion. A file with more unknown keys is for no supported tool."""
+"""The most unknown keys that get a spelling suggestion. A file with more unknown keys is for no supported tool."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
@@ -348,8 +348,7 @@ class Draft:
                 return one
         return value
 
-    # -- keys that no importer handled
-    # ----------------------------------------------------------------------------------
+    # -- keys that no importer handled ---------------------------------------------------------------------------------
 
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None

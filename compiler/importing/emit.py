@@ -113,7 +113,7 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
         title = f"{clause} {head.text}"
     elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
-        title = clause  # keep the default optimizer: `optimizer { lr = 1e-5 }`
+        title = clause  # `optimizer { lr = 1e-5 }` keeps the default optimizer
     return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
 
 

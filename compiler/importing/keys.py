@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""The fields of which an entry needs at least one."""
+"""The fields of which each entry of a key table needs at least one."""
 
 
 class MalformedTable(Exception):

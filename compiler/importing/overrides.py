@@ -24,7 +24,7 @@ def nothing(name: str) -> bytes | None:
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """The scripts near an import that is not a file, such as `--command`: none."""
+    """An empty iterator, for an import without a file, such as `--command`, which has no scripts near it."""
     return iter(())
 
 

@@ -33,7 +33,8 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
     """Import a complete accelerate YAML file: distributed type, processes, sharding and mixed precision.
 
-    If the trainer's arguments turn on bf16 or fp16, they override `mixed_precision`, because transformers sets it.
+    If the trainer's arguments turn on bf16 or fp16, they override `mixed_precision`, because transformers then sets
+    accelerate's precision.
     """
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()

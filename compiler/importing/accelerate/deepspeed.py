@@ -19,7 +19,7 @@ BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activa
           "steps_per_print", "wall_clock_breakdown")  # fmt: skip
 """Keys of a DeepSpeed file that are not in the key table deepspeed.toml."""
 PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
-"""Keys that `deepspeed_config` of accelerate's YAML and a DeepSpeed file have in common."""
+"""Keys of a DeepSpeed file that `deepspeed_config` of accelerate's YAML also accepts."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),
            *(key.partition(".")[0] for key in KEYS), *BLOCKS} - PASSED_ON  # fmt: skip
 """Keys of a DeepSpeed file that have no effect inside `deepspeed_config` of accelerate's YAML."""
@@ -109,7 +109,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """Import `bf16` and `fp16`. If the trainer's arguments state another precision, `enabled` is an error."""
+    """Import `bf16` and `fp16`. A value of `enabled` that contradicts the trainer's precision is an error."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)

@@ -121,7 +121,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            or found.ref.startswith('"')  # the compiler may not find the file and its rows
+            or found.ref.startswith('"')  # a local file may be missing when the spec compiles
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
@@ -343,8 +343,8 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Compute the loss on answers only, unless `train_on_inputs` is on. `marked` is true if the chat template itself
-    marks the trained turns.
+    """Set the loss mask: only answers are in the loss, unless `train_on_inputs` is on. `marked` is true if the chat
+    template itself marks the trained turns.
     """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True

@@ -14,8 +14,8 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """Import the arguments of FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and
-    their attention. Returns the other arguments.
+    """Import the arguments that only FastChat's scripts have, and these scripts' chat template, loss on answers, LoRA
+    defaults and attention. Returns the remaining arguments, which have TRL's names.
     """
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)

@@ -30,13 +30,13 @@ from xpc.grammar.record import evolve
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Keys of error messages that say that a script's data or model could not be determined."""
+"""Matches the keys of errors that say that a script's data or model could not be determined."""
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
 """Argument names with which scripts load an existing adapter, such as `--lora_weights`."""
 MOST = 8
 """The most warnings about what a script does beyond its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
-"""Keys of error messages about the data, which are reported first."""
+"""Matches the keys of errors about the data, which are reported first."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
 """Parsers that fill TRL's configuration classes, so that the script's arguments have TRL's names."""
 

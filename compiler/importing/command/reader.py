@@ -192,7 +192,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # scripts with this key were written for an older stack, which has the argument `evaluation_strategy`
+        # FastChat's scripts were written for the stack that has the argument `evaluation_strategy`
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launch_file(draft, named_launch, launch)
     launch = launcher(draft, line, found, launch)

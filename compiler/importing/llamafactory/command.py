@@ -65,7 +65,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
     if count and nodes and "num_processes" in options:
-        count //= nodes  # accelerate's num_processes counts all nodes
+        count //= nodes  # num_processes counts the processes of all nodes
     if counted is not None and counted.key == EACH:
         count = integer(counted)
     elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):

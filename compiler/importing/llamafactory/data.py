@@ -124,7 +124,8 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
-    # The removed difference is about padding instead of packing rows, which LLaMA-Factory's pretraining does not pack.
+    # Remove the difference that `families.nearest` reported about packing several rows: pretraining packs one stream of
+    # texts.
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
@@ -142,7 +143,9 @@ def streamed(draft: Draft, packs: bool) -> None:
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """Compute the loss on answers only, by `assistant_only` or `completion_only`, depending on the row format."""
+    """Set the loss mask: only answers are in the loss, by `assistant_only` or `completion_only`, depending on the row
+    format.
+    """
     if draft.method != "sft" or stage == "pt":
         return
     stated = draft.settings.pop("method.assistant_only", None)

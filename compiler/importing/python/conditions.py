@@ -33,8 +33,9 @@ def deciding(draft: Draft, machine: Machine) -> list[Place]:
 
 
 def usual(machine: Machine, place: Place) -> bool:
-    """Whether `--partial` assumes that a condition is true. Conditions about resuming, debugging or missing files are
-    assumed to be false.
+    """Whether `--partial` assumes that a condition is true: false for conditions about resuming, debugging or several
+    GPUs, and true for others. Configuration files that the repository lacks are assumed not to exist, other files to
+    exist.
     """
     text = machine.conditions[place]
     if place in machine.absent:

@@ -38,7 +38,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column of
     `--prompt`.
 
-    Returns what the operations on the last source mean; None if the trainer has no data, or if `--data` replaces it.
+    Returns the interpreted operations on the last data source; None if the trainer has no data, or if `--data` replaces
+    it.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -163,8 +164,8 @@ COLLATOR = ("the collator is not read: how rows become a batch is the script's o
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report a custom collator (`found`) as an error. `reason` is that of unreadable rows, if there are any, so that
-    `--partial` makes one decision of both.
+    """Report the script's own collator (`found`) as an error with this reason and help. With the same reason as
+    unreadable rows, `--partial` makes one decision of both errors.
     """
     if found is not None:
         draft.error(found, *reason)

@@ -58,7 +58,9 @@ LIBRARIES = (
 
 
 def _rooted(value: object, own: set[Place]) -> bool:
-    """Whether a value may be the trained model or a part of it: it is in `own`, or where it comes from is unknown."""
+    """Whether a value may be the trained model or a part of it: its chain of calls leads to a call in `own`, or is
+    unknown.
+    """
     for _ in range(20):
         if not isinstance(value, Object):
             return True

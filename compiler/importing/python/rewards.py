@@ -141,8 +141,8 @@ def _is_stub(node: ast.stmt) -> bool:
 
 
 def stub(functions: list[Function]) -> str:
-    """The text of a file with the signatures of reward functions. Each function raises an error until somebody writes
-    it.
+    """The source of a file with the signatures of the script's reward functions. Each function raises
+    NotImplementedError until somebody writes it.
     """
     out = ['"""Reward functions, whose signatures are those of the script. Write each before the run."""\n']
     for one in functions:
@@ -175,8 +175,8 @@ def _copy(
     data: Data | None,
     called: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the functions' source text to a file, with the imports, constants and functions that they use; also the
-    tools and environment, by label and name.
+    """Write the source of reward functions to a file, with the imports, constants and functions that they use. `called`
+    are the tools and environments to copy, too, each by its file (`label`) and name.
     """
     labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
     by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}
@@ -205,7 +205,7 @@ def _copy(
 
 
 def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
-    """The top-level statements of a file, or of all cells of a notebook, each with its label."""
+    """The top-level statements of a file, or of all cells of a notebook, each with the label of its file or cell."""
     first = label.partition(" cell ")[0]
     return [
         (name, node)

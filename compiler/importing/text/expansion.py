@@ -112,7 +112,7 @@ def joined(branches: list[Variables], before: Variables) -> Variables:
 
 
 def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
-    """Keep the common words of a command or its arguments whose value differs between branches.
+    """If branches give a variable different commands or argument lists, keep the words that all of them share.
 
     If some branches append options, the words before these stay. If some put a wrapper such as `taskset -c 0-7` before
     the command, the command stays.

@@ -151,7 +151,8 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
         draft.note(folder, "`--model` names another")
         return
     publisher = next((who for start, who in PUBLISHERS.items() if family.startswith(start)), None)
-    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)  # torchtune writes `Qwen2_5-3B-Instruct`
+    # torchtune's files write `Qwen2_5-3B-Instruct` for Qwen2.5
+    name = re.sub(r"(?<=\d)_(?=\d)", ".", name)
     if overrides.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
         draft.model = f"{publisher}/{name}"
         draft.mark(folder, "mapped", f"train {draft.model}", f"the folder that `tune download {draft.model}` writes")

@@ -30,9 +30,9 @@ OF_ITS_TIME = (
     "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
     "trl 0.19, which has the same names, takes it over all processes"
 )
-"""A warning about the only default that differs between the alignment handbook and Open-R1, whose sft files have the
-same names: the handbook pins trl 0.19.1, whose SFTConfig has True; Open-R1 pins 0.18.0, where transformers 4.52.3 has
-False.
+"""A warning about `average_tokens_across_devices`, the only default that differs between the alignment handbook and
+Open-R1, whose sft files have the same key names: the handbook pins trl 0.19.1, whose SFTConfig has True; Open-R1 pins
+0.18.0, where transformers 4.52.3 has False.
 """
 
 TRANSFORMERS: dict[str, Json] = {
@@ -141,7 +141,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
             continue  # the runtime reads this setting, so no argument has a default for it
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            continue  # without this argument, a stack computes one ratio per token, which is the default elsewhere
+            continue  # `importance_sampling_level` is missing: one ratio per token, the default of the others
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])

@@ -49,7 +49,7 @@ def online(draft: Draft, named: Entries) -> None:
         batch = named.get("generation_batch_size")
         if batch is not None and batch.empty:
             draft.note(batch, NULL)
-        elif batch is not None:  # `generation_batch` divides it, once the number of processes is known
+        elif batch is not None:  # `generation_batch` sets it later, from the number of processes
             draft.mark(batch, MAPPED, "method.steps_per_generation")
 
 

@@ -106,8 +106,8 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    begins = named.get("lora.init_lora_weights")  # only scripts have it
-    kind = named.get("adapter.kind")  # only scripts have it
+    begins = named.get("lora.init_lora_weights")  # set only by the importer of Python scripts
+    kind = named.get("adapter.kind")  # set only by the importer of Python scripts
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -132,7 +132,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
             draft.note(one, "it is off")
     for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
-        if usual is not None and not draft.has("lora.from"):  # a continued adapter keeps its rank
+        if usual is not None and not draft.has("lora.from"):  # a continued adapter has its own rank and alpha
             draft.default(path, usual, "not set: peft's own" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
         modules = named.get("lora_target_modules")
@@ -309,7 +309,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 def loaded_as(draft: Draft) -> None:
     """Set the default dtype of the weights: fp32, except for a quantized base model."""
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
-        return  # xpc's default is the same
+        return  # xpc's default for a quantized base is the same
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
 
 

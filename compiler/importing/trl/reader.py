@@ -68,7 +68,7 @@ def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | N
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # the default stack masks packed documents
+        stack = load(stacks.DEFAULT)  # the default stack masks packed documents apart
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting = fitting
@@ -273,7 +273,7 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
     sharding.trainer_fsdp(draft, named)
     if launch is not None:
         sharding.accelerate(draft, launch, overrides, found)
-    if "num_processes" in named:  # accelerate's key, also in some scripts of 2025
+    if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read
         sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no source shards states")
 

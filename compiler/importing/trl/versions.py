@@ -92,7 +92,7 @@ def having(method: str, name: str) -> set[str]:
 
 
 def since(method: str) -> list[str]:
-    """The versions of TRL that have the method."""
+    """The versions of TRL that have the training method, the oldest first."""
     first = min((numbers().index(str(runs[0][0])) for runs in table()[method].values()), default=0)
     return numbers()[first:]
 
@@ -139,7 +139,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if name == "bf16" and known:
         return True  # null means bf16, unless fp16 is on
     if name == "average_tokens_across_devices" and not known:
-        return at >= order.index("0.23")  # transformers changed its default then
+        return at >= order.index("0.23")  # transformers changed this default around TRL 0.23
     if not known:
         early = {"loss_type": "grpo" if at < order.index("0.16") else "bnpo", "scale_rewards": "group"} if (
             method == "grpo" and at < order.index("0.17")) else {}  # fmt: skip
@@ -155,7 +155,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # or the tokenizer's limit, if lower
+        return 1024  # the trainer used the tokenizer's limit if that was lower
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:
@@ -163,7 +163,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value == -1:
         return None  # -1 marks a deprecated argument
     if value == "ffd":
-        return "bfd"  # `ffd` failed in the trainer
+        return "bfd"  # trl 0.19 names `ffd`, on which its trainer fails
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     return ("group" if value else "none") if name == "scale_rewards" and isinstance(value, bool) else value

@@ -39,7 +39,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.place)  # Python cannot convert None
+            return Unknown(value.why, value.place)  # `int(None)` fails
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number

@@ -24,7 +24,7 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 
 def _if(machine: Machine, node: ast.If) -> str:
-    """Interpret an `if` statement. Returns how it ends a block early, or ""."""
+    """Interpret an `if` statement. Returns how the block around it ends early, or "" if it does not."""
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
@@ -123,7 +123,9 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How a loop's body ends the statements around the loop: `break` and `continue` do not."""
+    """How the block around a loop ends early if the loop's body ends with `ends`: `return` ends the block, `break` and
+    `continue` end only the loop.
+    """
     return "" if ends.startswith(LOOP) else ends
 
 

@@ -313,8 +313,8 @@ def iterated(value: object) -> list[object] | None:
 
 
 def lineage(value: Object) -> list[Object]:
-    """An object and the objects on which it was called: `a`, `a.b()` and `a.b().c()` for the last one, in reverse
-    order.
+    """The chain of method calls that made an object, the latest first: for `a.b().c()` the values of `a.b().c()`,
+    `a.b()` and `a`.
     """
     out = [value]
     while isinstance(out[-1].receiver, Object) and len(out) < 40:

@@ -68,8 +68,8 @@ def quantization(machine: Machine, positional: list[Argument], keywords: dict[st
 
 def _helper(machine: Machine, positional: list[Argument], switch: str, path: str, names: Mapping[str, str],
             node: ast.AST) -> object:  # fmt: skip
-    """Compute a TRL function that makes an object of class `path` from a ModelConfig; None if the argument `switch` is
-    off. NotImplemented if the command does not fill the ModelConfig.
+    """Compute TRL's `get_peft_config` or `get_quantization_config`: an object of class `path` with values of a
+    ModelConfig, or None if the argument `switch` is off. NotImplemented if the command does not fill the ModelConfig.
     """
     model = positional[0].value if positional else None
     if not isinstance(model, Object) or "<command>" not in model.attributes:
@@ -146,9 +146,8 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 @cache
 def _all_names() -> frozenset[str]:
-    """The arguments of TRL's configuration classes in all versions, except those that name the model or the dataset.
-
-    A script may ignore its defaults for the model and the dataset.
+    """The arguments of TRL's configuration classes in all versions, except those that name the model or the dataset,
+    whose defaults a script may ignore.
     """
     configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
                for config in stack.configs}  # fmt: skip
