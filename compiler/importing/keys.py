@@ -83,8 +83,8 @@ class KeyTable(Mapping[str, Key]):
         return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
-        """The values of one field by key, for the keys that have it. For `irrelevant` and `refused`, keys with `usual`
-        are left out.
+        """The text of one field, such as `renamed`, by key, for the keys that have it. For `irrelevant` and `refused`,
+        keys with `usual` values are left out, because their value decides.
         """
         return {
             key: getattr(row, name)

@@ -207,8 +207,8 @@ def _nearest(version: str) -> Stack:
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """The stack that has most of those names in the file that the default stack lacks. If it lacks none, the default
-    stack.
+    """The stack that has most of the file's names that the default stack lacks; the default stack if it has all
+    names.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)

@@ -247,8 +247,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Set the template from `chat_template_jinja`, which contains Jinja text or a file name. As in axolotl, it is a
-    file name if this file exists.
+    """Set the template from `chat_template_jinja`, which contains Jinja text or a file name. As in axolotl, the value
+    is a file name if such a file exists.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

@@ -210,7 +210,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""The row format for the key names of a message: `from` and `value` make `conversations`."""
+"""Row formats by the key names of a message: role and content make `messages`, from and value `conversations`."""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:

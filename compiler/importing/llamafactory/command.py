@@ -19,7 +19,7 @@ from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
 """Subcommands of `llamafactory-cli` that train, each with its training method. `train` leaves the method to the key
-`stage`; the others belong to the newer layout (v1).
+`stage`; the others read configuration files in the newer layout (v1).
 """
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
 """File names of LLaMA-Factory's training scripts. Other tools have such names too, so `finetuning_type` must also be

@@ -26,8 +26,8 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class Prompt:
-    """A string made of columns: one column (`column`), a Jinja template over several (`template`), or no column
-    (`known`).
+    """A string made of columns: one column (`column`), or a Jinja template over several (`template`); or a string
+    without columns (`known`).
     """
 
     column: str = ""

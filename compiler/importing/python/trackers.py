@@ -18,7 +18,7 @@ STARTED: Mapping[str, tuple[str, int | None, str, int | None]] = {
     "mlflow.set_experiment": ("experiment_name", 0, "", None),
     "mlflow.start_run": ("", None, "run_name", None),
 }
-"""Calls that start a tracker: the argument with the project and its position, then those of the run's name."""
+"""For each call that starts a tracker: the name and position of its project argument, then of its run-name argument."""
 PROJECTS = {
     "wandb": ("WANDB_PROJECT", "wandb_project"), "trackio": ("WANDB_PROJECT", "wandb_project"),
     "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),

@@ -370,7 +370,9 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:
-    """An entry with the path of `file` in a local `folder`; None if the folder may be a dataset of the Hub."""
+    """The path of `file` inside a local `folder`, as an entry: `./data` and `a.jsonl` give `./data/a.jsonl`. None if
+    the folder may be a dataset of the Hub.
+    """
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
         return None

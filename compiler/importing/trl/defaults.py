@@ -141,7 +141,7 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
             continue  # the runtime reads this setting, so no argument has a default for it
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            continue  # `importance_sampling_level` is missing: one ratio per token, the default of the others
+            continue  # a stack without this argument uses one ratio per token, the default of the other stacks
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])

@@ -172,8 +172,8 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
     "code_language": ("code_format", "language"),
 }
-"""For each argument of Open-R1's scripts that configures a reward function: the function, and its own argument's name
-(`configs.py`).
+"""Arguments of Open-R1's scripts that configure a reward function: `repetition_n_grams` sets `ngram_size` of
+`repetition_penalty` (`configs.py`).
 """
 
 
