@@ -64,7 +64,7 @@ class Key:
 
 
 TYPES = {"usual": list, "values": dict, "flag": bool}
-"""The types of the fields that are not strings."""
+"""The fields of `Key` whose values are not strings, with their types."""
 
 
 class KeyTable(Mapping[str, Key]):
