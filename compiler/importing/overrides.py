@@ -167,13 +167,14 @@ def machine(text: str) -> str:
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False,
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
-    """Find two stacks for a TRL configuration with the key names `names`: the stack whose defaults the file relies on,
-    and the stack to run it.
+    """Find the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
-    If the file has names that the default stack lacks, it was written for the stack that has most of these names. If
-    that stack's TRL is not among the `versions` that fit the file, or if `named` (the user gave the version), the first
-    stack is instead the one nearest to the newest of these versions. The run uses this stack, or the default stack if
-    only that has a name, the method or the model's family. `trackio` is true if the file reports to trackio.
+    - The first one is the stack that has most of the configuration's key `names` that the default stack lacks; the
+      default stack if it has all names. If the user gave the TRL version (`named`), or if the stack's version is not
+      one of the `versions` that fit the file, it is instead the newest stack of these versions, or the stack nearest to
+      them.
+    - The second one is the same stack, or the default stack if only that has a key name, the method, the model's family
+      or trackio. `trackio` is true if the file reports to trackio.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
