@@ -21,6 +21,8 @@ SWAPPED = (
     (("chosen",), ("rejected",)),
 )
 """Column names with a known meaning: names of prompts or chosen answers, and names of what follows them."""
+SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
+"""The usual names of splits."""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -87,6 +89,26 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
             advice(method, source, source.label.typed * (len(spec.data) > 1)),
             (spec.label("method", "the method"),),
         )
+
+
+@rule("XP518", "split-as-configuration", "warning")
+def split_as_configuration(spec: Spec) -> Iterator[Finding]:
+    """After `:` stands a configuration of the dataset, and a split stands in brackets: `org/name[train]`, not
+    `org/name:train`.
+
+    Why it is bad: few datasets have a configuration that is named like a split.
+
+    Without this rule: ValueError "BuilderConfig 'train' not found" when the run loads its data.
+
+    Source: datasets 5.2 `builder.py` (`_create_builder_config`); confirmed by running it on a local folder.
+    """
+    for source in spec.sources:
+        if source.id is not None and source.config in SPLITS:
+            yield Finding(
+                source.label,
+                f"`:{source.config}` is a configuration, and `{source.config}` is the usual name of a split",
+                f"for the split, write `{source.id}[{source.config}]`",
+            )
 
 
 @rule("XP505", "no-chat-template")
