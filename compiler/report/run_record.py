@@ -230,7 +230,8 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
         for kind, sizes in table(line.get("peaks")).items()
         if isinstance(sizes, list)
     }
-    return {"step": line["step"], "stop": isinstance(line.get("stop"), str), "seconds": seconds, "memory": memory, "peaks": peaks,
+    stop = isinstance(line.get("stop"), str)
+    return {"step": line["step"], "stop": stop, "seconds": seconds, "memory": memory, "peaks": peaks,
             **{name: number(line.get(name)) or 0 for name in counts}}  # fmt: skip
 
 
