@@ -5,7 +5,7 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  # the modules below need it
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")
-if "." not in __name__:  # in a bundle, bytecode may come from other source code, so none is read or written
+if "." not in __name__:  # in a bundle, cached bytecode may be of older source code: it is neither read nor written
     from importlib.machinery import FileFinder, SourceFileLoader
 
     class _Source(SourceFileLoader):
@@ -17,7 +17,7 @@ if "." not in __name__:  # in a bundle, bytecode may come from other source code
 
     def _finder(path: str) -> FileFinder:
         inside = path == _bundle or any((path + os.sep).startswith(one + os.sep) for one in _inside)
-        if not inside or not os.path.isdir(path):  # a virtual environment in the bundle's folder keeps its own
+        if not inside or not os.path.isdir(path):  # a virtual environment in the bundle's folder still uses bytecode
             raise ImportError
         return FileFinder(path, (_Source, [".py"]))
 

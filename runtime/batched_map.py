@@ -17,7 +17,7 @@ KNOWN = {
 }  # fmt: skip
 """Arguments of ``Dataset.map`` that are handled here; a call with any other argument is unchanged."""
 FEWEST = 1000
-"""The least number of rows for a fork."""
+"""Rows for each forked process: 2,500 rows are mapped by at most two processes."""
 
 
 class NotBatched(Exception):
@@ -56,7 +56,8 @@ class Recorded:
         self.tokenizer, self.kind = tokenizer, type(tokenizer)
         self.texts: list[tuple[str, dict[str, Any]]] = []
         self.rendered: list[Any] = []
-        self.direct: list[bool] = []  # whether a call of the chat template returns the encoding of its text
+        # For each call of apply_chat_template: whether it returned token ids (of the text that it rendered).
+        self.direct: list[bool] = []
         self.last: Any = None
         self.encoded: Iterator[Any] | None = None
         recorded = self
@@ -76,7 +77,7 @@ class Recorded:
                     masked = isinstance(out, MutableMapping) and "assistant_masks" in out
                     recorded.direct.append(bool(recorded.texts) and out is recorded.last and not masked)
                     if masked:
-                        out["assistant_masks"] = [1]  # trl refuses a row without a token of an answer
+                        out["assistant_masks"] = [1]  # trl refuses a row whose mask has no 1
                 return out
 
         self.replaced = Replaced
@@ -99,7 +100,7 @@ class Recorded:
         return self.rendered[-1]
 
     def encode(self) -> None:
-        """Encode the collected texts, those with the same options together."""
+        """Encode the collected texts, with one call of the tokenizer for all texts that have the same options."""
         from transformers import BatchEncoding
 
         groups: dict[str, list[int]] = {}
@@ -140,7 +141,10 @@ def _nothing() -> Any:
 def _batched(
     function: Callable[..., Any], tokenizer: Any, first: int, options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """The function of a batch of rows for a function of one row; ``first`` is the number of the first row of all."""
+    """Make a function of a batch of rows from a function of one row.
+
+    ``first`` is added to the indices of the rows, because each process maps a part of the dataset that begins there.
+    """
 
     def grouped(batch: Mapping[str, Any], *indices: Any) -> dict[str, list[Any]]:
         many = len(next(iter(batch.values())))
@@ -238,6 +242,6 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if any(failed):
         raise NotBatched
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # one part has only empty lists, whose type is not known
+    if len({repr(one.features) for one in parts}) > 1:  # types differ, for example if a part has only empty lists
         raise NotBatched
     return datasets.concatenate_datasets(parts)

@@ -16,7 +16,7 @@ if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
     del sys.path[0]  # so that the checked libraries cannot import from there
@@ -45,7 +45,7 @@ def main() -> int:
     """Print the entries as JSON. Returns the exit status."""
     request = json.load(sys.stdin)
     output = os.dup(1)
-    os.dup2(2, 1)  # what imported libraries print must not mix with the answer
+    os.dup2(2, 1)  # output of imported libraries goes to stderr, because stdout is read as JSON
     entries = list(inspect(request["pins"], request["optional"]))
     with os.fdopen(output, "w", encoding="utf-8") as out:
         json.dump([dict(zip(("what", "state", "says"), one, strict=True)) for one in entries], out)
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
-    """Every entry, in the order in which a person would check."""
+    """All entries, in the order of their report: interpreter, packages, torch, folders, variables."""
     yield python()
     yield from packages(pins, optional)
     yield from torch()
@@ -94,7 +94,7 @@ def torch() -> Iterator[Entry]:
     try:
         import torch as library
     except ImportError as error:
-        if find_spec("torch") is not None:  # otherwise reported with the packages
+        if find_spec("torch") is not None:  # a missing torch is reported with the packages
             yield ("torch", WRONG, f"cannot be imported: {str(error).splitlines()[0]}")
         return
     yield ("torch", FINE, f"{library.__version__}, {_build(library)}")
@@ -131,7 +131,7 @@ def _gpu(library: object, index: int) -> Entry:
 
 
 def home() -> str:
-    """The folder of the hub's downloads and of its login."""
+    """The folder in which huggingface_hub keeps downloads and the login."""
     return os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
 
 

@@ -13,7 +13,7 @@ if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
 
@@ -125,7 +125,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
             out.append(task["name"])
             continue
         path = bundle.inside(task["file"])
-        verified_folder(bundle, os.path.dirname(task["file"]))  # its Python files will be run
+        verified_folder(bundle, os.path.dirname(task["file"]))  # the Python files of this folder will be run
         config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:

@@ -31,13 +31,13 @@ _stop_requested = False
 _interrupted = False
 """Whether this launcher received a Ctrl-C."""
 _output_dir: str | None = None
-"""The output folder, once the bundle is read."""
+"""The run's output folder; None until the bundle is read."""
 _started: list[bool] = []
-"""Not empty once the agent has started the processes of the run: then it decides how the launch ends. A node whose
-processes are done waits for the other nodes, which would wait in vain if it exited on a stop request.
+"""Not empty once torchrun's agent has started the processes of the run. From then on, the agent decides when this
+launcher ends: a node whose processes have ended must still wait for the other nodes, which also wait for it.
 """
 _process: Any = None
-"""psutil.Process, once it is imported: a stop request may arrive before."""
+"""psutil.Process, or None while psutil is not imported, because a stop request may arrive before that."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -52,12 +52,12 @@ def main(folder: str, words: Sequence[str]) -> int:
 
     for number in signals.STOP_SIGNALS:
         signal.signal(number, _forward_signal)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup, SIGHUP stays ignored
         signal.signal(signal.SIGHUP, lambda *_: _forward_signal(signal.SIGTERM, None))
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        progress.watch(lambda: not (_started or (_process and _process().children())))  # they print their own
+        progress.watch(lambda: not (_started or (_process and _process().children())))  # the run prints its own lines
     progress.now("checking this machine")
     global _output_dir
     try:
@@ -65,7 +65,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         _output_dir = read.output_dir
         arguments.prepare_environment(read)
         if not checked and (found := preflight.without_libraries(read)):
-            preflight.check(read, 0, 0, found)  # reports all findings together
+            preflight.check(read, 0, 0, found)  # raises one RunError with all findings
     except Finished as done:
         return finished(read, done)
     except RunError as error:
@@ -84,7 +84,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         status = _preflight(folder)
         if status != 0:
             return status
-    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # the others are for `_forward_signal` and `_interrupt`
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # `_forward_signal` and `_interrupt` handle all others
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
@@ -149,7 +149,7 @@ def _forward_signal(number: int, _: object) -> None:
 
 
 def _exit_if_stopped() -> None:
-    """Exit if there was a stop request, even if it came while a library was running a program of its own."""
+    """Exit if there was a stop request, also one that came while a library was running another program."""
     if _stop_requested:
         _report(_stopped())
         os._exit(75)
@@ -194,18 +194,19 @@ def _stopped() -> str:
 
 def _report(message: str) -> None:
     """Write one line; a terminal that was closed does not stop the run from saving."""
-    begin = "\r\x1b[K" if os.isatty(2) else ""  # replaces the line of the last step
+    begin = "\r\x1b[K" if os.isatty(2) else ""  # erases the progress line of the last step
     with contextlib.suppress(OSError):
         os.write(2, f"{begin}launch.sh: {message}\n".encode())
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
-    """Report how a process or the run ended. ``codes`` are exit codes that show whether a stop request ended the
-    processes.
+    """Report how a process or the run (``who``) ended, or start the run again. Returns the exit status. If one of the
+    exit ``codes`` is that of a stop request, the end is reported as a stop.
     """
     from .core import signals
 
-    stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS  # before it listens
+    # A Ctrl-C ends a process that does not handle signals yet by SIGINT.
+    stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())
         return signals.REQUEUE
@@ -215,7 +216,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
         message, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
     left = int(os.environ.get(RETRIES, "0"))
     number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
-    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not a signal of a terminal
+    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not SIGHUP, SIGINT or SIGQUIT
     again = may_pass and left > 0 and not _stop_requested
     message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
     message += f"; started again, {NEWEST}" if again else ""
@@ -227,11 +228,11 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, _interrupt)  # before anything that takes time
+    signal.signal(signal.SIGINT, _interrupt)  # first, because the imports below take seconds
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
     del sys.path[0]  # so that the launcher cannot import from the bundle

@@ -8,14 +8,14 @@ import sys
 
 if not __package__:
     sys.path[0], __package__ = os.path.split(os.path.dirname(os.path.abspath(__file__)))
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
 
 if __name__ == "__main__":
     from .core import signals
 
-    signals.listen()  # before anything that takes time
+    signals.listen()  # first, because the imports below take seconds
 
 from .core.run import main
 

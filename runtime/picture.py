@@ -32,7 +32,7 @@ STYLE = (
     ".curves .page{fill:#12161c}}"
 )
 LARGEST = 1e30
-"""Larger values and later steps are not drawn."""
+"""Values above this number and steps after it are not drawn."""
 Points = list[tuple[float, float]]
 
 

@@ -21,18 +21,18 @@ if not __package__:
     if __name__ == "__main__":
         sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     __package__ = "trainer"
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
 
 INDEX = "prepared.json"
-"""The file that is written last: the calls with their results, and what was counted."""
+"""The file that is written last: the list of ``Dataset.map`` calls with the files of their results, and the counts."""
 CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "trainer/library_internals/trl_", "files/")
 """Beginnings of names of bundle files that decide rows: code, templates and other files of the spec."""
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
-"""Files of a local model that decide tokens."""
+"""Files of a local model that decide how texts become tokens."""
 COMMIT = 40
-"""The number of digits of a commit."""
+"""The number of hex digits of a commit; a revision of another length is a branch or tag, which can move."""
 PINS = ("datasets", "tokenizers", "transformers", "trl")
 COMPUTING = (
     "accelerator_config", "activation_", "adam_", "average_tokens", "bf16", "ddp_", "dataloader_", "deepspeed",
@@ -50,15 +50,15 @@ OFF: Mapping[str, Any] = {
     "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
     "use_liger_loss": False, "use_vllm": False,
 }  # fmt: skip
-"""Arguments that need a GPU, weights or several processes, and their values here. Only stated ones are replaced."""
+"""Values that replace arguments of the run which need a GPU, weights or several processes; unset ones stay unset."""
 DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
 ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
-"""Folders of the runtime whose features do not change rows."""
+"""Folders in ``features/`` and of the runtime with features that do not change how rows are prepared."""
 MODELS = (
     "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
     "packages", "reward_head", "rewards", "teacher", "tied_weights", "tools", "weight_dtypes",
 )  # fmt: skip
-"""Features that load or change models, or call functions of the user."""
+"""Modules of features that load or change models, or call the user's functions: they do not change rows either."""
 Mapped = Callable[..., Any]
 
 
@@ -67,7 +67,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
     of a local model.
     """
     arguments = {name: one for name, one in plan["arguments"].items() if not name.startswith(COMPUTING)}
-    if plan["method"]["name"] != "kto":  # kto pairs the answers within a batch
+    if plan["method"]["name"] != "kto":  # KTO pairs prompts with other answers of a batch of this size (its KL term)
         arguments.pop("per_device_train_batch_size", None)
     files = {name: one for name, one in manifest["files"].items() if name.startswith(CODE)}
     tokenizer = {}
@@ -121,7 +121,7 @@ def tiny_model(bundle: Any, tokenizer: Any) -> Any:
 
 
 def stand_ins(base: Any) -> Any:
-    """A feature that gives trl's constructor stand-ins for rewards and the teacher."""
+    """A feature with hooks that give trl's constructor stand-ins for rewards and the teacher."""
 
     class StandIns(base):  # type: ignore[misc]
         """Rewards that return 0, and a tiny teacher."""
@@ -211,8 +211,8 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
     from .library_internals.datasets_rows import map_replaced
 
     datasets.disable_progress_bars()
-    datasets.disable_caching()  # the run repeats the shuffles
-    made.check = lambda *_: None  # here precision, processes and weights are not those of the run
+    datasets.disable_caching()  # shuffles and selections are not stored: the run repeats them
+    made.check = lambda *_: None  # precision, processes and weights of the preparation differ from those of the run
     args = arguments.build_arguments(bundle)
     tokenizer = load_tokenizer(bundle)
     calls: list[dict[str, Any]] = []
@@ -239,7 +239,7 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
 
 
 def _counts(given: int, counted: Any, lengths: Any, prepared: Any) -> dict[str, Any]:
-    """The counts in the form of ``xpc preview --rows``: tokens of rows before they are cut, and of sequences after."""
+    """The counts in the form of ``xpc preview --rows``: tokens of rows before truncation, and of sequences after it."""
     import numpy
     import pyarrow.compute
 
@@ -346,7 +346,7 @@ def _outermost(mapped: Mapped) -> Mapped:
 
 
 def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> Any:
-    """The rows of these files, in the format of the rows that they were made of."""
+    """Load the rows of these Arrow files and set their output format, such as torch, to ``layout`` (Dataset.format)."""
     import datasets
 
     parts = [datasets.Dataset.from_file(one) for one in files]

@@ -28,20 +28,20 @@ OFF: dict[str, Any] = {
 """Arguments of a rehearsal in the place of the run's: each step is logged, and nothing is sent anywhere."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 REQUEUE = 75
-"""The status of a run that stopped on request after saving."""
+"""The exit status of a run that stopped on request after saving."""
 SECONDS = 0.2
 """Seconds between two reads of the log."""
 
 
 class Launch:
-    """A launch of the copied bundle. ``stopped`` is true once this process was asked to stop."""
+    """The running launch of the copied bundle. ``stopped`` is true once this process has received a stop request."""
 
     process: "subprocess.Popen[bytes] | None" = None
     stopped = False
 
     @classmethod
     def ask(cls, number: int, _: FrameType | None) -> None:
-        """Pass a stop request on; Ctrl-C reaches the launch by itself."""
+        """Signal handler: pass a stop request on to the launch. A Ctrl-C reaches the launch without this."""
         cls.stopped = True
         if number != signal.SIGINT and cls.process is not None and cls.process.poll() is None:
             cls.process.send_signal(number)
@@ -109,7 +109,7 @@ def _launched(bundle: str, out: str, environ: dict[str, str], before: int) -> in
 
 
 def _logged(out: str) -> int:
-    """The newest step in the log of this node or, on a shared file system, of the run."""
+    """The newest step in metrics.jsonl, which only process 0 writes; 0 where this node does not see that file."""
     try:
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
             return max((json.loads(line)["step"] for line in handle if line.endswith("\n")), default=0)

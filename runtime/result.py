@@ -91,8 +91,9 @@ def lines(found: Mapping[str, Result]) -> str:
 
 
 def overview(members: str, statuses: Sequence[str]) -> str:
-    """A line for each member of a sweep, with its best value of the metric that matters. ``members`` is the folder of
-    the bundles; ``statuses`` are their names, each followed by the exit status of its launch.
+    """A line for each member of a sweep, with its best value of the metric by which runs are compared.
+
+    ``members`` is the folder of the bundles; ``statuses`` alternates their names and the exit status of their launch.
     """
     ended = list(zip(statuses[::2], statuses[1::2], strict=True))
     best: dict[str, tuple[str, Result]] = {}
@@ -133,7 +134,7 @@ def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     counted = dict.fromkeys(COUNTS, 0.0)
     for one, after in zip(measured, [*measured, {"started": ""}][1:], strict=True):
         if "memory" not in one or "started" not in after:
-            continue  # a later line of the same start has its values, too
+            continue  # a later line of the same start also contains these values
         for name, spent in one["seconds"].items():
             out["seconds"][name] = round(out["seconds"].get(name, 0.0) + spent, 3)
         for phase, kinds in one["memory"].items():
@@ -184,7 +185,7 @@ def draw(folder: str, say: Callable[[str], object]) -> str:
 
 
 def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -> str:
-    """Where the weights are: the folder, for adapters also their base, and a second line for merged weights."""
+    """The summary's lines on where the weights are: the folder, with the base of adapters; that of merged weights."""
     place = f"{folder}  (adapters; their base is {base})" if base else folder
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
 
@@ -270,7 +271,7 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
     from huggingface_hub import hf_hub_download
 
     kind = "dataset" if "split" in source else "model"
-    with suppress(Exception):  # offline, or without a card; a run must not fail for it
+    with suppress(Exception):  # there may be no network or no card; a run must not fail for it
         return str(hf_hub_download(source["id"], "README.md", repo_type=kind, revision=source["revision"],
                                    etag_timeout=CARD_SECONDS))  # fmt: skip
     return None
@@ -291,5 +292,5 @@ def licence(card: str) -> str | None:
     return lines.get("license_name") or lines.get("license")
 
 
-if __name__ == "__main__":  # launch.sh of a sweep: the folder of its members, and the status of each
+if __name__ == "__main__":  # called by a sweep's launch.sh: result.py FOLDER NAME STATUS NAME STATUS ...
     print(overview(sys.argv[1], sys.argv[2:]), end="")

@@ -22,7 +22,7 @@ if not __package__:
     if __name__ == "__main__":
         sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     __package__ = "trainer"
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
 
@@ -62,7 +62,7 @@ def main(folder: str, words: Sequence[str]) -> int:
             return stop(findings(missing)) if missing else 0
         if options.check:
             return _check(bundle, place)
-        os.environ.pop("XPC_STAGED", None)  # here rows must be read from the hub
+        os.environ.pop("XPC_STAGED", None)  # with it, rows would be read from a stage and not from the hub
         progress.watch()
         _stage(bundle, place, options.wheels)
     except RunError as error:
@@ -151,7 +151,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
     try:
         os.makedirs(place, exist_ok=True)
         with open(os.path.join(place, "staged.lock"), "a", encoding="utf-8") as lock:
-            with suppress(OSError):  # this file system has no locks
+            with suppress(OSError):  # some network file systems have no locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if wheels:
                 _wheels(bundle, os.path.join(place, "wheels"))
@@ -163,7 +163,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
 def _fetch(bundle: Bundle, place: str) -> None:
     """Fetch everything and list it in staged.json; what an earlier call has fetched is reused."""
     fetched: dict[str, Any] = {}
-    with suppress(ImportError):  # the hub's libraries are missing, too, and the first fetch says so
+    with suppress(ImportError):  # the first fetch then reports that the hub's libraries are missing
         from .library_internals import progress_bars
 
         progress_bars.capture(True)
@@ -227,7 +227,7 @@ def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dic
         os.makedirs(folder + ".part")
         data_sources.load(bundle, source, split).to_parquet(os.path.join(folder + ".part", "rows.parquet"))
         os.rename(folder + ".part", folder)
-    with suppress(Exception):  # a data set may have no card; the run reads its licence there
+    with suppress(Exception):  # a data set may have no card, from which the run would read its licence
         hf_hub_download(source["id"], "README.md", repo_type="dataset", revision=source["revision"],
                         cache_dir=os.path.join(place, "hub"))  # fmt: skip
     return {"commit": commit, "files": _files(place, folder)}

@@ -16,7 +16,7 @@ if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
-    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # see __init__.py
+    _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
 
@@ -108,7 +108,7 @@ def answers(bundle: Bundle, host: str) -> bool:
     try:
         with build_opener(ProxyHandler({})).open(f"http://{place}:{port(bundle)}/health", timeout=SECONDS) as response:
             return bool(response.status == 200)
-    except (OSError, HTTPException, ValueError):  # refused, unknown host, too slow, or an invalid answer
+    except (OSError, HTTPException, ValueError):  # connection refused, unknown host, timeout, or an invalid answer
         return False
 
 

@@ -1,6 +1,6 @@
-"""What is collected, how tests are shared out over processes, and what is drawn at random.
+"""Which tests each tier collects, how they are distributed over processes, and the seeds of random tests.
 
-Of the slow ones (``--dist loadfile``) a file stays together; proofs do not.
+In the slow tier (``--dist loadfile``), one process runs all tests of a file, except those of test_proofs.py.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from module_folders import put_on_path
 
 put_on_path()
 ALONE = "test_proofs.py"
-"""The file whose slow tests share nothing but a warm interpreter: they fill what the others leave."""
+"""A file whose slow tests need not run in one process, because they share only a warm interpreter. They run last, in
+whichever process is free.
+"""
 FAST = "not slow"
 ALL_SLOW = ("\npytestmark = pytest.mark.slow", "\npytestmark = pytest.mark.nightly")
 NIGHTLY = "nightly"
-"""Tests that take minutes each: `make slow` (-m nightly) runs them, and no other choice of tests does."""
+"""The mark of tests that take minutes each. Only an expression that names it runs them: `-m nightly`, `make slow`."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The fast tier does not even import the files that are slow as a whole, and with them the stack."""
+    """In the fast tier, do not collect files whose tests are all slow: importing them would import torch and TRL."""
     if config.option.markexpr != FAST or collection_path.suffix != ".py":
         return None
     text = collection_path.read_text(encoding="utf-8")
@@ -42,8 +44,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """A worker of the fast tier tells of a test's start, setup and teardown only where one fails: of thousands of small
-    tests, telling takes as long as running. What counts their times is told everything.
+    """In workers of the fast tier, do not send reports of a test's start, nor of a setup or teardown that passed.
+
+    For thousands of small tests, sending these reports takes as long as running the tests. With `--durations` or a
+    JUnit file, all reports are sent, because both need the times of each phase.
     """
     option = config.option
     if option.markexpr != FAST or not hasattr(config, "workerinput") or option.xmlpath or option.durations:
@@ -60,11 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 EARLY = "tests/launch/"
-"""Few tests of the slow tier, each of which waits minutes for a scheduler: they wait while the others run."""
+"""A folder of slow tests that wait minutes for a cluster's scheduler. They start first, to wait while others run."""
 
 
 class Shared(LoadFileScheduling):
-    """A file to a process, as the names of tests say it: pytest 9 loses the groups that xdist 3.8 makes of marks."""
+    """Runs all tests of a file in one process, except those of test_proofs.py, which are distributed one by one.
+
+    The mark `xdist_group` would do this, too, but xdist 3.8 loses the groups under pytest 9.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
@@ -72,7 +79,7 @@ class Shared(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    """For the slow tier, in the order of the collection; the fast one keeps the scheduler that it asks for."""
+    """In the slow tier (``--dist loadfile``), use `Shared` and keep the order of collection; else xdist's scheduler."""
     if config.getoption("dist") != "loadfile":
         return None
     config.option.loadscopereorder = False
@@ -80,13 +87,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What is nightly is slow, too: the fast tier leaves it out."""
+    """Give nightly tests the mark `slow`, too, so that the fast tier (`-m "not slow"`) excludes them."""
     if item.get_closest_marker(NIGHTLY) is not None:
         item.add_marker("slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nightly tests only where they are asked for. Of the slow ones, those that wait long come first, proofs last."""
+    """Deselect nightly tests unless `-m` names the mark. In the slow tier, put `EARLY` tests first and proofs last."""
     if NIGHTLY not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker(NIGHTLY) is not None]
         config.hook.pytest_deselected(items=left_out)
@@ -97,32 +104,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected stays to the end: no collection of garbage has to look at it."""
+    """Exclude from garbage collection what exists after the collection of tests, because it stays until the end."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000)  # most of what a test makes is gone without a collection
+        gc.set_threshold(50_000)  # rare collections: reference counting alone frees most objects of a test
         gc.enable()
-        atexit.register(gc.unfreeze)  # some libraries count what is left at the end
+        atexit.register(gc.unfreeze)  # some libraries look for leaked objects at exit
 
 
 SEED = "2026"
-"""What `make test` draws with, every time; `make soak` sets XPC_SEED to others."""
+"""The seed of random tests in `make test`. `make soak` sets other seeds in XPC_SEED."""
 
 hypothesis.settings.register_profile("fixed", deadline=None, database=None, derandomize=True)
 hypothesis.settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("fresh" if "XPC_SEED" in os.environ else "fixed")
 if "XPC_SEED" not in os.environ:
-    # Hypothesis draws from the constants of the modules that a process has imported, so that what a test draws would
-    # depend on the tests that ran before it in the same worker.
+    # Hypothesis also draws constants from the source of imported modules. Then the drawn values would depend on the
+    # tests that ran before in the same worker, so this is switched off.
     providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture
 def chance(request: pytest.FixtureRequest) -> random.Random:
-    """Random moments, the same in every run. XPC_SEED draws others; a test that fails shows which it had."""
+    """A random generator with the seed `SEED` or XPC_SEED, and the test's name. A failing test shows its seed."""
     seed = os.environ.get("XPC_SEED", SEED)
     print(f"{request.node.name}: XPC_SEED={seed}")
     return random.Random(f"{seed} {request.node.name}")
@@ -130,7 +137,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the data files and the model that generated specs name."""
+    """A folder with the local files (data and a model) that the specs of generated.py name."""
     from compile_support import put
     from generated import FILES
 

@@ -16,8 +16,8 @@ UNTRUE = (
     ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
 )
-"""Loggers, and their warnings that do not apply here: a kernel for inference that bitsandbytes looks for on CPUs with
-AVX512-BF16, and rows longer than the tokenizer's limit, which the run cuts or counts."""
+"""Harmless warnings to filter: (logger, beginning of the message). bitsandbytes looks for an inference kernel on CPUs
+with AVX512-BF16; rows longer than the tokenizer's limit are truncated or counted by the run."""
 
 
 def prepare_environment(bundle: Bundle) -> None:
@@ -69,7 +69,7 @@ def check_state(bundle: Bundle, args: Any) -> None:
     actual = str(getattr(state.distributed_type, "value", state.distributed_type))
     expected = run["distributed_type"]
     if actual == "MULTI_GPU" and expected == "FSDP" and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        actual = "FSDP"  # PartialState knows only the processes; AcceleratorState sets FSDP later.
+        actual = "FSDP"  # PartialState always says MULTI_GPU; AcceleratorState sets FSDP later.
     if state.num_processes != run["world_size"] or args.world_size != run["world_size"]:
         raise RunError(f"accelerate sees {state.num_processes} process(es), and this bundle is for {run['world_size']}")
     if actual != expected:

@@ -14,7 +14,7 @@ DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that decide the numbers of a run; their digest identifies the run."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
-"""The most bytes of a manifest that are read."""
+"""The most bytes of a bundle.toml that are read."""
 
 
 def manifest_digests(folder: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
 
 
 def _at(plan: Any, path: str) -> Any:
-    """The value at a dotted path, or None."""
+    """The value in nested dicts at a dotted path such as "method.name"; None if it is missing."""
     for name in path.split("."):
         try:
             plan = plan[int(name)] if isinstance(plan, list) else plan[name]
@@ -65,9 +65,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Check the number of processes that the launcher started, because another number changes the global batch. Raises
-    RunError.
-    """
+    """Raise RunError for another number of processes than the plan's, because it changes the global batch."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

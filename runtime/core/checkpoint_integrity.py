@@ -18,10 +18,10 @@ RECORD = "xpc_files.json"
 NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
 """Beginnings of the names of files that change after a run, or that only a resumed run reads."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
-"""Files that each process writes: DeepSpeed's and torch's shards, transformers' random states, completions."""
+"""Matches files that each process writes for itself, with its rank in the name: `rng_state_1.pth` is that of rank 1."""
 BLOCK = 1 << 20
 PART = 64 << 20
-"""Bytes that are read at once, and bytes of a file that are hashed by one thread."""
+"""Bytes: a file is read in blocks of BLOCK, and one thread hashes a part of PART."""
 
 Seal = tuple[int, str]
 """The size of a file in bytes, and its sha256 in hex."""
@@ -40,17 +40,13 @@ def clear(output_dir: str) -> None:
 
 
 def final_files(output_dir: str) -> dict[str, Seal]:
-    """The sizes and digests of what a finished run leaves: weights, configuration, tokenizer, metrics. Raises
-    OSError.
-    """
+    """Sizes and digests of what a finished run leaves: weights, config, tokenizer, metrics. Raises OSError."""
     chosen = [name for name in names(output_dir) if not name.startswith(NOT_FINAL)]
     return dict(zip(chosen, _hashed(output_dir, chosen), strict=True))
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flush and hash the files that process ``rank`` wrote; returns sizes and digests by name in ``folder``. Raises
-    OSError.
-    """
+    """Flush and hash the files of process ``rank`` in ``folder``; returns sizes and digests by name. Raises OSError."""
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
 
 
@@ -70,7 +66,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):  # an unusable checkpoint of the same step
+    if os.path.exists(target):  # an earlier checkpoint of the same step, from which training could not resume
         move_aside(target)
     os.rename(folder, target)
     _flush(output_dir)
@@ -79,7 +75,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
 
 
 def set_default_mode(folder: str, written: Iterable[str]) -> None:
-    """Give weights the default mode of a new file, because safetensors makes them readable only by the owner."""
+    """Give weight files the default permissions of a new file, as safetensors makes them readable only by the owner."""
     mask = os.umask(0)
     os.umask(mask)
     for name in written:
@@ -131,7 +127,7 @@ def names(folder: str) -> list[str]:
 
 
 def _writer(name: str) -> int:
-    """The process that writes a file; process 0 writes files without a number."""
+    """The rank of the process that writes a file, by the number in its name; 0 for a file without a number."""
     number = WRITER.match(os.path.basename(name))
     return int(number[1]) if number else 0
 

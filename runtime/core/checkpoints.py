@@ -28,7 +28,7 @@ def schedule(path: str) -> str | None:
 
 
 States = Callable[[str, int], str | None]
-"""Returns what is wrong with the strategy's states in a checkpoint for ``world`` processes, or None."""
+"""Takes a checkpoint and the number of processes; returns what is wrong with the weights or the optimizer, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
@@ -56,7 +56,7 @@ def _unusable(path: str, step: int, world: int, states: States, digests: bool) -
     """The reason why training cannot resume from a checkpoint, or None. Damaged files never raise an exception."""
     for where, _, names in os.walk(path):
         for name in names:
-            if not os.path.isfile(os.path.join(where, name)):  # opening a pipe would block
+            if not os.path.isfile(os.path.join(where, name)):  # reading a named pipe would block forever
                 return f"{name} is not a regular file"
     try:
         return missing(path, step, world, states) or broken(path, digests)
@@ -79,8 +79,9 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
-        # Each process writes its own random state, and process 0 does not wait for them before trainer_state.json. A
-        # missing one is harmless: transformers warns and continues; on several machines each has only its own.
+        # Each process writes a file with its own random state, and process 0 does not wait for these files before it
+        # writes trainer_state.json. A missing file is no error: transformers warns and continues, and without a shared
+        # file system each machine has only the files of its own processes. A truncated file is an error.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .payload import Gpu, Payload, Source, Trainer
 
 CHATS = ("text", "messages", "conversations", "tokens", "images")
-"""Shapes of rows without a separate prompt."""
+"""Row shapes (values of a source's `shape`) without a separate prompt."""
 WITH_IMAGES = ("images", "image_preference")
-"""Shapes of rows with images."""
+"""Row shapes (values of a source's `shape`) with images."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
@@ -31,7 +31,7 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""The values that `uses` reads from the two largest sections of trainer_args.json."""
+"""The keys that `uses` reads from the two largest sections of trainer_args.json; the others need not be compared."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
@@ -42,7 +42,7 @@ def sources(plan: "Payload") -> "list[Source]":
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """The section of trainer_args.json with the settings that would need another module."""
+    """The section `trainer` of trainer_args.json: it lists unset settings that would need a module the bundle lacks."""
     decisive: dict[str, Any] = dict(plan)
     decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
     return {"unused": [*_unused(json.dumps(decisive))]}
@@ -72,8 +72,9 @@ def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any
 
 @lru_cache(64)
 def _unused(text: str) -> tuple[str, ...]:
-    """Paths of the settings that would need another module. The result is cached, because members of a sweep
-    share it.
+    """Paths of the unset settings that would need a module which the bundle lacks, such as `model.rope`.
+
+    The result is cached, because most members of a sweep have the same one.
     """
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
@@ -239,8 +240,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
 
 
 def _has_fields(source: "Source") -> bool:
-    """Whether messages of a source may have other keys than a role and a text."""
-    if source["shape"] == "conversations":  # messages in a file may have any keys
+    """Whether messages of a source may have keys other than a role and a text, such as `tool_calls`."""
+    if source["shape"] == "conversations":  # messages of a local file may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
     return source["shape"] not in ("text", "tokens", *WITH_IMAGES)
 

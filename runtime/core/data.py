@@ -45,7 +45,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
             desc=None,
             features=next((one for one in types if one is not None), None),
         )
-    except UnicodeDecodeError as error:  # the readers do not check the encoding
+    except UnicodeDecodeError as error:  # the datasets library decodes a text only when a row is read
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template and rank() == 0:
         sampled = {number: part[number] for number in row_comparison.sampled_rows(part)}
@@ -61,9 +61,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """The function that converts a stored row and its number to trl's row; ``chat`` is true if there is a
-    chat template.
-    """
+    """The function that converts a stored row and its number to trl's row; ``chat``: there is a chat template."""
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

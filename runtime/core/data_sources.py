@@ -31,7 +31,7 @@ def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature
 def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
-    if os.environ.get("XPC_STAGED"):  # rows that stage.py has fetched, for machines without a network
+    if os.environ.get("XPC_STAGED"):  # stage.py has fetched the rows into this folder, for machines without a network
         return run_path(bundle.inside("stage.py"))["rows"](source, split, streaming)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(

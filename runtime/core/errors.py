@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 LONGEST = 2000
-"""Characters of a printed line; a longer one quotes data."""
+"""Printed lines are cut to this many characters; only lines that quote data are longer."""
 
 REPORT_SECONDS = 5
 """Seconds that the other processes wait for process 0 to report a common error."""
@@ -42,7 +42,7 @@ def shown(text: str) -> str:
 
 
 muted = False
-"""Whether another node prints the messages: this process then prints errors only."""
+"""True on a node other than node 0, which prints the messages for all nodes: this process then prints only errors."""
 
 
 def say(sentence: str) -> None:
@@ -52,9 +52,9 @@ def say(sentence: str) -> None:
 
 
 printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
-"""When this process last printed a line; at first, when the process that started it did (system-wide on Linux)."""
+"""The time (`time.monotonic`) of the last printed line. A process passes it to those that it starts in XPC_PRINTED."""
 _renewable = False
-"""Whether the last line on the terminal may be replaced by the next one."""
+"""Whether the last line was printed with `renew`, so that the next such line replaces it on the terminal."""
 
 
 def put(text: str, renew: bool = False) -> None:
@@ -83,7 +83,7 @@ def stop(error: RunError) -> int:
     """Print the error once (on rank 0, or on a process that is the only one to fail) and return the exit status."""
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
-    else:  # the launcher ends all processes when the first one exits, which must be the reporting one
+    else:  # wait: when one process exits, the launcher ends all others, also the one that reports
         time.sleep(REPORT_SECONDS)
     return 1
 

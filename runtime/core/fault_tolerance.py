@@ -77,7 +77,7 @@ class FaultTolerant(TrainerHooks):
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            same = len(losses) == self.args.world_size  # the logged value is the mean over the processes
+            same = len(losses) == self.args.world_size  # else the processes get the mean
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)
@@ -147,7 +147,7 @@ class FaultTolerant(TrainerHooks):
         from accelerate.utils import gather_object
 
         name = f"checkpoint-{self.state.global_step}"
-        window = torch.zeros(()) if self.window is None else self.window  # losses that are not logged yet
+        window = torch.zeros(()) if self.window is None else self.window  # the sum of the losses since the last log
         self.windows = self.accelerator.gather(window.reshape(1).to(self.args.device)).tolist()
         with writing(name, self.args.output_dir, self.saved):
             if rank() == 0:
@@ -208,9 +208,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """The reason why a file could not be written. torch hides the system's message, so a test write is made
-    to get it.
-    """
+    """The reason why a file could not be written: torch hides the system's message, so this tries another write."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     try:

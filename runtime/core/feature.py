@@ -33,13 +33,13 @@ class Feature:
     def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
         """In the preflight, in one process per node: connect to the other nodes and check together.
 
-        ``check(node_rank)`` returns the findings of this node. Returns whether this was done. Raises RunError on every
-        node alike.
+        ``check(node_rank)`` returns the findings of this node. Returns True if the nodes were checked, False if no
+        feature does this. Raises RunError on all nodes if any node has a finding.
         """
         return False
 
     def check_files(self, bundle: "Bundle", digests: Mapping[str, str]) -> dict[str, str]:
-        """In the preflight: check files of the bundle that are executed or rendered, which must be as compiled.
+        """In the preflight: check that executed and rendered files of the bundle are unchanged since the compilation.
 
         ``digests`` are those of bundle.toml by file name. Returns a finding by file name, empty for an unchanged file.
         """
@@ -62,9 +62,7 @@ class Feature:
         return []
 
     def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
-        """In the preflight, before the first rows are read: return findings. The tokenizer is None if it could not be
-        loaded.
-        """
+        """In the preflight, before rows are read: return findings. The tokenizer is None if loading it has failed."""
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
@@ -72,9 +70,7 @@ class Feature:
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Called in the preflight once per source: return findings about its first row, in the form that the trainer
-        gets.
-        """
+        """In the preflight, once per source: return findings about its first row, converted for the trainer."""
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
@@ -109,9 +105,7 @@ class Feature:
         """Before the arguments object is made of ``values``, which may be changed; torch is imported by now."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """The reason why training cannot resume from the weights and optimizer in ``path`` with ``world`` processes, or
-        None.
-        """
+        """The reason why ``world`` processes cannot resume from the weights and optimizer in ``path``, or None."""
         return None
 
     def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
@@ -123,7 +117,7 @@ class Feature:
         """Called on process 0, once the output folder belongs to this run. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
-        """After transformers and trl are imported, which set warning filters of their own: filter harmless warnings."""
+        """Called after transformers and trl, which set warning filters, are imported: filter harmless warnings."""
 
     # Tokenizer, rows and model
 
@@ -165,10 +159,10 @@ class Feature:
     def rows_mapped(
         self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """After all sources are converted: return the training and evaluation sets; ``sets`` are both so far.
+        """After all sources are converted: return the training set and the evaluation set.
 
-        ``parts`` are the converted rows of each source; ``load(source, split)`` loads another source or split. Raises
-        RunError.
+        ``sets`` is the pair that earlier features have made; ``parts`` are the converted rows of each source;
+        ``load(source, split)`` loads another source or split. Raises RunError.
         """
         return sets
 
@@ -218,9 +212,9 @@ class Feature:
         """After the trainer is made: change it. Raises RunError."""
 
     def made(self, bundle: "Bundle", trainer: Any) -> Iterable[tuple[str, object, object]]:
-        """Called after the trainer is constructed: compare it with the bundle, as rows of (what, stated, made).
+        """Called after the trainer is constructed: return (what, the bundle's value, the trainer's value) tuples.
 
-        A row in which the two values differ stops the run.
+        A tuple whose two values differ stops the run.
         """
         return ()
 
@@ -283,7 +277,7 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
-        self.conversational = False  # set when rows that the chat template renders were mapped
+        self.conversational = False  # becomes true when a source has rows that the chat template renders
         self.repository: str | None = None  # the repository's full name on the hub, set when the run has created it
         self.arguments = plan["arguments"]
         self.model = plan["model"]
@@ -303,15 +297,11 @@ class Bundle:
 
     @property
     def model_place(self) -> str:
-        """The model that training starts from, in the form that the libraries load. Raises RunError if a folder is
-        missing.
-        """
+        """The hub id or folder of the model that training starts from. Raises RunError for a missing folder."""
         return self.place_of(self.model)
 
     def place_of(self, model: Mapping[str, Any]) -> str:
-        """A model in the form that the libraries load: a hub id or a folder. Raises RunError if the folder is
-        missing.
-        """
+        """The hub id of a model, or the path of its folder. Raises RunError for a missing folder."""
         place = str(model["id"] or model["path"])
         for feature in self.features:
             place = feature.local_model(self, model, place)
@@ -323,9 +313,7 @@ class Bundle:
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """The reason why training cannot resume from the states in ``path``, or None. The feature of the strategy
-        decides.
-        """
+        """The reason why training cannot resume from ``path``, or None; the feature of the strategy decides."""
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 

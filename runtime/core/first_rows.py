@@ -66,7 +66,7 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
             except Exception as error:  # a template may raise anything
                 return [f"{name}: the chat template refuses the first rows: {error}"]
         ids = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in texts or _texts(row)]
-        lengths.append(max(map(len, [*ids, row.get("input_ids", ())])))  # rows may be tokenized already
+        lengths.append(max(map(len, [*ids, row.get("input_ids", ())])))  # a row of token ids has no text to tokenize
         ends += any(tokenizer.eos_token_id in one for one in ids)
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]

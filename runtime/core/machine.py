@@ -8,13 +8,13 @@ from .errors import first_line
 from .feature import Bundle
 
 FREE = 0.9
-"""Share of the planned memory that must be free: the CUDA context of this check takes some hundred MiB."""
+"""Share of the planned memory that must be free: not all, because this check's CUDA context takes some hundred MiB."""
 
 
 def devices(bundle: Bundle) -> list[str]:
     """Findings about the GPU count, name, capability and memory of this node."""
     needed, gpu = bundle.run["processes_per_node"], bundle.run["gpu"]
-    if gpu is None:  # a run on the CPU
+    if gpu is None:  # the run uses no GPU
         return []
     import torch
 
@@ -39,7 +39,7 @@ def devices(bundle: Bundle) -> list[str]:
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
-        elif os.environ.get("WORLD_SIZE", "1") == "1":  # in each process it would leave a CUDA context on every GPU
+        elif os.environ.get("WORLD_SIZE", "1") == "1":  # the check creates a CUDA context: not in each of N processes
             found += _free(index, gpu["memory_gib"])
     return found
 

@@ -70,7 +70,7 @@ def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
 
 
 def compared(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
-    """The rows of this module and of the features."""
+    """What was compared: the (what, stated, made) rows of this module and of the run's features."""
     yield from _rows(bundle, trainer, stated)
     for feature in bundle.features:
         yield from feature.made(bundle, trainer)
@@ -96,5 +96,5 @@ def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
         changed = stated ^ trained(model)
         yield "the number of trained weights", len(stated), len(stated ^ changed)
         kinds = {str(one.dtype).removeprefix("torch.") for one in model.parameters() if one.requires_grad}
-        kinds -= {"float32"} if len(kinds) > 1 else set()  # some models keep a few weights in float32
+        kinds -= {"float32"} if len(kinds) > 1 else set()  # a few weights of some models stay float32
         yield "the dtype of trained weights", bundle.model["dtype"], ", ".join(sorted(kinds))

@@ -33,14 +33,14 @@ class Measured:
     seconds: ClassVar[dict[str, float]] = {}
     memory: ClassVar[dict[str, dict[str, int]]] = {}
     of_each: ClassVar[list[dict[str, dict[str, int]]]] = []
-    """The memory of each process, when they last exchanged it."""
+    """The peak memory of each process, as of the last `exchange`."""
     waits = 0.0
     saves = saved_bytes = padded = 0
     real: Any = 0
 
 
 def ended(phase: str) -> None:
-    """Count the time since the last call for a phase of ``progress.Phase`` that ends now, and its peak memory."""
+    """Add the seconds since the last call, and the peak memory, to the phase (``progress.Phase``) that ends now."""
     name = "save" if phase.startswith(SAVING) else "evaluate" if phase == "evaluating" else "load"
     if phase in TRAINING or (name == "load" and Measured.training):
         name = "train"
@@ -50,7 +50,7 @@ def ended(phase: str) -> None:
 
 
 def peak(phase: str) -> None:
-    """Record the peak memory since the last call, in bytes, as that of ``phase``, and begin a new peak.
+    """Record the peak memory in bytes since the last call for ``phase``, and reset the peak.
 
     On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set,
     whose peak Linux resets when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems never do.
@@ -68,19 +68,19 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """Keep the larger value of each kind of memory."""
+    """Raise the values of ``known`` (bytes by kind of memory, such as "allocated") to those of ``found``."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 
 def exchange() -> None:
-    """Learn the peak memory of the other processes. All processes call this together."""
+    """Gather the peak memory of all processes. All of them must call this together."""
     from accelerate.utils import gather_object
 
     Measured.of_each[:] = gather_object([Measured.memory])  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """The largest value of each kind of memory in each phase."""
+    """The maximum over the processes: bytes by phase and kind of memory."""
     out: dict[str, dict[str, int]] = {}
     for phases in each:
         for phase, kinds in phases.items():
@@ -89,7 +89,7 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
-    """The peak of each process by kind of memory, in the order of the processes."""
+    """For each kind of memory, a list with the peak of each process over all phases, in the order of the ranks."""
     kinds = dict.fromkeys(kind for phases in each for known in phases.values() for kind in known)
     return {kind: [max(known.get(kind, 0) for known in phases.values()) for phases in each if phases] for kind in kinds}
 
@@ -109,13 +109,13 @@ def batches(found: Iterable[Any], waited: float) -> None:
 
 
 def saved(folder: str, names: Iterable[str]) -> None:
-    """Count a checkpoint by the files that were written."""
+    """Add a checkpoint to the counts of saves and of saved bytes."""
     Measured.saves += 1
     Measured.saved_bytes += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
 
 
 def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
-    """The line about a start: when, on what, with which versions, and what happened to the rows."""
+    """The first line of a start in measured.jsonl: time, step, device, package versions, and counts of the rows."""
     import torch
 
     return {
@@ -127,8 +127,8 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 
 def now(step: int) -> dict[str, Any]:
-    """The line about what this start has measured so far; ``stop`` is the signal that asked it to stop, or None."""
-    each = [Measured.memory, *Measured.of_each[1:]]  # process 0: its own values are newer
+    """The line with all measurements since this start; ``stop`` is the signal that asked the run to stop, or None."""
+    each = [Measured.memory, *Measured.of_each[1:]]  # process 0's own values are newer than the exchanged ones
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
         "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),

@@ -55,13 +55,13 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # replaces the checkpoint's intervals: `save every` may differ
+            state.compute_steps(args, state.max_steps)  # not the checkpoint's intervals: `save every` may differ
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
                 trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
-                    pass  # the file exists from the start
+                    pass  # creates the file
                 started = measurements.started(self.bundle, self.trainer, state.global_step)
                 measurements.append(args.output_dir, started)
             if done:
@@ -103,7 +103,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_prediction_step(self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any) -> None:
         """Count the batches of an evaluation."""
         progress.Phase.done += 1
-        with contextlib.suppress(TypeError):  # a stream has no length
+        with contextlib.suppress(TypeError):  # a streamed evaluation set has no length
             progress.Phase.total = len(eval_dataloader)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -111,9 +111,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.trainer.epoch_ended = True
 
     def _catch_up(self, args: Any, state: Any) -> None:
-        """Tell all processes which checkpoints exist, and whether the evaluation that was due at this step
-        was missed.
-        """
+        """Tell all processes which checkpoints exist, and whether the evaluation due at this step was missed."""
         from accelerate.utils import broadcast_object_list
 
         steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
@@ -125,7 +123,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Write one event and print its line. A failed write ends the run, because the event would be lost."""
         if logs and "loss" in logs:
-            self.trainer.window = None  # the next logged mean starts here
+            self.trainer.window = None  # the next logged loss is a mean over the steps after this event
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()
@@ -137,7 +135,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             event["lr"] = self.lr
         for key in event:
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
-                event[key] += self.tokens_before  # trl counts from each start of the program
+                event[key] += self.tokens_before  # trl counts tokens of this start only
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
@@ -210,7 +208,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "world": world,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
-            "files": {},  # below, once the picture is drawn and the model card is complete
+            "files": {},  # set below, once the picture is drawn and the model card is complete
         }
         picture = result["draw"](folder, say)
         use = [bundle.plan["method"]["scores"], bundle.conversational]

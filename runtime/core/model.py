@@ -39,7 +39,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     options = bundle.loading()
     options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
-    if not plan.get("pickle"):  # unpickling runs code: only allowed with `pickle` in the spec
+    if not plan.get("pickle"):  # unpickling weights can run code: only with `pickle` in the spec
         options["use_safetensors"] = True
     try:
         kind = AutoModelForCausalLM
@@ -55,7 +55,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
             ) from error
         raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
     made.loaded(model, info, bundle.model_place, bundle.plan["method"]["scores"])
-    model.config.use_cache = False  # useless in training and incompatible with activation checkpointing
+    model.config.use_cache = False  # the KV cache is useless in training, and conflicts with activation checkpointing
     for feature in bundle.features:
         feature.model_loaded(bundle, model, tokenizer)
     align_tokens(model, tokenizer)
@@ -70,7 +70,7 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad
     generation = getattr(model, "generation_config", None)
-    if generation is None:  # a reward model
+    if generation is None:  # a reward model does not generate
         return
     token_ids = generation.eos_token_id
     token_ids = [] if token_ids is None else [token_ids] if isinstance(token_ids, int) else list(token_ids)

@@ -17,7 +17,7 @@ MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
 """Files that a run writes before its first checkpoint."""
 LOCK_SECONDS = 5
-"""Seconds to wait for the lock of another process."""
+"""Seconds to wait until another process releases its lock."""
 
 
 class Finished(Exception):
@@ -32,7 +32,7 @@ def check_unfinished(bundle: Bundle) -> None:
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Do what is left of a finished run whose launch was killed before its end, and report. Returns the exit status."""
+    """Report a finished run. First do what a launch that was killed after training left undone, such as a push."""
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)
@@ -51,11 +51,12 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     for name in present:
         path = os.path.join(folder, name)
-        if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):  # opening a pipe would block
+        # reading a named pipe would block forever
+        if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
-        return None, []  # second case: killed while it wrote the marker, which is the first file of a run
-    if present == [MARKER] and difference(bundle) is not None:  # refused before its first step, so nothing is lost
+        return None, []  # an empty marker is left by a run that was killed while writing it, its first file
+    if present == [MARKER] and difference(bundle) is not None:  # an earlier start ended before its first step
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
@@ -81,7 +82,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 
 
 def lock(bundle: Bundle) -> None:
-    """Write the marker that ties the folder to this bundle, and lock it as long as this process lives.
+    """Write the marker (xpc_run.json), which says whose run is in the folder, and lock it while this process lives.
 
     Raises RunError if another process has the lock or nothing can be written, and Finished if the run is done.
     """
@@ -101,7 +102,8 @@ def lock(bundle: Bundle) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts again" if full else why) from error
     _locked = handle
-    os.register_at_fork(after_in_child=handle.close)  # a data loading process may outlive this one
+    # a data loader process may outlive this one, and must not keep its lock
+    os.register_at_fork(after_in_child=handle.close)
 
 
 def finishing(bundle: Bundle) -> None:
@@ -134,8 +136,8 @@ _locked: IO[str] | None = None
 
 
 def _lock(handle: IO[str], patience: float = 0) -> bool:
-    """Lock the marker; False if another process keeps the lock for ``patience`` seconds. A killed process may still be
-    freeing its memory.
+    """Lock the marker; False if another process (even a killed one, until its memory is freed) still has the lock after
+    ``patience`` seconds.
     """
     until = time.monotonic() + patience
     while True:
@@ -146,7 +148,7 @@ def _lock(handle: IO[str], patience: float = 0) -> bool:
             if time.monotonic() >= until:
                 return False
             time.sleep(0.1)
-        except OSError:  # this file system has no locks (some network file systems)
+        except OSError:  # some network file systems have no locks
             return True
 
 

@@ -27,7 +27,7 @@ class Tools(TypedDict):
     functions: list[OfFile]
     environment: OfFile | None
     seconds: int
-    """The time limit of one call."""
+    """The time limit of one call of a tool, in seconds."""
 
 
 class Teacher(TypedDict):
@@ -104,7 +104,7 @@ class Model(TypedDict):
     liger_unchecked: NotRequired[bool]
     renamed: NotRequired[bool]
     compile_layers: NotRequired[bool]
-    rope: NotRequired[dict[str, Any]]  # rope_type, factor, original (null: of config.json), parameters
+    rope: NotRequired[dict[str, Any]]  # keys: rope_type, factor, original (null: config.json's), parameters
     kernels: NotRequired[dict[str, str]]
 
 
@@ -135,10 +135,10 @@ class File(TypedDict):
 class Source(TypedDict):
     """A source of data: a hub id, or a local file or folder. `columns` are in the order of the shape.
 
-    `kind` is the kind of its rows in a run that mixes shapes; `documents` is what a row of a .txt file is: "paragraph",
-    "file", or if missing a line; `tokens` is the column with which the trainer learns only some tokens of a tokenized
-    row: "labels", "completion_mask", or "" if it learns all; `images` is the bundle's list of the image files that its
-    rows name (null if compiling did not read the rows).
+    `kind` names the shape of its rows in a run that mixes shapes. `documents` says what one row of a .txt file is:
+    "paragraph", "file", or a line if it is missing. `tokens` is for rows of token ids: the column that says which of
+    them are learned ("labels" or "completion_mask"), or "" if all are. `images` is the bundle's file that lists the
+    images of the rows (null if compiling did not read the rows).
     """
 
     id: str | None
@@ -187,10 +187,13 @@ class Streaming(TypedDict):
 
 
 class Words(TypedDict):
-    """Settings that few runs have: a template for prompts from a row's columns, the column with system prompts, the
-    roles of named speakers, whether a mixture with shares ends when a source has no more rows ("stop"),
-    what the chat template may leave out of the rows, whether long texts are split ("chunk"), whether rows are read
-    while the run trains, and the most pixels of an image."""
+    """Settings of the data that few runs have.
+
+    `prompt_template` builds a prompt from a row's columns; `system_column` is the column with system prompts; `roles`
+    maps names of speakers to roles; `exhausted` is "stop" if a mixture ends with the first source that has no more
+    rows; `omit` lists what the chat template may leave out of the rows; `long` is "chunk" if long texts are split;
+    `max_pixels` is the most pixels of an image.
+    """
 
     prompt_template: NotRequired[str]
     system_column: NotRequired[str]
@@ -313,11 +316,11 @@ class Division(TypedDict):
     """The reasons why a resumed run may not divide its steps differently; None if it may."""
 
     step: str | None
-    """Why the division may not change at all."""
+    """The reason why a step may not be divided differently at all."""
     processes: str | None
-    """Why the number of processes may not change."""
+    """The reason why the number of processes may not change."""
     micro: str | None
-    """Why the micro-batch may not change."""
+    """The reason why the micro-batch may not change."""
 
 
 class Run(TypedDict):
@@ -374,7 +377,7 @@ class MuonOthers(TypedDict):
 
 
 class Muon(TypedDict):
-    """The two groups of weights in a run with Muon."""
+    """The settings of the two groups of weights in a run with Muon."""
 
     matrices: MuonMatrices
     others: MuonOthers
@@ -384,7 +387,7 @@ class Trainer(TypedDict):
     """The settings that trainer/ was compiled for."""
 
     unused: list[str]
-    """Paths of unset settings that would need another module."""
+    """Paths of unset settings that would need a module which this bundle lacks."""
 
 
 class Payload(TypedDict):

@@ -12,7 +12,7 @@ from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
-"""The environment variable with the checks done so far: "files", or "passed" for all."""
+"""The environment variable that says which checks are done: "files" for those of the launcher, "passed" for all."""
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
@@ -54,7 +54,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # every node reads the data and the tokenizer
+        found += rows_and_tokens(bundle)  # rank 0 of the run, or before its launch one process of each node
     return found
 
 

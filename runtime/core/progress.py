@@ -23,7 +23,7 @@ class Phase:
     bar: Callable[[], tuple[str, int, int, float] | None] = staticmethod(lambda: None)
     """Returns description, count, total and seconds of a library's progress bar; set after the imports."""
     ended: Callable[[str], None] = staticmethod(lambda name: None)
-    """Gets the name of each phase that ends."""
+    """Called with the name of each phase that ends."""
 
 
 def now(name: str) -> None:
@@ -34,7 +34,7 @@ def now(name: str) -> None:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """A phase within another one, or between two steps."""
+    """A context for a phase within another phase, which continues afterwards: ``with phase("evaluating"):``."""
     before = Phase.name
     now(name)
     try:
@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # for processes that start later
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # processes that start later read this (errors.printed)
 
 
 def line(seconds: float) -> str:

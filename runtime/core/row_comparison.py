@@ -15,14 +15,14 @@ from .rows import FIELDS
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """Takes a mapped row and returns its conversations (see ``rows.RowFormat``)."""
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Keys of a message with the thoughts before its content."""
+"""Keys of a message with the model's reasoning before its answer."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""A row is compared if its `FIELDS` have one of these keys."""
+"""Keys that a chat template may ignore: the first row with each role and each combination of these keys is compared."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""Patterns by kind of piece, which match the text before a piece if its dictionary was written as Python text."""
+"""By kind of piece: matches the text before it if the template wrote its dict as Python, `{'a': 'b'}`, and not JSON."""
 FIRST, SPREAD = 4, 200
-"""Compared rows of each source: the first 4, 200 at equal distances, and the first row of each structure."""
+"""Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {
     "content": "content",
@@ -31,7 +31,7 @@ NAMES = {
     "argument": "tool_calls",
     "reasoning": "reasoning",
 }
-"""The name in a spec's `omit` for each kind of loss; that of a tool is `tools`."""
+"""The value of the setting `omit` that allows each kind of loss; for a missing tool, it is `tools`."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
@@ -50,13 +50,11 @@ class Loss(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of this loss in the setting `omit`."""
+        """The value of the setting `omit` that allows this loss, such as "tool_calls"."""
         return NAMES.get(self.kind, "tools")
 
     def __str__(self) -> str:
-        """A phrase for what the chat template does, such as: leaves out the tool call 'weather' of turn 1
-        (assistant).
-        """
+        """A phrase for what the chat template does: leaves out the tool call 'weather' of turn 1 (assistant)."""
         does = "leaves out" if self.how == "missing" else "writes"
         of = "" if self.turn is None else f" of turn {self.turn} ({self.role})"
         how = "" if self.how == "missing" else f" {self.how}"
@@ -98,13 +96,13 @@ def check(
 
 
 class Marks:
-    """The markers in a conversation, each with the loss that it reveals if it is missing."""
+    """The markers in a conversation, each with the loss to report if the rendered text lacks the marker."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Loss]] = []
 
     def mark(self, loss: Loss) -> str:
-        """Make a new marker for a piece of text whose loss setting is ``loss``."""
+        """Make a new marker for a piece of a row. If the rendered text lacks the marker, ``loss`` is reported."""
         mark = f"zq{len(self.found)}qz"
         self.found.append((mark, loss))
         return mark
@@ -116,9 +114,7 @@ class Marks:
 
 
 def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> list[Loss]:
-    """The pieces of a converted row that its rendered text lacks. Rows that the template refuses are reported
-    elsewhere.
-    """
+    """The pieces of a converted row that its rendered text lacks; none if the template refuses the row."""
     found: dict[Loss, None] = {}
     for messages in conversations(row):
         found |= dict.fromkeys(_of_conversation(messages, tokenizer))
@@ -136,7 +132,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     written = {loss for mark, loss in marks.found if mark in text}
     for mark, loss in marks.found:
         place = text.find(mark)
-        if place < 0 and loss.kind == "reasoning" and loss in written:  # the row has the same thoughts under two keys
+        if place < 0 and loss.kind == "reasoning" and loss in written:  # its text is under another key, too
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
         if how:
@@ -151,8 +147,8 @@ def _form(kind: str, before: str) -> str:
 
 
 def marked(messages: list[dict[str, Any]], marks: Marks) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Messages of only a role and a text, with a marker in each text, and no further arguments for the chat
-    template.
+    """Put a marker into the text of each message. Returns the messages, and an empty dict: these rows need no further
+    arguments of the chat template.
     """
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
@@ -170,8 +166,8 @@ def content(text: str, number: int, role: str, marks: Marks, kind: str = "conten
 
 
 def sampled_rows(part: Any) -> list[int]:
-    """The numbers of the converted rows to compare: the first, others at equal distances, and the first with each role
-    and each kind of key. The latter are found without reading the rows one by one.
+    """The numbers of the converted rows to compare: the first ones, others at equal distances, and the first row with
+    each role and each combination of the keys in `STRUCTURE`, which pyarrow finds without reading rows one by one.
     """
     import pyarrow
     import pyarrow.compute as compute

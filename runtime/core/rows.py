@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from .errors import RunError
 
 FIELDS = "fields"
-"""The key of a message with its other keys as JSON text."""
+"""A key of a converted message: its value is JSON text with all keys of the stored message but role and content."""
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns for the chat template. The first message of a row carries them, because trl passes them on for some methods
-only, and a mixture needs rows of one type."""
+"""Columns that the chat template reads. They are stored in a row's first message, because trl passes them on for some
+methods only, and all rows of a mixture must have the same columns."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
@@ -19,10 +19,10 @@ ROLES = {
 
 
 class RowFormat(NamedTuple):
-    """Four functions for the row shapes of a run."""
+    """The functions that convert the stored rows of a run's sources for trl."""
 
     columns: Callable[[Mapping[str, Any], Sequence[str]], dict[str, str]]
-    """Takes a source and the dataset's columns; returns the dataset's column for each part of the shape."""
+    """Takes a source and the dataset's columns; returns a column for each part of a row: `{"prompt": "question"}`."""
     dropped: Callable[[Mapping[str, Any], Sequence[str], str], list[str]]
     """Takes a source, its columns and the method; returns the stored columns that the trainer does not get."""
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
@@ -32,12 +32,12 @@ class RowFormat(NamedTuple):
 
 
 def name(source: Mapping[str, Any]) -> str:
-    """The name of a source in messages."""
+    """The name of a source in printed messages: its hub id, or its path."""
     return str(source["id"] or source["path"])
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for the part of the shape; ``present`` are the dataset's columns."""
+    """The dataset's column with the conversations, as `{"conversations": "turns"}`; ``present`` are all its columns."""
     used = [one for one in source["columns"] or () if one not in KEPT]
     return {source["shape"]: used[0] if used else source["shape"]}
 

@@ -31,7 +31,8 @@ def main(folder: str, words: Sequence[str]) -> int:
     progress.now("checking this machine")
     try:
         bundle = bundles.read(folder, FEATURES)
-        if not (words and "WORLD_SIZE" not in os.environ):  # started by hand to check the machine
+        # unless started by hand, without a launcher, for --preflight only
+        if not (words and "WORLD_SIZE" not in os.environ):
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)
         if words or os.environ.get(preflight.DONE) != "passed":
@@ -76,7 +77,7 @@ def train(bundle: Bundle) -> int:
     progress_bars.capture(rank() == 0)
     progress.Phase.ended = measurements.ended
     progress.now("reading the output folder")
-    shared = [_first(lambda: _begin(bundle))]  # the other processes may not see the same folder
+    shared = [_first(lambda: _begin(bundle))]  # process 0 decides, because others may not see the same folder
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
     prepared = run_path(bundle.inside("prepare_rows.py")) if os.environ.get("XPC_PREPARED") else {}
@@ -144,9 +145,7 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0, then on the others. A RunError that only one process has is reported by that
-    process.
-    """
+    """Run ``make`` on process 0, then on the others. A process that alone fails reports its RunError itself."""
     made = _first(make)
     try:
         return make() if made is None else made
@@ -169,9 +168,9 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     progress.now("loading the tokenizer")
     tokenizer = load_tokenizer(bundle)
     progress.now("reading the rows")
-    # The main process maps and caches; the others read the cache. trl's trainers do the same around their tokenizing.
+    # The main process maps and caches the rows; the others read the cache. trl's trainers tokenize in the same way.
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
-    set_seed(args.seed)  # for the new weights of reward models and adapters
+    set_seed(args.seed)  # new weights of reward models and adapters are drawn from this seed
     progress.now("loading the model")
     model = load_model(bundle, tokenizer)
     progress.now("preparing the rows and vLLM" if bundle.arguments.get("use_vllm") else "preparing the rows")

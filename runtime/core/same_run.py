@@ -34,11 +34,11 @@ DIVIDED = {
     *(f"accelerate.yaml: {name}" for name in ("distributed_type", "num_machines", "num_processes")),
     *(f"deepspeed.json: {name}" for name in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu")),
 }  # fmt: skip
-"""Settings for the division of a step."""
+"""Settings that divide a step among processes and micro-batches, without changing the rows of the step."""
 PLAIN = {"NO", "MULTI_GPU", "MULTI_CPU"}
-"""Strategies whose checkpoints contain the complete optimizer state."""
+"""Distributed types (of accelerate) whose checkpoints contain the complete optimizer state in one file."""
 MOST = 8
-"""Differences that a message lists."""
+"""A message lists at most this many differences."""
 
 
 def settings(bundle: "Bundle") -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _lines(text: str) -> dict[str, str]:
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """The differing settings, as the end of a sentence; "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    # older bundles wrote more settings
+    # an output folder of an older bundle also records neutral settings
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None

@@ -70,7 +70,7 @@ def end_with_launcher() -> None:
     if os.getppid() != int(launcher):
         try:
             os.kill(int(launcher), 0)
-        except ProcessLookupError:  # it died before the line above
+        except ProcessLookupError:  # the launcher died before the kernel was asked to kill this process
             os._exit(1)
 
 
@@ -112,7 +112,7 @@ def _before_fork() -> None:
 
 
 def _reset_handlers() -> None:
-    if StopRequest.main_forks:  # the processes of `datasets.map` would otherwise wait forever for one that has ended
+    if StopRequest.main_forks:  # otherwise workers of `datasets.map` would wait forever for an ended parent
         _end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

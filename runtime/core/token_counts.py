@@ -31,7 +31,7 @@ class TokenCounts:
         return tokenized
 
     def sequences(self, tokenized: Any) -> list[Any]:
-        """The sequence lengths: one array over the rows for each sequence of a row."""
+        """Lengths in tokens: one array (rows,) for each sequence of a row, such as a chosen and a rejected answer."""
         return [lengths_of(tokenized, "input_ids")] if "input_ids" in tokenized.column_names else []
 
     def count(self, lengths: Any, over: Any) -> None:
@@ -49,7 +49,7 @@ class TokenCounts:
 
 
 def lengths_of(tokenized: Any, name: str) -> Any:
-    """The number of tokens of each row in a token column."""
+    """The length of each row's list in a token column, as an array."""
     import numpy
     import pyarrow.compute
 

@@ -34,11 +34,11 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Report the tokens and rows that are lost. Raises RunError if nothing is left to train on."""
+    """Report truncated and dropped rows; ``given`` is their number before. Raises RunError if none is left to learn."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)
-    if len(prepared) == counted.unlearned:  # no rows, or only rows with nothing to learn
+    if len(prepared) == counted.unlearned:  # there are no rows, or none has a token to learn
         raise RunError(_nothing(counted, given))
     if counted.cut_rows:
         say(

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the rows are a selection or permutation of their table, so that the table's columns have other rows."""
+    """Whether the dataset is a selection or permutation of its table: row i of the table is then another row."""
     return getattr(rows, "_indices", None) is not None
 
 

@@ -7,7 +7,7 @@ from ..core.feature import Bundle, Feature
 
 
 class DeepSpeedEngine(Feature):
-    """The feature that corrects DeepSpeed's engine on CPUs and under ZeRO-3."""
+    """Hooks that correct DeepSpeed's engine on CPUs and under ZeRO-3."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Apply the corrections for CPU runs and ZeRO-3 before DeepSpeed starts."""
@@ -79,7 +79,7 @@ def keep_numbers_of_modules() -> None:
     register = DeepSpeedZeRoOffload._register_deepspeed_module
 
     def once(self: Any, module: Any, count: list[int] | None = None) -> None:
-        if count is not None:  # a nested module
+        if count is not None:  # called by DeepSpeed itself for a nested module
             register(self, module, count)
             return
         numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}

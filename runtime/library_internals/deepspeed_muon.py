@@ -13,7 +13,7 @@ def sharded(plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[t
     """
     import torch
 
-    # Its kernels are compiled, and the compiler imports setuptools after DeepSpeed has imported distutils.
+    # To compile Muon's kernels torch imports setuptools, which warns because DeepSpeed has already imported distutils.
     warnings.filterwarnings("ignore", module="_distutils_hack")
     from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
 

@@ -15,16 +15,16 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""Keys of the weights and the states in a shard, and the attribute of the weights in DeepSpeed's optimizer."""
+"""By ZeRO stage: a shard's keys of the weights and of the states, and DeepSpeed's attribute of the weights."""
 Part = tuple[int, int, int, int, int]
 """A slice of a weight: the process, the group, its start in the shard, its start in the weight, and its length."""
 
 
 class DeepSpeedShards(Feature):
-    """The feature that lets another number of processes read ZeRO's checkpoints."""
+    """Hooks that let another number of processes read ZeRO's checkpoints."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Replace the engine's method that loads checkpoints."""
+        """Replace the method of DeepSpeed's engine that loads checkpoints."""
         from deepspeed.runtime.engine import DeepSpeedEngine
 
         original = DeepSpeedEngine.load_checkpoint
@@ -68,7 +68,7 @@ def load(engine: Any, model: Any, *files: Any) -> None:
     for key, value in shards[0][states]["state"].get(0, {}).items():
         of_all = [[group[key] for _, group in sorted(one[states]["state"].items())] for one in shards]
         for state, one in zip(made, cut(of_all) if getattr(value, "ndim", 0) else [value] * len(empty), strict=True):
-            state[key] = one.clone() if hasattr(one, "clone") else one  # the step is counted separately for each shard
+            state[key] = one.clone() if hasattr(one, "clone") else one  # each group gets its own copy of the step count
     owners = getattr(optimizer, "sub_group_to_group_id", None) or range(len(empty))
     kinds = [
         {**kind, "params": [group for group in range(len(empty)) if owners[group] == number]}
@@ -77,7 +77,7 @@ def load(engine: Any, model: Any, *files: Any) -> None:
     merged = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
     if hasattr(optimizer, "checkpoint_event_prologue"):
         optimizer.checkpoint_event_prologue()
-    # Frozen weights stay as loaded; under ZeRO-3 the checkpoint has only one process's part of them here.
+    # Frozen weights keep the base's values: under ZeRO-3, `model` has only one process's part of them.
     engine.load_module_state_dict(checkpoint={**model, "frozen_param_fragments": None}, strict=False)
     if engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(model["lr_scheduler"])

@@ -6,10 +6,10 @@ from ..core.feature import Bundle, Feature
 
 
 class EpochOrder(Feature):
-    """The feature that keeps the order of rows in the rest of an epoch."""
+    """Hooks that keep the order of rows in the rest of an epoch."""
 
     def before_training(self, bundle: Bundle, _: Any) -> None:
-        """Shuffle the rest of a resumed epoch as that epoch.
+        """Make a resumed run shuffle the rest of epoch N in the order of epoch N, and not of epoch 0.
 
         accelerate before 1.12 creates a loader with epoch number 0 for the rest of the epoch, which shuffles as in the
         first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.

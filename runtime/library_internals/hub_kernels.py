@@ -11,10 +11,10 @@ from ..core.feature import Bundle, Feature
 
 
 class HubKernels(Feature):
-    """The feature of a run that loads hub kernels at pinned commits."""
+    """Hooks for a run that loads hub kernels at pinned commits."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """Use the locked commits."""
+        """Make transformers load the kernels at the commits in the bundle."""
         load_at(bundle.model["kernels"])
 
 
@@ -23,7 +23,7 @@ def load_at(commits: Mapping[str, str]) -> None:
     try:
         import kernels
     except ImportError:
-        return  # flash-attn is installed, or the preflight has reported that it is missing
+        return  # without `kernels`, the package flash-attn is used; the preflight reports if both are missing
     from transformers.integrations import hub_kernels
 
     load = kernels.get_kernel

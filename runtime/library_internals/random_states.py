@@ -8,14 +8,12 @@ from typing import Any
 
 
 class RandomStatesTrainer:
-    """A base class between our trainer classes and trl's trainer."""
+    """A base class before trl's trainer, which overrides how random states are loaded from a checkpoint."""
 
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """If a process has no file of random states, because the run began with fewer processes, load the file of
-        another process.
-        """
+        """Load another process's random states if this one has none, because the run began with fewer processes."""
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

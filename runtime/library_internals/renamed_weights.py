@@ -10,7 +10,7 @@ from typing import Any
 
 
 class RenamedWeightsTrainer:
-    """Trainer methods of a run whose checkpoints have other names than its model."""
+    """Trainer methods for a run whose checkpoints have other names than its model."""
 
     model: Any
     state: Any

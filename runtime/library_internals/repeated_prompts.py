@@ -15,8 +15,10 @@ class PromptSampler:
         self.sampler, self.trainer, self.started = sampler, trainer, False
 
     def __len__(self) -> int:
-        """The indices of an epoch. trl 0.18 also counts prompts that do not fill a round of generation and are dropped,
-        so its epochs would have fewer steps than transformers expects, and a run would resume at another step.
+        """The number of indices of an epoch, without prompts that do not fill a round of generation.
+
+        trl drops such prompts, but trl 0.18 counts them: its epochs would have fewer steps than transformers expects,
+        and a run would resume at another step.
         """
         prompts = self.sampler
         size = prompts.batch_size * prompts.mini_repeat_count * prompts.repeat_count
@@ -27,12 +29,12 @@ class PromptSampler:
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):
-                next(iter(self.sampler), None)  # shuffles all indices of an epoch
+                next(iter(self.sampler), None)  # the first index of an epoch shuffles it: the generator advances
         yield from self.sampler
 
 
 class RepeatedPromptsTrainer:
-    """Trainer methods of a run whose sampler repeats prompts."""
+    """Trainer methods for a run whose sampler repeats prompts."""
 
     def _get_train_sampler(self, *args: Any, **kwargs: Any) -> PromptSampler:
         """trl's sampler with the order of an uninterrupted run."""

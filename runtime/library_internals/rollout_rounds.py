@@ -5,7 +5,7 @@ from typing import Any
 
 
 class RolloutRoundsTrainer:
-    """A base class between our trainer classes and trl's trainer.
+    """A base class before trl's trainer, which saves and restores completions together with a checkpoint.
 
     Several steps train on the completions of one round if `iterations` is above 1, or `steps_per_generation` above the
     accumulation. trl saves neither the completions nor its place in the round: a run that resumes within a round would
@@ -33,5 +33,5 @@ class RolloutRoundsTrainer:
 
 
 def rollouts(checkpoint: str, args: Any) -> str:
-    """The file of this process in a checkpoint."""
+    """The path of this process's file with completions in a checkpoint folder."""
     return os.path.join(checkpoint, f"rollouts_{args.process_index}.pt")

@@ -9,11 +9,11 @@ from ..core.errors import RunError
 from ..core.feature import Bundle, Feature
 
 SECONDS = 60.0
-"""CPU seconds of this process for one call. A conversation takes milliseconds, a batch of 1,000 two seconds."""
+"""The limit in CPU seconds for one call. A conversation takes milliseconds, a batch of 1,000 takes two seconds."""
 
 
 class TemplateTime(Feature):
-    """The feature of a run whose rows go through a chat template, here and in the processes that tokenize."""
+    """Hooks for a run whose rows go through a chat template, here and in the processes that tokenize."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Stop the run at a row for which the template does not end."""
@@ -24,7 +24,8 @@ class TemplateTime(Feature):
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        main = threading.main_thread()  # only it can set handlers; `time_limit` is shorter
+        # Only the main thread can set a signal handler; one that is already set is `time_limit`'s shorter limit.
+        main = threading.main_thread()
         if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             return render(*args, **options)
         signal.signal(signal.SIGVTALRM, _stop)

@@ -11,16 +11,16 @@ PATIENCE = timedelta(seconds=10)
 
 
 class TorchExitBarrier(Feature):
-    """The feature that ends the launchers of several nodes in order."""
+    """Hooks that end the launchers of several nodes in order."""
 
     def before_launch(self, bundle: Bundle, environ: Mapping[str, str]) -> None:
-        """Let node 0 leave last, if launch.sh gave this node a rank."""
+        """Make the launcher of node 0 exit last, if launch.sh gave this node a rank."""
         if "NODE_RANK" in environ:
             last_to_leave(environ)
 
 
 def last_to_leave(environ: Mapping[str, str]) -> None:
-    """Let the launcher of node 0, which hosts the store, exit after the others.
+    """Make the launcher of node 0, which hosts torch's store, exit after those of the other nodes.
 
     torch's agents wait for each other at the end, and the last agent releases all of them. If that is the agent of
     node 0, it may exit before the others have read the store, and they then print a C++ stack after a successful run
@@ -41,7 +41,7 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
 
         def shutdown() -> bool:
             closed = bool(close())
-            with suppress(RuntimeError):  # another node has failed: do not wait
+            with suppress(RuntimeError):  # raised if another node has failed: then do not wait
                 if holds:
                     others = [rank for rank in range(group.group_world_size) if rank != group.group_rank]
                     store.wait([f"xpc/left/{rank}" for rank in others], PATIENCE)

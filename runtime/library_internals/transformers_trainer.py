@@ -9,16 +9,16 @@ from typing import Any
 
 
 class TrainerHooks:
-    """A base class between our trainer classes and trl's trainer."""
+    """A base class before trl's trainer: transformers' private methods call the two methods declared here."""
 
     staging: str | None = None
     """The folder for the checkpoint being written; None for transformers' own folder."""
     args: Any
 
     log_save_evaluate: Callable[..., None]
-    """After each step and each epoch; its argument logs, saves and evaluates as transformers does."""
+    """Called after each step and each epoch with a function that logs, saves and evaluates as transformers does."""
     save_checkpoint: Callable[..., None]
-    """Wraps each checkpoint; its argument writes it as transformers does."""
+    """Called for each checkpoint with a function that writes it as transformers does."""
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]
@@ -43,9 +43,7 @@ def resume_log(trainer: Any, step: int) -> None:
 
 
 def metrics_since(trainer: Any) -> Any:
-    """trl's lists of metrics since the last log, by name. Preference methods of trl 0.18 have them in another
-    attribute.
-    """
+    """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 have another attribute."""
     for name in ("_metrics", "_stored_metrics"):
         if hasattr(trainer, name):
             return getattr(trainer, name)["train"]

@@ -7,7 +7,7 @@ from typing import Any
 
 @contextmanager
 def replaced(module: Any, stand_ins: Mapping[str, Any]) -> Iterator[None]:
-    """A context in which names of the module are replaced by the stand-ins; names that it lacks are skipped."""
+    """A context in which ``stand_ins`` replace objects of a module by name; names that the module lacks are skipped."""
     originals = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
     for name in originals:
         setattr(module, name, stand_ins[name])

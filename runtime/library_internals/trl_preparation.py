@@ -6,7 +6,7 @@ from typing import Any
 TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
 """The token and mask columns of the trainers of trl 0.18 to 1.16."""
 PART = "part"
-"""The column with the kind, in rows of a mixture that are separated by kind and have their original columns."""
+"""The column with the shape of the rows, while rows of one shape are tokenized separately from those of others."""
 
 
 class Prepared:
@@ -17,7 +17,7 @@ class Prepared:
         return prepare(rows, args, packing, name)
 
     def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
-        """Tokenized texts as rows, and for each text its number of rows; that is None if no text is split."""
+        """The rows that tokenized texts are split into, and the number of rows of each text; None if none is split."""
         return rows, None
 
     def _prepare_dataset(

@@ -8,7 +8,9 @@ from ..core.errors import say
 from ..features.method.tools import example_call
 
 VARIABLE = "XPC_MADE_UP_TOOL_CALLS"
-"""Set by ``xpc rehearse``: the first completion of each round is replaced by a call of a tool, each in turn."""
+"""Set to 1 by ``xpc rehearse``: a made-up call of a tool replaces the first completion of each round (the tools take
+turns), because an untrained model may call none.
+"""
 
 
 class ToolCallingTrainer:
@@ -48,8 +50,9 @@ class ToolCallingTrainer:
 def call_tokens(
     trainer: Any, prompt: Sequence[Mapping[str, Any]], tools: Sequence[Any], called: Any
 ) -> list[int] | None:
-    """The tokens of an answer that calls a tool with made-up arguments. If the chat template does not write the answer
-    after the unchanged prompt, print this and return None.
+    """The token ids of an answer that calls a tool with made-up arguments.
+
+    Prints a line and returns None if the chat template writes the prompt differently when an answer follows it.
     """
     tokenizer, given = trainer._tokenizer, {"tools": tools, "tokenize": False, **trainer.chat_template_kwargs}
     if trainer.chat_template is not None:

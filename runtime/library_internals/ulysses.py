@@ -9,7 +9,7 @@ from ..core.feature import Bundle, Feature
 
 
 class Ulysses(Feature):
-    """The feature of a run with DeepSpeed's sequence parallelism (Ulysses)."""
+    """Hooks for a run with DeepSpeed's sequence parallelism (Ulysses)."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
         """Filter torch's warning about a collective that transformers calls by its old name in each step."""

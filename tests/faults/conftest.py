@@ -1,4 +1,4 @@
-"""A tiny model with dropout, its data, and one warm interpreter of each stack."""
+"""A fixture for runs of a tiny model with dropout, in one warm interpreter for each stack."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tiny_runs import lines
 
 
 def fill(here: Runs) -> None:
-    """Puts `tiny` (its attention drops weights at random) and 64 rows of each kind into the folder of the runs."""
+    """Write models `tiny` and `teacher` (with attention dropout) and data files of 64 rows into the runs' folder."""
     folder = here.place
     for seed, name in enumerate(("tiny", "teacher")):
         here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, name), str(seed))
-    # The older transformers does not know the class that the newer one writes down for the same tokenizer.
+    # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this one.
     changes = {"tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"}, "config": {"attention_dropout": 0.1}}
     for name, change in changes.items():
         for model in ("tiny", "teacher"):
@@ -33,7 +33,7 @@ def fill(here: Runs) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Runs]]:
-    """The runs of a target."""
+    """A function that returns the `Runs` of a target: its warm interpreter, and the folder with models and data."""
     made: dict[str, Runs] = {}
 
     def of(target: str) -> Runs:

@@ -1,4 +1,4 @@
-"""The extension's own script is imported by name."""
+"""Put editors/ on sys.path, so that tests can import the script of the editor extension."""
 
 from __future__ import annotations
 

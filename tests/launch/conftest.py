@@ -1,4 +1,4 @@
-"""A Slurm cluster of this machine's own, and jobs whose launch.sh is a stand-in of a few lines."""
+"""Fixtures: a Slurm cluster on this machine, a warm interpreter, and a folder with a tiny model and its data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Forks]:
-    """An interpreter that has imported the libraries: its ``python`` is the PYTHON of most runs."""
+    """An interpreter that has imported the libraries. Most runs set PYTHON to its ``python``, which forks it."""
     forks = Forks(interpreter(DEFAULT), environment())
     yield forks
     forks.close()
@@ -34,7 +34,7 @@ def warm() -> Iterator[Forks]:
 
 @pytest.fixture(scope="module")
 def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the tiny model and its data, where specs are compiled."""
+    """A folder with the tiny model and its data; tests compile specs in it."""
     folder = str(tmp_path_factory.mktemp("place"))
     words = [warm.python, TINY, os.path.join(folder, "tiny")]
     subprocess.run(words, check=True, env=environment(), capture_output=True)
@@ -44,7 +44,10 @@ def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def alone(warm: Forks, place: str) -> Callable[[str], str]:
-    """The run of a strategy as two processes of one node, once: its folder."""
+    """A function that trains a strategy with two processes on one node, once per module, and returns the run's folder.
+
+    Tests compare runs on two nodes with it.
+    """
     done = {}
 
     def run(strategy: str) -> str:
@@ -64,14 +67,14 @@ def alone(warm: Forks, place: str) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes; others where a test asks for them: for the vLLM server, or in the place of those that are lost."""
+    """A Slurm cluster of four nodes. Runs use two; the others are for a vLLM server, or replace nodes that are lost."""
     lacking = missing()
     if lacking:
         why = f"{', '.join(lacking)} of Debian's slurm-wlm and munge are not installed"
         if os.environ.get("XPC_EVERY_TEST"):
             pytest.fail(why)
         pytest.skip(why)
-    folder = tempfile.mkdtemp(prefix="slurm-")  # short: the path of a socket has 107 characters
+    folder = tempfile.mkdtemp(prefix="slurm-")  # a short path, because a socket's path has at most 107 characters
     made = Cluster(folder, nodes=4)
     try:
         made.start()

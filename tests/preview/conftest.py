@@ -1,4 +1,4 @@
-"""Warm interpreters of every stack, next to a tiny model and data of each shape."""
+"""A fixture with warm interpreters of all stacks, and a folder with a tiny model and data files of each row shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """Warm interpreters, and the folder with the model and its data."""
+    """Warm interpreters for all targets; their folder has the models `tiny`, `teacher` and `begun`, and data files."""
     from method_runs import Warm, files
 
     made = Warm(str(tmp_path_factory.mktemp("place")))
@@ -35,7 +35,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
         stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
     put(folder, {"tiny/tokenizer_config.json": json.dumps(stated)})
     os.symlink("tiny", os.path.join(folder, "teacher"))
-    shutil.copytree(os.path.join(folder, "tiny"), os.path.join(folder, "begun"))  # with a begin token
+    shutil.copytree(os.path.join(folder, "tiny"), os.path.join(folder, "begun"))  # its tokenizer gets a begin token
     put(folder, {"begun/tokenizer_config.json": json.dumps({**stated, "bos_token": "<|endoftext|>"})})
     from tiny import conversations
 

@@ -1,4 +1,4 @@
-"""What the training proofs share: a tiny model with data beside it, and one run of each strategy."""
+"""Fixtures for tests that train: warm interpreters, a folder with a tiny model and its data, a run of each strategy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """The interpreters that runs are forked from, and the folder that they are compiled in."""
+    """The warm interpreters from which runs are forked, and the folder in which specs are compiled."""
     from method_runs import Warm
 
     made = Warm(str(tmp_path_factory.mktemp("place")))
@@ -30,7 +30,7 @@ def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 
 @pytest.fixture(scope="session")
 def place(interpreters: Warm) -> str:
-    """`tiny` and `teacher` (models and tokenizers), data of each shape and a template; specs are compiled in it."""
+    """The folder in which specs are compiled, with the models `tiny` and `teacher`, data files and a chat template."""
     folder = interpreters.place
     script = os.path.join(REPOSITORY, "tests", "support", "tiny.py")
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"), program=script)
@@ -38,7 +38,7 @@ def place(interpreters: Warm) -> str:
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "teacher"), "1", program=script)
     assert built["status"] == [0], built["err"]
     for name in ("tiny", "teacher"):
-        # The older transformers does not know the class that the newer one writes down for the same tokenizer.
+        # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this one.
         settings = os.path.join(folder, name, "tokenizer_config.json")
         with open(settings, encoding="utf-8") as handle:
             stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
@@ -61,7 +61,7 @@ def place(interpreters: Warm) -> str:
 
 @pytest.fixture(scope="session")
 def ground(place: str) -> str:
-    """The tiny model with the data of every method beside it."""
+    """The same folder as `place`, with data files for every training method added."""
     from method_runs import files
     from tiny import conversations
 
@@ -70,16 +70,16 @@ def ground(place: str) -> str:
 
 @pytest.fixture(scope="session")
 def warm(ground: str, interpreters: Warm) -> Warm:
-    """The interpreters, with the tiny model and all data in their folder."""
+    """The warm interpreters of `interpreters`, once their folder has the models and all data files."""
     assert ground == interpreters.place
     return interpreters
 
 
 @pytest.fixture(scope="session")
 def train(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """Compiles a text beside the tiny model and launches it, from a folder of its own; the result is a finished run.
+    """A function that compiles a spec, runs the bundle's launch.sh from a new folder, and returns the finished run.
 
-    What launch.sh starts is warm, unless ``cold`` is asked for.
+    The run's processes are forks of a warm interpreter, unless ``cold`` is true.
     """
 
     def run(text: str, name: str, cold: bool = False) -> Run:
@@ -93,7 +93,7 @@ def train(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
 
 @pytest.fixture(scope="session")
 def strategies(train: Callable[..., Run]) -> Callable[[str], Run]:
-    """The run of a strategy, each trained once a session."""
+    """A function that returns the finished run of a strategy; each strategy is trained once per session."""
     kept: dict[str, Run] = {}
 
     def run(name: str) -> Run:

@@ -1,4 +1,4 @@
-"""Nothing here reaches the network."""
+"""Tests in this folder run offline: HF_HUB_OFFLINE is set unless the caller has set it."""
 
 from __future__ import annotations
 

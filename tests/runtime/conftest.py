@@ -1,4 +1,4 @@
-"""The tests' own helpers import by name; nothing here reaches the network."""
+"""Put this folder on sys.path, so that its test helpers are imported by name. The tests run offline."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 @pytest.fixture
 def port() -> int:
-    """A port that nobody listens at."""
+    """A free port of this machine."""
     return free_port()

@@ -1,8 +1,8 @@
-"""Prints the batches that bundles train on: `python batches.py BUNDLE...` in the folder with their model and data.
+"""Print the batches that bundles train on: `python batches.py BUNDLE...` in the folder with their model and data.
 
-One line of JSON for each bundle, with the rows of the trainer that its own code builds, in their order: each row
-through the trainer's collator, by column, as the texts of its tokens; `learned` is the text whose tokens bear a loss.
-Or `error`, the sentence with which the run stops.
+Prints one line of JSON for each bundle: `{"rows": [{"input_ids": [text], "learned": [text]}, ...]}`. The bundle's own
+code builds the trainer; its rows are passed through the collator one by one, in their order, and the token ids are
+decoded. `learned` is the text of the tokens with a loss. If the run stops, the line is `{"error": message}`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 def batches(folder: str) -> dict[str, Any]:
     """The batches of one bundle."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
-        del sys.modules[name]  # each bundle has its own
+        del sys.modules[name]  # each bundle has its own package `trainer`
     sys.path.insert(0, folder)
     run, arguments, bundles = (import_module(f"trainer.core.{name}") for name in ("run", "arguments", "bundle"))
     rows, error = import_module("trainer.core.first_rows"), import_module("trainer.core.errors").RunError

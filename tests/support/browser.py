@@ -1,4 +1,4 @@
-"""A real browser, headless: Debian's chromium or another Chromium that is installed."""
+"""Run pages and scripts in a real headless browser: Debian's chromium or another installed Chromium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patience import HUNG
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 1280)
-"""Pixels of a phone and of a desk."""
+"""Widths in pixels of a phone's and of a desktop's window."""
 in_browser = pytest.mark.skipif(
     BROWSER is None and not os.environ.get("XPC_EVERY_TEST"), reason="no Chromium is installed here"
 )
@@ -43,7 +43,7 @@ addEventListener("load", async () => {
 });
 </script><body></body>
 """
-"""A page that sends what its script finds."""
+"""A page that runs SCRIPT and posts its result to `/_found` as JSON."""
 
 
 FRAMES = """
@@ -74,14 +74,18 @@ function framed(width) {
 })();
 </script>
 """
-"""A page that shows another one in frames of each width, and writes down what its script sees there, and the errors."""
+"""A page that loads the tested page in a frame of each width, and calls `look` for each frame. It writes the results,
+and the errors of the frames, as JSON into the element `#found`.
+"""
 DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 
 
 def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
-    """What a browser finds of a page in a frame of each of `WIDTHS`. `script` is JavaScript with a function
-    `look(inside)`, which gets the page's document and returns what JSON can say. `page` and `width` are added to it:
-    the width that the page needs, and the width that it has.
+    """Load the HTML text ``page`` in a frame of each of `WIDTHS`; return what ``script`` finds there, by width.
+
+    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. To this
+    object are added `page`, the width that the content needs, and `width`, the width of the frame: content that is too
+    wide has `page > width`. The result also has `errors`, the JavaScript errors of all frames.
     """
     assert BROWSER is not None
     quoted = json.dumps(page).replace("</", "<\\/").replace("<!--", "<\\!--")
@@ -103,10 +107,10 @@ def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
 
 
 def found_on(site: Path, script: str, folder: Path) -> Any:
-    """What a script finds on a site that is served to a browser from this machine.
+    """Serve the folder ``site`` to a browser, run a script there, and return the script's result.
 
-    `script` is JavaScript, the body of an asynchronous function that returns what JSON can say. It runs on a page of
-    the site itself, so it can read the frames that it opens.
+    ``script`` is the body of an asynchronous JavaScript function that returns a value for JSON. It runs on a page of
+    the same origin, so it can read the documents of the frames that it opens.
     """
     assert BROWSER is not None
     found: queue.Queue[Any] = queue.Queue()

@@ -1,4 +1,4 @@
-"""What a case of a rule is, and the specs that cases are written with."""
+"""The class of a rule's test case (a rejected and an accepted spec), and functions that write such specs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from attrs import field, frozen
 
 @frozen
 class Case:
-    """`rejected` gives `code` and no other error or warning; `accepted` does not give it and has no error."""
+    """Two specs for a rule. `rejected` gets the diagnostic `code` and no other error or warning; `accepted` has no
+    error and does not get `code`. `files` are the local files that the specs name.
+    """
 
     code: str
     rejected: str
@@ -33,7 +35,7 @@ def spec(
     batch: str = "gbs=128 micro=16",
     save: str = 'save "out/run"',
 ) -> str:
-    """A spec that states everything that would else be assumed in a note."""
+    """A spec with the lines ``more`` that states every value which the compiler would otherwise report as assumed."""
     lines = [
         "xpc 1",
         "",
@@ -50,7 +52,7 @@ def spec(
 
 
 def _with_length(batch: str, more: tuple[str, ...]) -> str:
-    """The batch with the default length, where the method has one, rows are cut at it, and no line says another."""
+    """The batch line with `seq=1024` added, unless `seq` is stated, the method has none, or rows are not truncated."""
     uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
     if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b|\bdistill\b", one) for one in (batch, *more)):
         return batch

@@ -1,4 +1,4 @@
-"""Shared by the compiler's tests: specs in memory, files in folders, and the command line as a process."""
+"""Helpers of the compiler's tests: compile a spec from a string, write files into a folder, and run `xpc` commands."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ save "out/qwen2.5-3b-infinity-instruct-0625"
 track wandb(name="my-second-sft-exp")
 """
 HEAD = "xpc 1\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\nhardware 8 x h100-80gb\n"
-"""The start of a spec that is complete but for what a test adds."""
+"""The first three lines of a spec; a test adds the other lines, such as the strategy and the batch."""
 CHATML = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 CONFIG = {
     "model_type": "qwen2",
@@ -90,16 +90,16 @@ batch {
 
 save "out/x"
 """
-"""A spec of the local model `models/tiny`, with the rows of `rows.jsonl`."""
+"""A spec that trains the local model `models/tiny` on `rows.jsonl`."""
 LOCAL_MODEL: dict[str, str | bytes] = {
     "config.json": json.dumps(CONFIG), "tokenizer.json": "{}", "tokenizer_config.json": "{}",
     "chat_template.jinja": "{{ messages }}", "model.safetensors": b"w" * 4000,
 }  # fmt: skip
-"""The files of its folder."""
+"""The files of the folder `models/tiny`, which `LOCAL` trains."""
 
 
 def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> Checked:
-    """A spec through every check; files are looked for under `root`."""
+    """Check a spec with all rules; local files that it names are looked for below ``root``."""
     data = text.encode() if isinstance(text, str) else text
     return check_text(data, name, Workspace(str(root), allow_oom=allow_oom))
 
@@ -110,12 +110,12 @@ def _nowhere(text: str) -> Checked:
 
 
 def checked_once(text: str, root: str = NOWHERE) -> Checked:
-    """The same for several tests that only read what was found: a spec without files is checked once a process."""
+    """`checked`, with a cache for specs without files. Its result is shared by tests, which must not change it."""
     return _nowhere(text) if root == NOWHERE else checked(text, root)
 
 
 def compiled(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> dict[str, bytes]:
-    """The bundle of a spec that has no error."""
+    """Compile a spec; return the bundle's files by name. Fails with the diagnostics if the spec has errors."""
     data = text.encode() if isinstance(text, str) else text
     files, found = compile_text(data, name, Workspace(str(root), allow_oom=allow_oom))
     assert files is not None, shown(found)
@@ -135,7 +135,7 @@ def of(found: Checked, code: str) -> list[Diagnostic]:
 
 
 def only(found: Checked, code: str) -> Diagnostic:
-    """The one diagnostic with this code."""
+    """The diagnostic with this code; fails unless there is exactly one."""
     matching = of(found, code)
     assert len(matching) == 1, shown(found)
     return matching[0]
@@ -146,7 +146,7 @@ def shown(found: Checked) -> str:
 
 
 def value(text: str, path: str, root: str = NOWHERE) -> object:
-    """The value that a setting has in a spec without errors."""
+    """The value of the setting at ``path``, such as "optimizer.lr", in the resolved spec."""
     found = checked(text, root)
     assert found.spec is not None, shown(found)
     return found.spec.get(path)
@@ -160,7 +160,7 @@ def edited(text: str, problem: Diagnostic) -> str:
 def xpc(
     *arguments: str, cwd: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command line in this process, with streams, folder and environment of its own."""
+    """Run an `xpc` command in this process, with its own streams, working directory and environment variables."""
     kept = sys.stdin, sys.stdout, sys.stderr, os.getcwd(), dict(os.environ)
     out, err = io.BytesIO(), io.BytesIO()
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
@@ -190,7 +190,7 @@ def xpc_process(
     env: Mapping[str, str] | None = None,
     timeout: float = 600,
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command line in a process of its own."""
+    """Run an `xpc` command in a new process."""
     environment = {**os.environ, "XPC_CACHE": "off", **(env or {})}
     return subprocess.run(
         [sys.executable, "-m", "xpc.compiler.cli", *arguments],
@@ -217,7 +217,7 @@ for line in json.load(sys.stdin):
 def xpc_in_turn(
     lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 600
 ) -> list[subprocess.CompletedProcess[bytes]]:
-    """Command lines one after another in one process of their own, which costs an interpreter for all of them."""
+    """Run several `xpc` commands one after another in one new process, which saves the start of an interpreter each."""
     done = subprocess.run(
         [sys.executable, "-c", IN_TURN, os.path.dirname(os.path.abspath(__file__))],
         cwd=cwd,
@@ -238,13 +238,13 @@ def xpc_in_turn(
 
 
 def read(*names: str) -> str:
-    """A file of the repository."""
+    """The text of a file of the repository: ``read("docs", "install.md")``."""
     with open(os.path.join(REPOSITORY, *names), encoding="utf-8") as handle:
         return handle.read()
 
 
 def put(folder: object, files: Mapping[str, str | bytes]) -> str:
-    """Write files into a folder and return it as a text."""
+    """Write files into a folder and return its path as a string."""
     for name, data in files.items():
         path = os.path.join(str(folder), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -254,12 +254,12 @@ def put(folder: object, files: Mapping[str, str | bytes]) -> str:
 
 
 def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:
-    """Where these files lie: in a folder that is made when there are any, as most cases have none."""
+    """Write files into ``folder()`` and return its path. Without files, no folder is created (most cases have none)."""
     return put(folder(), files) if files else NOWHERE
 
 
 def tree(folder: object) -> dict[str, bytes]:
-    """Every file below a folder with its bytes, and every empty folder."""
+    """The content of each file below a folder by relative path. An empty folder is an entry `NAME/` without content."""
     out: dict[str, bytes] = {}
     for where, folders, names in os.walk(str(folder)):
         for name in names:

@@ -1,7 +1,6 @@
-"""A limit of processor time for one input: what hangs is found, and a busy machine is not mistaken for it.
+"""Limit the CPU time of a call, to find inputs for which it hangs. Unlike wall time, CPU time hardly grows with load.
 
-Processor time also grows with load, where two processes share a core: the tests allow ten seconds,
-and the fuzzer one.
+It does grow somewhat if two processes share a core, so the tests allow ten seconds. The fuzzer allows one.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from contextlib import contextmanager
 
 
 class TooLong(Exception):
-    """The input took more processor time than it may."""
+    """The call took more CPU time than its limit."""
 
 
 @contextmanager
 def limited(seconds: float = 10.0) -> Iterator[None]:
-    """Raise TooLong where the body takes more than so many seconds of this process' own processor time.
+    """A context that raises TooLong if its body takes more than ``seconds`` of this process's CPU time.
 
-    XPC_CPU_LIMIT multiplies them: under coverage everything takes longer.
+    XPC_CPU_LIMIT multiplies the limit, because everything takes longer while coverage is measured.
     """
     seconds *= float(os.environ.get("XPC_CPU_LIMIT", "1"))
 

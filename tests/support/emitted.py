@@ -1,4 +1,7 @@
-"""Specs that cover what the compiler can emit, as texts, and their bundles. Standard library and the compiler only."""
+"""Specs that together cover what the compiler can emit: every strategy, method and kind of setting, on each stack.
+
+Imports only the standard library, attrs and the compiler.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ FILES: Mapping[str, str] = {
     "rewards.py": "def short(completions, **columns):\n    return [-float(len(one)) for one in completions]\n",
     "shared.jsonl": '{"conversations": [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]}\n' * 4,
 }
-"""What the specs name, beside them."""
+"""The local files that the specs name, by path."""
 
 
 @frozen
 class Emitted:
-    """A spec that compiles without an error, named for what it adds."""
+    """A spec that compiles without errors. Its name says what it covers, such as "qlora-zero3"."""
 
     name: str
     text: str
@@ -47,14 +50,14 @@ class Emitted:
 
 
 SMALL = "qwen2.5-0.5b on infinity-instruct for 3 epochs"
-"""A model whose states an older card holds."""
+"""A small model, whose weights and optimizer states fit on a GPU of 32 GB."""
 
 
 def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
-    """A whole spec around the lines that matter."""
+    """A complete spec with the given lines; the parameters are its other lines."""
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)
 
@@ -168,11 +171,11 @@ DEFAULTS = (
     cpu("cpu-zero1", strategy="zero1"),
     cpu("cpu-zero3", strategy="zero3"),
 )  # fmt: skip
-"""Of the default stack, everything that can be emitted."""
+"""Specs for everything that can be emitted for the default stack."""
 
 
 def of_another(target: str) -> Iterator[Emitted]:
-    """Of another stack, what it can do of the same kinds."""
+    """Specs for another stack than the default one: the main strategies, methods and settings that it supports."""
     stack = load(target)
     assert stack is not None
 
@@ -215,7 +218,7 @@ SPECS: tuple[Emitted, ...] = (*DEFAULTS, *(one for target in OTHERS for one in o
 
 
 def put(folder: str, files: Mapping[str, str | bytes]) -> str:
-    """Writes files below a folder and returns it."""
+    """Write files below a folder and return the folder."""
     for name, data in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -225,7 +228,10 @@ def put(folder: str, files: Mapping[str, str | bytes]) -> str:
 
 
 def compiled(text: str, folder: str, out: str, name: str = "spec.xp") -> str:
-    """Compiles a text whose files lie in `folder` and writes the bundle to `out`; fails with the diagnostics."""
+    """Compile a spec whose local files are in ``folder``, write its bundle to ``out``, and return ``out``.
+
+    Fails with the diagnostics if the spec has errors.
+    """
     files, found = compile_text(text.encode(), name, Workspace(folder, allow_oom=True))
     problems = "\n".join(f"{one.severity} {one.code}: {one.message} ({one.help})" for one in found.problems)
     assert files is not None, f"{text}\n{problems}"

@@ -1,18 +1,18 @@
-"""Arguments of `extra` for tests that are about something else: none of them can ever become a setting.
+"""Trainer arguments that tests write in an `extra` block if it does not matter which argument they write.
 
-A setting that takes over an argument ends its use under `extra`, and with it every test that wrote it as an example.
-So write one of these: they change no number of a run, and belong to the inside of the libraries.
+An argument that has a setting of its own is an error in `extra`. If the language got a setting for an argument, every
+test with this argument in `extra` would fail. The arguments below will not get one: they change no result of a run.
 """
 
 from __future__ import annotations
 
 NUMBER = "torch_empty_cache_steps"
-"""After how many steps transformers frees the allocator's cache; every class on every stack has it."""
+"""An int: after how many steps transformers frees the allocator's cache. All argument classes of all stacks have it."""
 FLAG = "batch_eval_metrics"
-"""How predictions reach `compute_metrics`, which no bundle has."""
+"""A bool: how predictions are passed to `compute_metrics`, which no bundle uses."""
 SFT_TEXT = "dataset_text_field"
-"""Of SFTConfig alone: a column that the runtime names."""
+"""A str that only SFTConfig has: the column with texts; the runtime names this column itself."""
 DPO_NUMBER = "precompute_ref_batch_size"
-"""Of DPOConfig alone: how many rows the reference model reads at once."""
+"""An int that only DPOConfig has: the batch size of the reference model."""
 GRPO_NUMBER = "num_completions_to_print"
-"""Of GRPOConfig alone: how much of a batch is printed."""
+"""An int that only GRPOConfig has: how many completions of a batch are printed."""

@@ -1,13 +1,20 @@
-"""What a target does with packed rows of tiny models, family by family; run by test_stack_families.py.
+"""Measure what the installed libraries do with a tiny model of each family; test_stack_families.py runs this program.
 
-JSON in: a list of `model_type`s. JSON out: for each of them `known` (transformers has it), the flags of its class, and
-for every attention that a CPU can stand in for the largest error of a logit of the second of two packed documents, or
-the name and message of the exception by which the library refuses it; `ends`, whether a row longer than the context
-raises; `scaled`, the scalings of positions that change its logits; `forgets`, whether completions are others where
-layers are recomputed; `packs`, how many layers are made of 4 bits; `routed`, the class of layers that call only some
-experts; `unbalanced`, when the fused head fails at the balancing loss; `renamed`, whether weights are saved under other
-names. What else goes wrong ends the program, and the
-last lines of the standard error name the family. No family may take much memory: MEMORY bounds all of them.
+It reads a JSON list of `model_type`s from stdin, and prints a JSON object with an entry for each:
+
+- `known`: whether transformers has the family (if not, the entry has no other keys);
+- `sdpa`, `flash`, `flex`: the attentions that its model class declares; `scores`: whether it has a reward head;
+- `errors`: by attention, the largest error of a logit in the second of two packed documents, against the document
+  alone; or the exception with which the library refuses the attention, such as "ValueError: ...";
+- `ends`: whether a row longer than the context raises;
+- `scaled`: the kinds of RoPE scaling that change its logits, such as "yarn";
+- `forgets`: whether gradient checkpointing changes completions that are generated during training;
+- `packs`: the number of layers that are quantized to 4 bits;
+- `routed`: the class of the layers that call only some of their experts;
+- `unbalanced`: when trl's fused head fails with the load balancing loss;
+- `renamed`: whether weights are saved under other names than the model has.
+
+Any other exception ends the program; the last line of stderr then names the family. MEMORY limits the memory.
 """
 
 from __future__ import annotations
@@ -27,20 +34,23 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os.path.dirname(HERE))]
 NAMES = {"eager": "eager", "sdpa": "sdpa", "flash2": "flash_attention_2", "flash3": "flash_attention_3"}
 REFUSALS = ("does not support", "keep packed sequences apart")
-"""Words of the two ValueErrors that are answers: of an attention that a class lacks, of kernels that are not there."""
+"""Parts of the messages of the two expected ValueErrors: the class lacks an attention, or its kernels are missing."""
 MEMORY = 4 << 30
-"""Bytes that the process may hold of its own, half a GiB of them for the libraries."""
+"""The most bytes of data memory (RLIMIT_DATA) of this process; the libraries alone take half a GiB."""
 
 
 def refusal(found: Exception) -> str:
-    """An exception that is an answer, as text; any other goes on."""
+    """The exception as text, "ValueError: ...". Raises it again if it is a ValueError with none of the `REFUSALS`."""
     if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):
         raise found
     return f"{type(found).__name__}: {found}"
 
 
 def random_model(model_type: str, std: float, **options: Any) -> Any:
-    """The family's tiny model in evaluation, with weights so large that what a token sees shows in its logits."""
+    """The family's tiny model in evaluation mode, with random weights of standard deviation ``std``.
+
+    They are larger than usual, so that the logits of a token depend visibly on the tokens that it attends to.
+    """
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
@@ -54,7 +64,11 @@ def random_model(model_type: str, std: float, **options: Any) -> Any:
 
 
 def error(model_type: str, attention: str) -> float | str:
-    """Packed against apart: the row carries what the target's own collator gives it."""
+    """The largest error of a logit if two documents are packed into one row, against each document alone.
+
+    The packed row has the inputs that trl's collator adds, such as position_ids. If the library refuses the attention,
+    the result is the exception as text.
+    """
     import torch
     from trl.trainer import sft_trainer
 
@@ -62,13 +76,13 @@ def error(model_type: str, attention: str) -> float | str:
         model = random_model(model_type, 0.1, attn_implementation=NAMES[attention])
     except (ValueError, ImportError) as found:
         return refusal(found)
-    except KeyError as found:  # a table of classes that lacks the attention
+    except KeyError as found:  # the family chooses its attention class from a dict without this attention
         return f"KeyError: {found}"
     generator = torch.Generator().manual_seed(0)
     lengths = (7, 9)
     documents = [torch.randint(3, 120, (1, length), generator=generator) for length in lengths]
     extras: dict[str, Any] = {"position_ids": torch.cat([torch.arange(length) for length in lengths])[None]}
-    if "seq_idx" in inspect.getsource(sft_trainer):  # the collator of the trainer gives the bounds of documents
+    if "seq_idx" in inspect.getsource(sft_trainer):  # trl's collator also passes the bounds of the documents
         bounds = torch.tensor([0, 7, 16], dtype=torch.int32)
         extras.update(cu_seq_lens_q=bounds, cu_seq_lens_k=bounds, max_length_q=9, max_length_k=9)
         extras["seq_idx"] = torch.tensor([[0] * 7 + [1] * 9], dtype=torch.int32)
@@ -84,7 +98,7 @@ def error(model_type: str, attention: str) -> float | str:
     except (IndexError, RuntimeError) as found:
         if attention != "flash3":
             raise
-        return f"{type(found).__name__}: {found}"  # a mask that the kernel does not read
+        return f"{type(found).__name__}: {found}"  # the family passes a mask that this kernel does not accept
     largest = float((apart - packed)[:, 7:].abs().max())
     assert apart.dtype == torch.float32, apart.dtype
     assert math.isfinite(largest), largest
@@ -92,7 +106,7 @@ def error(model_type: str, attention: str) -> float | str:
 
 
 def undropped(model: Any) -> Any:
-    """The model with every dropout at 0."""
+    """Set every dropout of the model to 0, and return the model."""
     import torch
 
     for module in model.modules():
@@ -104,9 +118,10 @@ def undropped(model: Any) -> Any:
 
 
 def completed(model: Any, recomputed: bool) -> list[Any]:
-    """Two likeliest completions: of the model by itself, and as a trainer lets it write them while it trains.
+    """Greedy completions of two prompts, twice: in evaluation mode, and in training mode inside trl's context for
+    generation (with gradient checkpointing if ``recomputed``). The two tensors should be equal.
 
-    A prompt is padded, so that a token which sees itself alone writes something else.
+    One prompt is padded on the left, so that a wrong attention mask changes its completion.
     """
     import torch
     from accelerate import Accelerator
@@ -125,15 +140,17 @@ def completed(model: Any, recomputed: bool) -> list[Any]:
     alone = written(undropped(model).eval())
     model.train()
     if recomputed:
-        model.config.use_cache = False  # as trl's trainers set it beside recomputation
+        model.config.use_cache = False  # as trl's trainers do with gradient checkpointing
         model.gradient_checkpointing_enable()
     with unwrap_model_for_generation(model, Accelerator(cpu=True)) as unwrapped:
         return [alone, written(unwrapped)]
 
 
 def forgets(model_type: str) -> bool | None:
-    """Whether a trainer's completions are other ones, or none, where layers are recomputed; None where it cannot be
-    seen: nothing is recomputed, or the tiny model writes nothing at all."""
+    """Whether gradient checkpointing changes the completions that are generated during training, or makes them fail.
+
+    None if this cannot be measured: the family has no gradient checkpointing, or its tiny model cannot generate.
+    """
     import torch
 
     if not random_model(model_type, 0.2).supports_gradient_checkpointing:
@@ -151,7 +168,7 @@ def forgets(model_type: str) -> bool | None:
 
 
 def packs(model_type: str) -> int | None:
-    """How many layers of a family transformers replaces by ones of 4 bits; None without bitsandbytes."""
+    """The number of layers that transformers replaces by 4-bit layers for this family; None without bitsandbytes."""
     import importlib.util
 
     import tiny_models
@@ -168,7 +185,7 @@ def packs(model_type: str) -> int | None:
 
 
 POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
-"""The names that configurations have for the length of their context."""
+"""Configuration keys for the context length; a family has one of them."""
 
 
 SCALINGS: dict[str, dict[str, float]] = {
@@ -177,8 +194,10 @@ SCALINGS: dict[str, dict[str, float]] = {
 
 
 def scaled(model_type: str) -> list[str]:
-    """The scalings that the runtime writes into the configuration and that change the logits of a row longer than the
-    context."""
+    """The kinds of RoPE scaling, written by the runtime, that change the logits of a row longer than the context.
+
+    A kind that is missing in the result has no effect on this family, or cannot be written.
+    """
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
@@ -206,13 +225,14 @@ def scaled(model_type: str) -> list[str]:
         for kind, parameters in SCALINGS.items():
             rope = {"rope_type": kind, "factor": 4.0, "original": None, "parameters": parameters}
             found += [kind] if not torch.equal(logits(rope), plain) else []
-    except (RunError, IndexError, RuntimeError, AttributeError, KeyError, TypeError):  # it has none, or others
+    # The family has no rotary positions, or other configuration keys for them.
+    except (RunError, IndexError, RuntimeError, AttributeError, KeyError, TypeError):
         return found
     return found
 
 
 def ends(model_type: str) -> bool:
-    """Whether a row longer than the configuration's context raises, where one of just that length does not."""
+    """Whether a row of one token more than the context raises. A row of exactly that length must not raise."""
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
@@ -231,7 +251,7 @@ def ends(model_type: str) -> bool:
 
 
 def routed(model_type: str) -> str | None:
-    """The class of the layers that call only the experts of their tokens; None if one token calls all of them."""
+    """The class of the layers in which one token calls only some experts; None if it calls all, or there are none."""
     import torch
 
     model = random_model(model_type, 0.1)
@@ -240,7 +260,7 @@ def routed(model_type: str) -> str | None:
     groups = {name: one for name, one in groups.items() if isinstance(one, torch.nn.ModuleList)}
     experts = [f"{name}.{number}" for name, one in groups.items() for number in range(len(one))]
     for expert in experts:
-        for module in model.get_submodule(expert).modules():  # some layers call the parts of an expert themselves
+        for module in model.get_submodule(expert).modules():  # some layers call an expert's submodules directly
             module.register_forward_pre_hook(functools.partial(_note, called, expert))
     with torch.no_grad():
         model(input_ids=torch.tensor([[5]]), use_cache=False)
@@ -253,8 +273,9 @@ def _note(called: set[str], expert: str, *_: object) -> None:
 
 
 def unbalanced(model_type: str) -> str | None:
-    """When the trainer's fused head fails to add the balancing loss: always (`default`), only where its coefficient is
-    stated (`stated`), or never (None)."""
+    """When trl's fused head fails with the load balancing loss: "default" if it fails with the family's default
+    configuration, "stated" if it fails only once a spec states the coefficient, None if it never fails.
+    """
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
@@ -264,7 +285,7 @@ def unbalanced(model_type: str) -> str | None:
     except ImportError:
         return None
     config = tiny_models.config(model_type)
-    if not hasattr(config, "output_router_logits"):  # SFTTrainer's condition
+    if not hasattr(config, "output_router_logits"):  # then SFTTrainer adds no balancing loss either
         return None
     when = "default" if getattr(config, "router_aux_loss_coef", 0.0) else "stated"
     config.output_router_logits, config.router_aux_loss_coef = True, 1.0
@@ -279,7 +300,7 @@ def unbalanced(model_type: str) -> str | None:
 
 
 def renamed(model_type: str) -> bool:
-    """Whether the library saves weights of the family under other names than the model has, or may do so."""
+    """Whether transformers saves weights under other names than the model has, or has a conversion for the family."""
     import tempfile
 
     import tiny_models
@@ -299,7 +320,7 @@ def renamed(model_type: str) -> bool:
 
 
 def flags(model_type: str) -> dict[str, bool]:
-    """What the class of the causal language model declares, and whether the family has one that gives scores."""
+    """The attentions that the family's causal model class declares, and whether the family has a class for scores."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
@@ -311,7 +332,7 @@ def flags(model_type: str) -> dict[str, bool]:
 
 
 def main() -> None:
-    """Answers on the last line of the standard output."""
+    """Print the JSON object as the last line of stdout."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     import flash
@@ -328,7 +349,7 @@ def main() -> None:
         if model_type not in CONFIG_MAPPING:
             out[model_type] = {"known": False}
             continue
-        print(model_type, file=sys.stderr, flush=True)  # the last one is that of an error, or of a kill
+        print(model_type, file=sys.stderr, flush=True)  # if the program fails or is killed, the last name is the cause
         errors = {
             one: error(model_type, one) for one, known in NAMES.items() if known in ("eager", *ALL_ATTENTION_FUNCTIONS)
         }

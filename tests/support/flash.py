@@ -1,9 +1,8 @@
-"""FlashAttention's arithmetic in torch, put where transformers looks for the package: what a kernel would be told.
+"""Replace FlashAttention by plain torch, to see on a CPU with which arguments transformers would call the kernels.
 
-Runs in the interpreter of a stack. `install` patches transformers 5.23, 4.57 or 4.52 in this process; afterwards
-models load with `flash_attention_2` on a CPU (on 5.23 and 4.57 also with `flash_attention_3`), and `CALLS` says which
-of the kernel's two functions they call: `varlen`, which gets the bounds of documents, or `plain`, which takes the whole
-row for one.
+This runs in the interpreter of a stack. `install` patches transformers 5.23, 4.57 or 4.52 in this process. Then models
+load with `flash_attention_2` on a CPU (on 5.23 and 4.57 also with `flash_attention_3`), and `CALLS` lists the function
+of each call: "varlen" gets the bounds of packed documents, "plain" treats a row as one document.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ CALLS: list[str] = []
 
 
 def _attend(q: Any, k: Any, v: Any, scale: float | None, causal: bool, window: Any, softcap: float) -> Any:
-    """Attention of one document: tensors of (tokens, heads, size)."""
+    """Attention within one document; ``q``, ``k`` and ``v`` have the shape (tokens, heads, head size)."""
     repeated = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(repeated, 1), v.repeat_interleave(repeated, 1)
     scores = torch.einsum("qhd,khd->hqk", q.float(), k.float()) * (scale or q.shape[-1] ** -0.5)
@@ -36,7 +35,7 @@ def flash_attn_func(
     q: Any, k: Any, v: Any, dropout_p: float = 0.0, softmax_scale: float | None = None, causal: bool = False,
     window_size: Any = (-1, -1), softcap: float = 0.0, deterministic: bool = False,
 ) -> Any:  # fmt: skip
-    """A batch of rows, each of them one document."""
+    """Replaces the kernel for unpacked rows: each row of the batch is one document."""
     CALLS.append("plain")
     rows = zip(q, k, v, strict=True)
     return torch.stack([_attend(*row, softmax_scale, causal, window_size, softcap) for row in rows])
@@ -47,7 +46,7 @@ def flash_attn_varlen_func(
     max_seqlen_k: Any = None, dropout_p: float = 0.0, softmax_scale: float | None = None, causal: bool = False,
     window_size: Any = (-1, -1), softcap: float = 0.0, deterministic: bool = False,
 ) -> Any:  # fmt: skip
-    """One row of documents, with the places where they begin and end."""
+    """Replaces the kernel for packed rows: ``cu_seqlens_q`` has the bounds of the documents in one row."""
     CALLS.append("varlen")
     bounds = cu_seqlens_q.tolist()
     parts = [slice(first, last) for first, last in pairwise(bounds)]
@@ -55,18 +54,18 @@ def flash_attn_varlen_func(
 
 
 def _index_first_axis(rows: Any, places: Any) -> Any:
-    """What flash_attn.bert_padding has: the rows at these places, without the padding."""
+    """Replaces ``flash_attn.bert_padding.index_first_axis``: the tokens at these indices, without the padding."""
     return rows[places]
 
 
 def _pad_input(rows: Any, places: Any, batch: int, length: int) -> Any:
-    """The rows at their places among zeros, as a batch."""
+    """Replaces ``flash_attn.bert_padding.pad_input``: a batch of zeros with the tokens at their indices."""
     out = torch.zeros(batch * length, *rows.shape[1:], dtype=rows.dtype)
     return out.index_copy(0, places, rows).reshape(batch, length, *rows.shape[1:])
 
 
 def install() -> None:
-    """Makes this process's transformers believe in the package; its checks of dtypes are told that fp32 is wanted."""
+    """Make transformers in this process use the functions above as FlashAttention, also for float32 tensors."""
     from transformers import modeling_flash_attention_utils as kernels
     from transformers import modeling_utils, utils
     from transformers.utils import import_utils
@@ -116,9 +115,11 @@ def install() -> None:
 
 
 def _wanted_in_fp32() -> None:
-    """transformers 4 takes autocast's type, and asks without a device whether it is on; torch's own autocast names one.
+    """Keep transformers 4 from casting float32 inputs of FlashAttention to half precision.
 
-    Some families of 4.57 ask for the type of the device, where nothing is cast unless autocast is on there.
+    It casts them to autocast's dtype if autocast is enabled, which it asks for without a device; this call now returns
+    true, with float32 as the dtype. torch's own autocast asks with a device and is unchanged. Some families of 4.57 ask
+    for the dtype of a device, which is now float32 unless autocast is enabled for that device.
     """
     asked, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
     torch.is_autocast_enabled = lambda *device: asked(*device) if device else True

@@ -1,7 +1,7 @@
-"""Runs bundles and programs in fp8 on a CPU, in an interpreter that can import torchao.
+"""Run bundles and programs in fp8 on a CPU, in an interpreter that can import torchao.
 
-torchao multiplies fp8 matrices on a CPU, too, so that everything but the GPU's speed and its own rounding is as in a
-real run. No GPU has run these bundles.
+torchao also multiplies fp8 matrices on a CPU. Only the speed and the rounding of the GPU's kernels differ from a real
+run. These bundles have never run on a GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def run(*words: str, cwd: str, processes: int = 1, **variables: str) -> subproce
 
 
 def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: str) -> list[dict[str, Any]]:
-    """Run a text as a program: the objects that it prints, one a line. Fails with what it wrote if it fails."""
+    """Run a Python program, and return the JSON objects that it prints, one per line.
+
+    Fails with the program's stderr if its exit status is not 0.
+    """
     path = os.path.join(cwd, "program.py")
     with open(path, "w", encoding="utf-8") as handle:
         handle.write(text)

@@ -1,4 +1,7 @@
-"""The warm interpreter of `xpc rehearse`, which tests use for their launches."""
+"""`Forks`: an interpreter that has imported the libraries and forks a process for each run, so that tests start fast.
+
+It is the one that `xpc rehearse` uses.
+"""
 
 from __future__ import annotations
 

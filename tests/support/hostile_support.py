@@ -1,16 +1,16 @@
-"""`checked` and `compiled` for hostile input: within one second of processor time."""
+"""`checked` and `compiled` of compile_support for hostile input: they fail if they take ten seconds of CPU time."""
 
 import compile_support
 from cpu import limited
 
 
 def checked(*arguments, **named):
-    """As in compile_support, within one second of processor time."""
+    """`compile_support.checked` with a limit on CPU time."""
     with limited():
         return compile_support.checked(*arguments, **named)
 
 
 def compiled(*arguments, **named):
-    """The same."""
+    """`compile_support.compiled` with a limit on CPU time."""
     with limited():
         return compile_support.compiled(*arguments, **named)

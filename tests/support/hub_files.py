@@ -1,6 +1,6 @@
-"""A stand-in for the hub that models and datasets are loaded from: `with HubFiles() as hub`, `hub.environment`.
+"""A local server that replaces the Hugging Face hub for downloads: `with HubFiles() as hub`, `hub.environment`.
 
-It answers what huggingface_hub 0.36 and 2.4 and datasets 5 ask: revisions, trees, paths and files, by branch or commit.
+It answers the requests of huggingface_hub 0.36 and 2.4 and datasets 5 for revisions, trees, paths and files.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class HubFiles(LocalServer):
-    """The server. `commits` has the files of each by ("models", "org/name"), `asked` what was asked, `broken` paths
-    whose content ends after half of it."""
+    """The server. `commits` maps ("models", "org/name") to the files of each commit; `asked` lists the requests.
+
+    A file whose path is in `broken` is sent only up to its half, as if the connection broke.
+    """
 
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(factory=dict)
     broken: set[str] = field(factory=set)
@@ -30,18 +32,18 @@ class HubFiles(LocalServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What sends a client here."""
+        """Environment variables that make the hub's client use this server."""
         return {"HF_ENDPOINT": self.url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": ""}
 
     def push(self, kind: str, name: str, files: dict[str, bytes]) -> str:
-        """A commit with these files: the newest, which `main` names. Gives its id."""
+        """Add a commit with these files, to which `main` then points; return its id."""
         commit = sha1(repr(sorted(files.items())).encode()).hexdigest()
         self.commits.setdefault((kind, name), {})[commit] = files
         return commit
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. Paths are those of the hub's public API."""
+    """Answers one request by the paths of the hub's public API."""
 
     of: HubFiles
     protocol_version = "HTTP/1.1"

@@ -1,7 +1,7 @@
-"""Stand-ins of the hub and of a package index: `with Served() as served`, and `served.environment` for `xpc lock`.
+"""A local server that replaces the Hugging Face hub and a package index for `xpc lock`.
 
-`repositories` maps ("models", "org/name") to a branch's commit, its files by name, and the card of a dataset;
-`packages` maps a name and a version to what it requires. Wheels hold their metadata alone.
+Usage: `with Served() as served`, with `served.environment` for the command. `repositories` maps ("models", "org/name")
+to a `Repository`; `packages` maps (name, version) to the package's requirements. Its wheels contain only metadata.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class Repository:
-    """Branches by name with their commits; `token` opens it where one is needed."""
+    """A repository of the hub: commits by branch, files, and a dataset's card; with `token`, only for this token."""
 
     branches: dict[str, str]
     files: dict[str, bytes] = field(factory=dict)
@@ -29,7 +29,7 @@ class Repository:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request by `Served.answer`."""
 
     of: Served
 
@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @define
 class Served(LocalServer):
-    """The server."""
+    """The server; its paths are `/api/...` for the hub, `/simple/...` and `/wheels/...` for the package index."""
 
     repositories: dict[tuple[str, str], Repository] = field(factory=dict)
     packages: dict[tuple[str, str], tuple[str, ...]] = field(factory=dict)
@@ -57,7 +57,7 @@ class Served(LocalServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What points the hub's client and pip here."""
+        """Environment variables that make the hub's client and pip use this server."""
         return {"HF_ENDPOINT": self.url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "", "PIP_INDEX_URL": f"{self.url}/simple",
                 "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}  # fmt: skip
 

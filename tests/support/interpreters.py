@@ -1,6 +1,6 @@
-"""The interpreter of each stack: `.venv` holds the default, `.venv-0.18` the stack trl-0.18, and so on (see Makefile).
+"""Find the Python interpreter of each stack: `.venv` has the default stack, `.venv-0.18` has trl-0.18 (see Makefile).
 
-An environment variable names another, XPC_PYTHON_TRL_0_18 for that one.
+An environment variable names another interpreter: XPC_PYTHON_TRL_0_18 for trl-0.18.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from xpc.compiler.stacks import DEFAULT, STACKS, Stack, load
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OTHERS = tuple(name for name in STACKS if name != DEFAULT)
-"""The stacks that have an environment of their own."""
+"""The stacks other than the default one; each has its own virtual environment."""
 
 
 def stack_of(name: str) -> Stack:
-    """The table of a stack that is there."""
+    """The stack with this name; fails if there is none."""
     found = load(name)
     assert found is not None, name
     return found
 
 
 def methods_of(stack: str) -> tuple[str, ...]:
-    """The methods that a stack can train."""
+    """The training methods that a stack supports, such as "sft"."""
     known = stack_of(stack)
     return tuple(name for name in METHODS if known.refused(name) is None)
 
 
 def sharded(stack: str, strategy: str, method: str = "sft") -> str:
-    """A strategy, or `zero1` in the place of one that the stack gets wrong and refuses (XP488, XP127)."""
+    """The strategy, or `zero1` if this stack trains wrongly with it, so that the compiler refuses it (XP488, XP127)."""
     known = stack_of(stack)
     wrong = {
         "zero2": not known.facts.zero2_accumulates,
@@ -45,14 +45,14 @@ def sharded(stack: str, strategy: str, method: str = "sft") -> str:
 
 
 def python_of(stack: str) -> str | None:
-    """The interpreter that has the stack's version of TRL, or None where there is none."""
+    """The path of the interpreter with the stack's version of TRL; None if none is installed."""
     known, python = load(stack), _named(stack)
     assert known is not None
     return python if python is not None and _trl(python) == known.pins["trl"] else None
 
 
 def interpreter(stack: str) -> str:
-    """The same, where a test cannot do without: it is skipped."""
+    """The path of the stack's interpreter. Without one, the calling test is skipped."""
     python = python_of(stack)
     if python is None:
         pytest.skip(f"no environment holds the versions of {stack}; `make {environment(stack)}/ready` installs them")
@@ -68,12 +68,12 @@ def with_trackers(stack: str) -> str:
 
 
 def installed() -> tuple[str, ...]:
-    """The stacks whose interpreter is there, the default first."""
+    """The stacks whose interpreter is installed, the default one first."""
     return tuple(name for name in (DEFAULT, *OTHERS) if python_of(name) is not None)
 
 
 def environment(stack: str) -> str:
-    """The folder of the stack's environment, as the Makefile calls it."""
+    """The folder of the stack's virtual environment in the Makefile: ".venv-0.18" for trl-0.18."""
     return ".venv-" + stack.removeprefix("trl-")
 
 

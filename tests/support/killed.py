@@ -1,4 +1,4 @@
-"""A process that is killed at a call of the file system: at the first, the second, and so on to the last."""
+"""Kill a process at each of its file system calls in turn, to test that its files are never left half-written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KILLED = 137
 
 
 class Half:
-    """A file whose `write` may be cut off in the middle."""
+    """A file in which ``write`` kills the process after half of the data if ``reached()`` is true."""
 
     def __init__(self, handle: Any, reached: Callable[[], bool]) -> None:
         self.handle, self.reached = handle, reached
@@ -32,9 +32,10 @@ class Half:
 
 
 def killed_everywhere(action: Callable[[], object], before: Callable[[], object], swap: bool = True) -> Iterator[int]:
-    """Run `before` here and `action` in a child that dies at call 1, 2, ...; yields after each death.
+    """For n = 1, 2, ...: call ``before``, run ``action`` in a child that is killed at its n-th call, and yield n.
 
-    Without `swap` the system has no exchange of two names. Ends with the first child that gets through.
+    Ends with the first child that finishes ``action``. Without ``swap``, the child behaves as on a system that cannot
+    exchange two names atomically.
     """
     for at in range(1, 10_000):
         before()

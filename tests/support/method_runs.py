@@ -1,4 +1,4 @@
-"""Small runs of every method on the CPU: their data, their specs, and what each has left."""
+"""Small runs of every training method on the CPU: data, specs, and functions that run them and read their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, load
 
 STEPS, KEPT = 4, 2
-"""Steps of a run, and the step of the checkpoint that it goes on from."""
+"""The number of steps of a run, and the step of the checkpoint from which it resumes."""
 REWARDS = """\
 def even(prompts, completions, completion_ids, row, colour, **given):
     for prompt, one in zip(prompts, colour, strict=True):
@@ -40,7 +40,7 @@ REQUIRED = {
     "method.rewards": f'(rewards="rewards.py:even", {ONLINE_SETTINGS})',
     "method.teacher": '(teacher="teacher", max_completion=12, beta=0.5)',
 }
-"""By a path that a method reads and cannot do without: the settings of its small run."""
+"""For a required setting of a method: the settings of the method's small run. GRPO must have `method.rewards`."""
 SETTINGS = {
     name: written for path, written in REQUIRED.items() for name, method in METHODS.items() if path in method.paths
 }
@@ -48,11 +48,14 @@ FILE_OF = {"messages": "messages", "preference": "preferences", "unpaired": "jud
 DATA = {name: FILE_OF[method.shapes[0]] for name, method in METHODS.items()}
 SPREAD = cycle((("ddp", "zero2"), ("zero3", "ddp"), ("zero2", "zero3")))
 TWO = dict(zip(METHODS, SPREAD, strict=False))
-"""How two processes train: all weights, and adapters."""
+"""For each method, two strategies for its runs on two processes: one for full training, one for LoRA."""
 
 
 def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
-    """Questions in the shape of each method: right and wrong answers, judged ones, or none; every fourth is long."""
+    """Data files in the shape of each method, from question-and-answer conversations, and a file of reward functions.
+
+    In ragged.jsonl every fourth question is long, so that batches have padding.
+    """
     more = "Think first. " * 8
     long = [{**row[0], "content": more * (i % 4 == 0) + row[0]["content"]} for i, row in enumerate(turns)]
     return {
@@ -74,7 +77,10 @@ def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
 
 @frozen
 class Small:
-    """A run of a method: on what stack, how spread, and whether all weights or adapters are trained."""
+    """A small run of a training method on a stack: ``Small("dpo", "trl-0.18", "zero2", "lora")``.
+
+    The strategy "one" is a single process; without an adapter, all weights are trained.
+    """
 
     method: str
     target: str = DEFAULT
@@ -83,40 +89,40 @@ class Small:
 
     @property
     def name(self) -> str:
-        """What the run is called, and its files."""
+        """The name of the run and of its files: "trl-0.18-dpo-zero2-lora"."""
         other = "" if self.target == DEFAULT else self.target
         return "-".join(part for part in (other, self.method, self.strategy, self.adapter) if part)
 
     @property
     def world(self) -> int:
-        """Processes."""
+        """The number of processes."""
         return 1 if self.strategy == "one" else 2
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains it."""
+        """Whether only `make slow` trains this run."""
         return self.target != DEFAULT and self.world == 2 and not self.adapter
 
     @property
     def resumes(self) -> bool:
-        """Whether it is run once more, from its first checkpoint.
+        """Whether the run is also resumed from its first checkpoint, and compared with the uninterrupted run.
 
-        Each method is, on two processes, and one that generates alone; adapters are with and without shards, and over a
-        quantized base (test_train_adapters.py has more of them).
+        True for full training on two processes with every method, for GRPO on one process, and for three runs with
+        adapters: without shards, with ZeRO-3, and over a quantized base (test_train_adapters.py resumes more).
         """
         chosen = {("grpo", "one", ""), ("dpo", "ddp", "lora"), ("grpo", "zero3", "lora"), ("dpo", "zero3", "qlora")}
         return (self.world == 2 and not self.adapter) or (self.method, self.strategy, self.adapter) in chosen
 
     @property
     def text(self) -> str:
-        """The spec."""
+        """The spec of the run."""
         settings = SETTINGS.get(self.method, "")
         return small(f"method {self.method}{settings}", self.adapter, method=self.method, target=self.target,
                      strategy=self.strategy, save=f'save "out" every={KEPT if self.resumes else "never"}')  # fmt: skip
 
 
 def small(*more: str, method: str, target: str = DEFAULT, strategy: str = "one", data: str = "", **around: str) -> str:
-    """A spec of four steps of the method."""
+    """A spec that trains four steps with the method."""
     sizes = "gbs=8 micro=4" if METHODS[method].generates else "gbs=8 micro=2 seq=64"
     one = strategy == "one"
     return spec(*more, data=f'"{data or DATA[method]}.jsonl"', length=f"{STEPS} steps", target=target, sizes=sizes,
@@ -147,7 +153,9 @@ RUNS = (
 
 @frozen
 class Trained:
-    """A run that ended, and what it said; with ``again`` the same run, gone on from its first checkpoint."""
+    """A finished run: its bundle (``folder``), its output folder (``out``), the exit status of each process, stdout
+    (``output``), stderr (``complained``), and the events of metrics.jsonl.
+    """
 
     folder: str
     out: str
@@ -157,12 +165,12 @@ class Trained:
     events: list[dict[str, Any]]
 
     def values(self, name: str) -> list[float]:
-        """A number of each step's event."""
+        """The values of a metric, such as "loss", in the order of the events that have it."""
         return [event[name] for event in self.events if name in event]
 
     @property
     def summary(self) -> dict[str, Any]:
-        """summary.json."""
+        """The content of the run's summary.json."""
         with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as handle:
             return dict(json.load(handle))
 
@@ -171,14 +179,14 @@ OWN_LINE = re.compile(
     r"\[run\] |step \d+/|(done|loss|reward|margin|eval loss|seen|weights|merged|picture|metrics|use|verify) +|"
     r"  \S+ +-?\d.* -> | {11}|$"
 )
-"""How the lines of a run begin."""
+"""Matches the lines that a run itself prints; any other line is printed by a library."""
 
 
 class Warm:
-    """The warm interpreters, one a target, started when they are asked for.
+    """Warm interpreters (`Forks`), one for each target, which are started when they are first used.
 
-    ``notes`` is where trackio keeps its database; it looks once, when it is imported. ``python`` finds the interpreter
-    of a target.
+    ``notes`` is trackio's folder; trackio reads its variable only when it is imported, so all runs share the folder.
+    ``python`` returns the path of a target's interpreter.
     """
 
     def __init__(self, place: str, python: Callable[[str], str] = interpreter) -> None:
@@ -186,20 +194,22 @@ class Warm:
         self.servers: dict[str, Forks] = {}
 
     def of(self, target: str) -> Forks:
-        """The one of a target; skips the test where there is none."""
+        """The warm interpreter of a target; skips the test if the target is not installed."""
         if target not in self.servers:
             variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRACKIO_DIR=self.notes)
             self.servers[target] = Forks(self.python(target), variables)
         return self.servers[target]
 
     def compiled(self, text: str, name: str) -> str:
-        """The text's bundle, beside the tiny model."""
+        """Compile a spec in the folder of the tiny model; return the path of the bundle."""
         return compiled(text, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
 
     def run(self, bundle: str, cwd: str, target: str, world: int = 1, idle: bool = False, **variables: str) -> Trained:
-        """Runs a bundle from ``cwd`` to its end; fails with what it said where it does not end well, or where it
-        reports that nothing is learned and is not ``idle``."""
-        if world > 1:  # one process has looked before the launch
+        """Run a bundle from ``cwd`` to its end, with ``world`` processes and these environment variables.
+
+        Fails with the output if a process fails, or if the run reports that nothing is learned, unless ``idle``.
+        """
+        if world > 1:  # in a real launch, one process has already run the preflight
             variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
         said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
@@ -211,16 +221,16 @@ class Warm:
         return Trained(bundle, out, answer["status"], answer["out"], answer["err"], events)
 
     def train(self, text: str, name: str, target: str, cwd: str, world: int = 1, **variables: str) -> Trained:
-        """Compiles a text and runs it."""
+        """Compile a spec and run the bundle."""
         return self.run(self.compiled(text, name), cwd, target, world, **variables)
 
     def launch(self, bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-        """`launch.sh`, to its end: the script, its preflight and its launcher as they are, their interpreters forks."""
+        """Run the bundle's launch.sh to its end. Each Python interpreter that it starts is a fork of the warm one."""
         python = self.of(payload(bundle)["target"]).python
         return launch(bundle, cwd, *words, PYTHON=python, **variables)
 
     def program(self, target: str, text: str, *words: str) -> list[dict[str, Any]]:
-        """Runs a text as a program beside the tiny model: the objects that it prints, one a line."""
+        """Run a Python program in the tiny model's folder, and return the JSON objects that it prints, one per line."""
         path = os.path.join(self.place, "program.py")
         put(self.place, {"program.py": text})
         done = self.of(target).run(path, self.place, *words, program=path)
@@ -228,8 +238,10 @@ class Warm:
         return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
 
     def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
-        """Runs a text; then once more from its first checkpoint, in a copy of what it left. Neither prints a line that
-        is not the run's own."""
+        """Run a spec, and run it again from its first checkpoint in a copy of its output folder; return both runs.
+
+        Fails if either prints a line that is not one of the run's own (`OWN_LINE`), such as a warning of a library.
+        """
         first = self.train(text, name, target, cwd, world)
         whole = os.path.join(cwd, "whole")
         os.rename(first.out, whole)
@@ -243,13 +255,13 @@ class Warm:
         return [Trained(first.folder, whole, first.status, first.output, first.complained, first.events), again]
 
     def close(self) -> None:
-        """Ends the interpreters."""
+        """End the warm interpreters."""
         for server in self.servers.values():
             server.close()
 
 
 def cut(trained: Trained) -> None:
-    """Leaves what a run leaves that was killed between its two checkpoints."""
+    """Delete everything from a run's output folder that it wrote after its first checkpoint, as if killed there."""
     shutil.rmtree(os.path.join(trained.out, f"checkpoint-{STEPS}"))
     for name in os.listdir(trained.out):
         if name != "metrics.jsonl" and name != "xpc_run.json" and not name.startswith("checkpoint-"):
@@ -268,14 +280,14 @@ def tensors(path: str) -> dict[str, bytes]:
 
 
 def types(path: str) -> set[str]:
-    """The types of the tensors of a safetensors file, by its header."""
+    """The dtypes of the tensors in a safetensors file, such as {"F32"}, from its header."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
 
 
 def finite(weights: Mapping[str, bytes]) -> bool:
-    """Whether every float32 is a number."""
+    """Whether all values are finite; ``weights`` are float32 tensors as bytes."""
     return all(math.isfinite(value) for data in weights.values() for value in array("f", data))
 
 

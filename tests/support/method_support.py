@@ -1,4 +1,4 @@
-"""Payloads of specs that train by one method or another."""
+"""Compile specs for a training method, and return their trainer_args.json (the payload)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(comple
 
 
 def plan(*lines: str, target: str = NEW, root: str = "/no-such-folder", **around: str) -> dict[str, Any]:
-    """The payload of a spec without errors."""
+    """The content of trainer_args.json for a spec with these lines. Fails if the spec has errors."""
     files = compiled(spec(*lines, f"target {target}", **around), root)
     return dict(json.loads(files["trainer_args.json"]))
 
@@ -29,7 +29,7 @@ def arguments(*lines: str, target: str = NEW, root: str = "/no-such-folder", **a
 
 
 def of(method: str) -> str:
-    """The clause of a method, with what it cannot do without."""
+    """The `method` line of a method with its required settings: `method grpo(rewards=format)`."""
     if METHODS[method].grouped:
         return f"method {method}(rewards=format)"
     return "method distill(teacher=qwen2.5-3b)" if method == "distill" else f"method {method}"

@@ -1,7 +1,7 @@
-"""Every folder of tests/ on sys.path, so that the modules of tests import each other by their bare names.
+"""Put every folder of tests/ on sys.path, so that test modules import each other by name: `from patience import HUNG`.
 
-tests/conftest.py does it for pytest, and each program that `make` starts for itself. No two modules may have one name
-(tests/test_vocabulary.py). A package, such as proof/measures, is imported by the package's name.
+tests/conftest.py calls `put_on_path` for pytest; each program that `make` starts calls it itself. So no two modules may
+have the same name (tests/test_vocabulary.py). Packages, such as proof/measures, are imported by the package's name.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def folders() -> list[str]:
 
 
 def put_on_path() -> None:
-    """Append them to sys.path, where installed packages come first."""
+    """Append the `folders` to the end of sys.path, so that installed packages take precedence."""
     sys.path += [folder for folder in folders() if folder not in sys.path]

@@ -1,7 +1,7 @@
-"""Two machines on one: network namespaces that a cable joins, each with a name, an address and processes of its own.
+"""Simulate two machines on one: two connected network namespaces, each with its own host name, address and processes.
 
-A node's processes live in a process namespace, too: what kills its first process kills all of them, as a power failure
-does. Needs root and iproute2. Standard library only.
+Each process that is started on a node also gets a PID namespace: if its first process is killed, the kernel kills all
+its descendants, as a power failure would. Needs root and iproute2. Standard library only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ exec "$@"
 
 
 def missing() -> str:
-    """Why there can be no namespaces here; empty where there can."""
+    """The reason why this machine cannot create network namespaces; empty if it can."""
     lacking = [name for name in ("ip", "unshare", "mount", "hostname") if shutil.which(name) is None]
     if lacking:
         return f"{', '.join(lacking)} of iproute2 and util-linux are not installed"
@@ -39,9 +39,9 @@ def missing() -> str:
 
 
 class Nodes:
-    """The two machines. With ``named`` each knows both names by its /etc/hosts; without, not even its own.
+    """The two simulated machines. If ``named``, /etc/hosts resolves both host names; otherwise it resolves neither.
 
-    ``python`` is the interpreter that they have.
+    ``python`` is the path of the interpreter for their processes.
     """
 
     def __init__(self, folder: str, python: str, named: bool = True) -> None:
@@ -56,7 +56,7 @@ class Nodes:
         self._started: list[subprocess.Popen[str]] = []
 
     def name(self, named: bool) -> None:
-        """Writes /etc/hosts anew, for the processes that start from now on."""
+        """Rewrite /etc/hosts of both machines, with or without their names."""
         known = zip(ADDRESSES, NAMES, strict=True) if named else ()
         with open(self._hosts, "w", encoding="utf-8") as handle:
             handle.writelines(f"{address} {name}\n" for address, name in (("127.0.0.1", "localhost"), *known))
@@ -83,8 +83,8 @@ class Nodes:
             subprocess.run(["ip", "netns", "delete", space], capture_output=True, check=False)
 
     def start(self, node: int, words: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
-        """A process of a node, its two streams in one pipe."""
-        # unshare stays outside and waits: its --kill-child ends the whole node with it
+        """Start a process on a node (0 or 1); its stdout has its stderr, too."""
+        # unshare stays outside of the PID namespace and waits; with --kill-child, all processes inside end with it
         around = ["unshare", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         inside = ["sh", "-euc", INSIDE, "sh", NAMES[node], self._hosts, self._resolver]
         started = subprocess.Popen(
@@ -95,16 +95,16 @@ class Nodes:
         return started
 
     def unplug(self, node: int) -> None:
-        """Takes the cable out: nothing that is sent arrives, and nobody is told."""
+        """Disconnect a node: packets are lost, and no side gets an error."""
         _ip("-n", self.spaces[node], "link", "set", self._cables[node], "down")
 
     def plug(self, node: int) -> None:
-        """Puts it in again."""
+        """Connect a node again after `unplug`."""
         _ip("-n", self.spaces[node], "link", "set", self._cables[node], "up")
 
     @staticmethod
     def kill(one: subprocess.Popen[str]) -> None:
-        """Ends all processes of a start at once, by SIGKILL."""
+        """Kill a process returned by `start`, together with all its descendants (SIGKILL)."""
         if one.poll() is None:
             os.killpg(one.pid, signal.SIGKILL)
             one.wait()

@@ -1,4 +1,4 @@
-"""How long a test waits for a process before it calls it hung."""
+"""The timeout after which a test considers a process hung."""
 
 HUNG = 1800
-"""Seconds. Only a process that never ends gets there: no verdict may depend on how busy a machine is."""
+"""Seconds. It is so long that only a process that never ends reaches it, however busy the machine is."""

@@ -1,7 +1,7 @@
-"""The script that a person writes over TRL, with the arguments of a bundle: `python plain_trl.py trainer_args.json`.
+"""A plain TRL script with the arguments of a bundle, for comparison: `python plain_trl.py trainer_args.json`.
 
-Works in the folder that has `model` and `rows.jsonl`, and writes the losses to `out/metrics.jsonl`. Benchmarks run it
-beside the bundle itself.
+It trains `model` on `rows.jsonl` in the working directory, and writes the losses to `out/metrics.jsonl`. Benchmarks
+compare a bundle's speed with that of this script.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Ports that nobody listens at, for what a test is about to start.
+"""Find free ports for servers that a test is about to start.
 
-The kernel gives the ports of its ephemeral range to every socket that asks for none, so a port from there may be gone
-again by the time a server binds it. These are below that range and above those of common services.
+The kernel assigns ports of its ephemeral range to sockets that ask for no port, so a free port of that range may be
+taken before the server binds it. The ports found here are below that range and above those of common services.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _chance = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that could be bound just now, on all addresses of this machine."""
+    """This many different ports, each of which could just be bound on all addresses of this machine."""
     found: list[int] = []
     held: list[socket.socket] = []
     try:

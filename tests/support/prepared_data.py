@@ -1,4 +1,4 @@
-"""What the trainers of bundles train on, asked in a warm interpreter (prepared_rows.py)."""
+"""Get the rows that bundles train on, by running prepared_rows.py in a warm interpreter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prepared_row
 
 
 def trained_on(warm: Warm, target: str, name: str, specs: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of each spec's trainer; `said` is what all of them printed."""
+    """Compile the specs, and return what prepared_rows.py prints for each bundle: `{"rows": ..., "counted": ...}`.
+
+    `said` is the output of the program for all bundles.
+    """
     bundles = [warm.compiled(text, f"{name}-{target}-{number}") for number, text in enumerate(specs)]
     answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
     assert answer["status"] == [0], answer["err"][-3000:]

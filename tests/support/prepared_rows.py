@@ -1,7 +1,8 @@
-"""Prints what bundles train on: `python prepared_rows.py BUNDLE...` in the folder that has their model and data.
+"""Print the rows that bundles train on: `python prepared_rows.py BUNDLE...` in the folder with their model and data.
 
-One line of JSON for each: the rows of the trainer that the bundle's own code builds, each through the collator, as
-token ids and labels; and what the run would count of them.
+Prints one line of JSON for each bundle. The bundle's own code builds the trainer. `rows` has the `input_ids` and
+`labels` of each row after the collator, `counted` the trainer's counts of rows and tokens, and `evaluated` the number
+of evaluation rows.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 
 
 def trainer_of(folder: str) -> tuple[Any, Any]:
-    """A bundle as its own code reads it, and the trainer that this code builds."""
+    """Import the code of the bundle in ``folder``; return the `Bundle` that it reads and the trainer that it builds."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
-        del sys.modules[name]  # each bundle has its own
+        del sys.modules[name]  # each bundle has its own package `trainer`
     sys.path.insert(0, folder)
     run, arguments, bundles = (import_module(f"trainer.core.{name}") for name in ("run", "arguments", "bundle"))
     features = import_module("trainer.enabled").FEATURES
@@ -27,11 +28,11 @@ def trainer_of(folder: str) -> tuple[Any, Any]:
 
 
 def prepared(folder: str) -> dict[str, Any]:
-    """The rows of one bundle, and its counts."""
+    """The JSON object of one bundle: its rows and its counts."""
     _, trainer = trainer_of(folder)
     rows = []
     for row in trainer.train_dataset:
-        if "input_ids" not in row:  # pairs and judged answers: only their number is compared
+        if "input_ids" not in row:  # preference pairs and labelled answers: tests compare only the number of rows
             rows.append({})
             continue
         batch = trainer.data_collator([row])

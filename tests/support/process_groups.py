@@ -1,4 +1,4 @@
-"""A program of the tests in several processes that make a group, as a launcher would start them."""
+"""Run a test program in several processes with the environment of one process group, as a launcher would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 def together(python: str, program: str, world: int, *words: str) -> None:
-    """Runs ``program`` of tests/faults to its end. Raises AssertionError with what all said where one fails."""
+    """Run ``program`` of tests/faults in ``world`` processes. If one fails, raise AssertionError with all output."""
     common = {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu",
@@ -45,7 +45,10 @@ def together(python: str, program: str, world: int, *words: str) -> None:
 
 
 def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
-    """Whether one of them failed, or never ended. The others of a group wait for one that is gone."""
+    """Wait until all processes ended well (False), or one failed or the timeout passed (True).
+
+    After a failure this does not wait for the other processes, because they would wait for the failed one.
+    """
     until = time.monotonic() + HUNG
     while time.monotonic() < until:
         found = [one.poll() for one in started]

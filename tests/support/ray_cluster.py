@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine: a node of one core that is the head, and another. Nothing of it outlives `stop`."""
+"""A Ray cluster on this machine: a head node and a second node, with one core each. `stop` ends all its processes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from importlib.util import find_spec
 
 
 def missing() -> str:
-    """Why there is none here, or nothing."""
+    """The reason why no cluster can be started here; empty if Ray is installed."""
     return "" if find_spec("ray") else "Ray is not installed: pip install 'ray[train]==2.60.0'"
 
 
 class Cluster:
-    """Two nodes with a core each."""
+    """A running Ray cluster of two nodes with one core each."""
 
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
-        for last in (False, False, True):  # Ray waits 30 seconds for a daemon, which a busy machine may exceed
+        for last in (False, False, True):  # up to three tries: on a busy machine, Ray's 30 s for a daemon may not do
             try:
                 self.nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
                 self.nodes.add_node(num_cpus=1)
@@ -31,18 +31,18 @@ class Cluster:
                 break
 
     def submit(self, bundle: str, log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Starts the job of a bundle, as `ray job submit` does on the head; what it says goes to a file."""
+        """Start a bundle's ray_job.py, as `ray job submit` does on the head node; its output goes to the file `log`."""
         told = {**environment, "RAY_ADDRESS": self.nodes.address}
         with open(log, "wb") as out:
             words = [sys.executable, os.path.join(bundle, "ray_job.py")]
             return subprocess.Popen(words, env=told, stdout=out, stderr=subprocess.STDOUT)
 
     def workers(self) -> list[int]:
-        """The processes of Ray Train's workers: `ray::RayTrainWorker...`, started by the daemons of this cluster."""
+        """The process ids of Ray Train's workers in this cluster (`ray::RayTrainWorker...`)."""
         return [one for one in everyone() if b"RayTrainWorker" in read(one, "cmdline") and descends(one)]
 
     def ranks(self, node: int) -> list[int]:
-        """The processes that train on a node of a run."""
+        """The ids of the processes that train on the node with this rank."""
         told = [f"NODE_RANK={node}".encode(), *(f"XPC_RAY_NODE={one}".encode() for one in self.names())]
         found = []
         for one in everyone():
@@ -52,21 +52,21 @@ class Cluster:
         return found
 
     def names(self) -> list[str]:
-        """The nodes as Ray names them."""
+        """Ray's ids of the nodes."""
         return [one.node_id for one in self.nodes.list_all_nodes()]
 
     def stop(self) -> None:
-        """Ends the daemons."""
+        """End the cluster's daemons."""
         self.nodes.shutdown()
 
 
 def everyone() -> list[int]:
-    """All processes."""
+    """The ids of all processes of this machine."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def read(process: int, name: str) -> bytes:
-    """A file of a process, or nothing where it is gone."""
+    """The content of /proc/PROCESS/NAME; empty if the process has ended."""
     try:
         with open(f"/proc/{process}/{name}", "rb") as handle:
             return handle.read()
@@ -75,7 +75,7 @@ def read(process: int, name: str) -> bytes:
 
 
 def descends(process: int) -> bool:
-    """Whether this process has started it, or one that has."""
+    """Whether the process is this process or one of its descendants."""
     while process > 1:
         if process == os.getpid():
             return True

@@ -1,6 +1,7 @@
-"""For each code a spec that gets it, and the nearest spec that does not: the tables tests/**/cases_TOPIC.toml.
+"""Read the test cases of the rules from tests/**/cases_TOPIC.toml.
 
-A table has one `[[case]]` for each pair of specs. `tests/README.md` explains its keys; `case_support.spec` is the base.
+Each `[[case]]` there has a pair of specs for one diagnostic code: one that gets the code, and a similar one that does
+not. Both are written as additions to the spec of `case_support.spec`. `tests/README.md` explains the keys.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from case_support import Case, spec
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREVIEWED = ("XP161", "XP166", "XP588", "XP589", *(f"XP{number}" for number in range(591, 600)))
-"""Codes that only `xpc preview` gives, or that follow from it (tests/preview/test_preview_{defects,counts}.py)."""
+"""Codes without a case here, because only `xpc preview` or its results cause them. They are tested in
+tests/preview/test_preview_{defects,counts}.py.
+"""
 TOPICS = (
     "language/cases_names",
     "rules/optimizer/cases_run",
@@ -47,14 +50,16 @@ TOPICS = (
     "rules/adapters/cases_other_kinds",
     "rules/extra/cases_extras",
 )
-"""The tables below tests/, in the order in which explanations look for an example of a code."""
+"""The files of cases below tests/, without `.toml`. If a code has several cases, the first one in this order is the
+example in its documentation.
+"""
 CPU = {"hardware": "2 x cpu", "precision": "fp32", "batch": "gbs=8 micro=4"}
 KEYS = {"code", "variant", "base", "with", "files", "shared_files"}
 KEYS |= {f"{side}{part}" for side in ("rejected", "accepted") for part in ("", "_with", "_text")}
 
 
 def read(topic: str) -> tuple[Case, ...]:
-    """The cases of one table. Raises ValueError for a key that no case has."""
+    """The cases of one file. Raises ValueError for an unknown key."""
     with open(os.path.join(TESTS, f"{topic}.toml"), "rb") as handle:
         table = tomllib.load(handle)
     return tuple(_case(one, table.get("shared_files", {}), topic) for one in table["case"])
@@ -75,7 +80,7 @@ def _case(one: Mapping[str, Any], shared: Mapping[str, Any], topic: str) -> Case
 
 
 def _spec(one: Mapping[str, Any], side: str) -> str:
-    """The spec of a side: its complete text, or the base with the lines and settings of this side."""
+    """The spec of a ``side`` ("rejected" or "accepted"): its complete text, or the base spec with this side's lines."""
     if f"{side}_text" in one:
         return str(_content(one[f"{side}_text"]))
     base = CPU if one.get("base") == "cpu" else {}
@@ -85,7 +90,10 @@ def _spec(one: Mapping[str, Any], side: str) -> str:
 
 
 def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
-    """A file: its text, its lines, or `{ base64 }` or `{ lines, encoding }` for bytes."""
+    """The content of a file, from a text, a list of lines (`_line`), or a table.
+
+    `{ base64 = "..." }` gives any bytes, and `{ lines = [...], encoding = "utf-16" }` encodes lines.
+    """
     match value:
         case str():
             return value
@@ -99,8 +107,10 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
-    """A line: its text, its parts, `{ line, times }` or `{ lines, times }` for lines that are repeated, or `{ numbered,
-    times }` for lines in which `#` is the number of the line.
+    """One or more lines, from a text, a list of parts (`_part`), or a table.
+
+    `{ line = "a", times = 3 }` repeats a line, `{ lines = ["a", "b"], times = 3 }` repeats lines, and
+    `{ numbered = "row #", times = 3 }` writes "row 1", "row 2", "row 3".
     """
     match value:
         case str():
@@ -117,7 +127,7 @@ def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
 
 
 def _part(value: str | Mapping[str, Any]) -> str:
-    """A part of a line: its text, `{ text, times }`, or `{ count_to = 3 }` for 1, 2, 3."""
+    """A part of a line, from a text, `{ text = "ab", times = 2 }` for "abab", or `{ count_to = 3 }` for "1, 2, 3"."""
     match value:
         case str():
             return value
@@ -130,4 +140,6 @@ def _part(value: str | Mapping[str, Any]) -> str:
 
 CASES = tuple(case for topic in TOPICS for case in read(topic))
 SYNTAX = read("language/cases_syntax")
-"""Texts that do not parse, one for each code of the grammar, for the goldens. `accepted` is not used."""
+"""Cases with a text that does not parse, one for each syntax error; the goldens have their messages. `accepted` is not
+used.
+"""

@@ -1,6 +1,6 @@
-"""The features of a run, for tests that call the runtime in their own process: what enabled.py of its bundle has.
+"""Load the enabled.py of a run, which lists its features, for tests that call the runtime in their own process.
 
-The runtime is the package `xpc.runtime`, or `runtime` in an interpreter of a stack, which has no xpc.
+The runtime is the package `xpc.runtime`; in a stack's interpreter, which has no package xpc, it is `runtime`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OWN = "xpc.runtime"
 
 
 def enabled(plan: Mapping[str, Any], package: str = OWN) -> ModuleType:
-    """The enabled.py of a run with this trainer_args.json, as a module of the package."""
+    """The enabled.py that the compiler writes for this trainer_args.json, as a module of the runtime ``package``."""
     with open(os.path.join(ROOT, "runtime", "enabled.py"), encoding="utf-8") as handle:
         source = import_module(f"{package}.core.conditions").enabled(handle.read(), plan)
     made = ModuleType(f"{package}.enabled_of_a_run")
@@ -27,7 +27,7 @@ def enabled(plan: Mapping[str, Any], package: str = OWN) -> ModuleType:
 
 
 def read(folder: str, package: str = OWN) -> Any:
-    """The bundle in a folder, with the features of its run; none where it has no trainer_args.json that can be read."""
+    """Read the bundle in a folder with the features of its run; without features if trainer_args.json is unreadable."""
     try:
         with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
             features = enabled(json.load(handle), package).FEATURES

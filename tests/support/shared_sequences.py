@@ -1,8 +1,7 @@
-"""Whether two processes that share a sequence by DeepSpeed's Ulysses compute what one computes alone, family by family;
-run by test_stack_families.py.
+"""Compare the logits of DeepSpeed's sequence parallelism (Ulysses) on two processes with those of one process.
 
-JSON in: a list of `model_type`s. JSON out: for each of them the largest error of a logit of a tiny model, or the name
-and message of the exception in its way.
+test_stack_families.py runs this program. It reads a JSON list of `model_type`s from stdin, and prints a JSON object:
+for each family, the largest error of a logit of its tiny model, or the exception as text ("ValueError: ...").
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ LENGTH = 16
 
 
 def error(model_type: str, rank: int) -> float | str:
-    """The whole sequence against the half of this process, as the data loader of a run cuts it."""
+    """The largest error of a logit in this process's half of a sequence, against the model without parallelism.
+
+    The first process gets the first half, as from a run's data loader. The result is a text if an exception occurs.
+    """
     import tiny_models
     import torch
     from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
@@ -46,7 +48,7 @@ def error(model_type: str, rank: int) -> float | str:
             whole = model(input_ids=tokens, position_ids=places, use_cache=False).logits
             UlyssesSPAttentionHF.register_with_transformers(model, "sdpa", 2, 1)
             half = model(input_ids=tokens[:, mine], position_ids=places[:, mine], use_cache=False).logits
-    except Exception as found:  # whatever a family's code makes of what it was not written for
+    except Exception as found:  # a family's code that was not written for Ulysses may raise anything
         return f"{type(found).__name__}: {found}"
     finally:
         ALL_ATTENTION_FUNCTIONS["sdpa"] = plain
@@ -54,7 +56,7 @@ def error(model_type: str, rank: int) -> float | str:
 
 
 def process(rank: int, names: list[str], port: int, told: Any) -> None:
-    """One of the two."""
+    """Run one of the two processes: put (model type, error) into the queue ``told`` for each family."""
     warnings.simplefilter("ignore")
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
     os.environ["MASTER_PORT"] = str(port)
@@ -67,13 +69,14 @@ def process(rank: int, names: list[str], port: int, told: Any) -> None:
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
     parallel_state_sp.initialize_sequence_parallel(sequence_parallel_size=2)
-    parallel_state_sp.initialize_sequence_parallel = lambda **_: None  # once a process, and each model asks for it
+    # Each model would initialize it again, which is possible only once in a process.
+    parallel_state_sp.initialize_sequence_parallel = lambda **_: None
     for name in names:
         told.put((name, error(name, rank)))
 
 
 def main() -> None:
-    """Reads the names and prints the worse of what both processes say."""
+    """Start both processes, and print the larger error of the two (or an exception) for each family."""
     import torch.multiprocessing as processes
     from ports import free_port
 

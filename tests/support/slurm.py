@@ -1,11 +1,11 @@
-"""A Slurm cluster on this machine: munged, slurmctld and a slurmd for each node, all of it below one folder.
+"""A Slurm cluster on this machine: munged, slurmctld and a slurmd for each node, with all files in one folder.
 
-Debian's `slurm-wlm` and `munge` are enough: no systemd, no root, nothing outside the folder. By hand:
+It needs Debian's packages `slurm-wlm` and `munge`, but neither systemd nor root. To use it by hand,
 ``python tests/support/slurm.py sbatch --wait x.bundle/job.sbatch`` starts the cluster, runs the command in it, and ends
-the cluster; without a command it starts a shell.
+the cluster. Without a command it starts a shell.
 
-Each daemon runs below a keeper that inherits its orphans (Linux's child subreaper): to end the keeper's standard input
-is to kill -9 the daemon and everything that it ever started, as a node that loses its power does.
+Each daemon is the child of a keeper process, which adopts the daemon's orphans (a child subreaper of Linux). When the
+keeper's stdin is closed, it kills the daemon and all its descendants with SIGKILL, as if the node lost its power.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE PriorityTier=1 Gra
 PartitionName=urgent Nodes={names} MaxTime=INFINITE PriorityTier=9 PreemptMode=OFF State=UP
 PartitionName=gpu Nodes=big[1-16] MaxTime=7-0 State=UP
 """
-# A job that is queued again keeps its number, and what Slurm still does to end its last run on the nodes (KillWait and
-# two seconds) must be over when it starts again (cred_expire): 30 and 120 seconds on a cluster that sets neither.
+# A requeued job keeps its job id. Slurm needs up to KillWait + 2 seconds to end the job's processes on the nodes, and
+# starts it again after cred_expire seconds; the first must be the shorter time. Slurm's defaults are 30 and 120 s.
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000 State=UNKNOWN"
 
 
 def missing() -> list[str]:
-    """The programs that a cluster needs and this machine has not."""
+    """The programs that the cluster needs and that are not installed here."""
     return [name for name in PROGRAMS if _program(name) is None]
 
 
@@ -89,9 +89,10 @@ def _program(name: str) -> str | None:
 
 
 class Cluster:
-    """A running cluster of `nodes` nodes with four cores each, `node1` and so on; 16 more with GPUs exist on paper.
+    """A cluster of `nodes` nodes (`node1`, `node2`, ...) with four cores each.
 
-    Partitions: `main` (the default, whose jobs may be preempted), `urgent` (which preempts them), `gpu` (on paper).
+    Partitions: `main` is the default; jobs in `urgent` preempt its jobs. `gpu` has 16 more nodes with GPUs, which exist
+    only in the configuration: a job for them is checked, but never starts.
     """
 
     def __init__(self, folder: str, nodes: int = 2) -> None:
@@ -105,7 +106,7 @@ class Cluster:
                 del self.environment[name]
 
     def start(self, seconds: float = HUNG) -> Cluster:
-        """Starts every daemon and waits until the nodes are idle. Raises RuntimeError with their logs."""
+        """Start all daemons and wait until the nodes are idle. Raises RuntimeError with their logs at the timeout."""
         import pwd
 
         plugins = glob.glob("/usr/lib/*/slurm-wlm") or glob.glob("/usr/lib*/slurm") or ["/usr/lib/slurm"]
@@ -141,47 +142,47 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """Ends every daemon and every process of a job."""
+        """End all daemons and all processes of jobs."""
         for name in reversed(list(self._keepers)):
             self._end(name)
 
     def start_node(self, name: str) -> None:
-        """Starts the slurmd of a node; one that was killed comes back empty.
+        """Start the slurmd of a node. After `kill_node`, it has no jobs.
 
-        What Slurm had to tell it is told then, up to a minute later: a job that it ended there must not run there again
-        before. (On a cluster that sets nothing, a job that is queued again waits for two minutes.)
+        Up to a minute later, Slurm sends it the messages that it missed, for example to end a job. So a job must not
+        start on this node again before that. (With Slurm's defaults, a requeued job waits for two minutes anyway.)
         """
         self._keep("slurmd", "-D", "-N", name, key=name)
 
     def kill_node(self, name: str) -> None:
-        """Kills -9 the slurmd of a node with all the processes of its jobs. Slurm would notice in 300 seconds."""
+        """Kill the slurmd of a node and all processes of its jobs (SIGKILL). Slurm notices this after 300 seconds."""
         self._end(name)
 
     def notice(self, name: str) -> None:
-        """What Slurm does when it notices that a node is gone: its jobs end, and those that may are queued again."""
+        """Make Slurm notice at once that a node is lost: it ends the node's jobs, and requeues those that allow it."""
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def run(self, *words: str, cwd: str | None = None, seconds: float = HUNG) -> subprocess.CompletedProcess[str]:
-        """A command of Slurm, or any other, in the cluster's environment."""
+        """Run a command, such as `squeue`, with the cluster's environment variables."""
         return subprocess.run(
             words, cwd=cwd, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=seconds, check=False,
         )  # fmt: skip
 
     def submit(self, *words: str, cwd: str) -> str:
-        """Submits a job from a folder and gives its number. Raises RuntimeError with what sbatch says."""
+        """Submit a job with sbatch from the folder `cwd`; return its id. Raises RuntimeError with sbatch's message."""
         done = self.run("sbatch", "--parsable", *words, cwd=cwd)
         if done.returncode:
             raise RuntimeError(done.stderr)
         return done.stdout.strip().partition(";")[0]
 
     def job(self, number: str) -> dict[str, str]:
-        """What Slurm knows of a job, by the names of `scontrol show job`."""
+        """The fields of a job in `scontrol show job`, such as `JobState`."""
         words = self.run("scontrol", "--oneliner", "show", "job", number).stdout.split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
     def wait(self, number: str, seconds: float = HUNG) -> dict[str, str]:
-        """The job once it has ended and its nodes are free. Raises TimeoutError with the logs of the daemons."""
+        """Wait until a job has ended and its nodes are free; return its fields. Raises TimeoutError with the logs."""
         until = time.monotonic() + seconds
         while True:
             job = self.job(number)
@@ -192,7 +193,7 @@ class Cluster:
             time.sleep(0.2)
 
     def logs(self, lines: int = 30) -> str:
-        """The ends of the daemons' logs."""
+        """The last lines of each daemon's log and output."""
         told = []
         for path in sorted(glob.glob(self._path("*.log")) + glob.glob(self._path("*.said"))):
             with open(path, encoding="utf-8", errors="replace") as handle:
@@ -223,7 +224,7 @@ class Cluster:
 
 
 def _keep(words: Sequence[str]) -> int:
-    """Runs a daemon until it ends or standard input does; then kills it and all that descends from it."""
+    """Be the keeper of a daemon: run it until it ends or stdin is closed, then kill it and all its descendants."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     while child.poll() is None:
@@ -242,7 +243,7 @@ def _keep(words: Sequence[str]) -> int:
 
 
 def _bury(but: int | None) -> None:
-    """Waits for the orphans that have ended; `but` is waited for by another."""
+    """Reap adopted processes that have ended. Stop at the process ``but`` (the daemon), which the caller waits for."""
     try:
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if found.si_pid == but:

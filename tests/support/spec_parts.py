@@ -1,4 +1,4 @@
-"""Lines of specs that tests of several folders write."""
+"""Lines and specs that tests in several folders use."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ FEW = '{"prompt": "2 + 2?", "solution": "$4$"}\n'
 
 
 def extra(*lines: str, block: str = "trl") -> str:
-    """An `extra` block."""
+    """An `extra` block with these lines: ``extra("seed = 1")`` is the text of `extra trl { seed = 1 }`."""
     return "\n".join([f"extra {block} {{", *(f"  {line}" for line in lines), "}"])
 
 
 def zero(*lines: str) -> str:
-    """`extra deepspeed` with keys of its `zero_optimization`."""
+    """An `extra deepspeed` block with keys of `zero_optimization`: ``zero("overlap_comm = true")``."""
     return extra(*(f"zero_optimization.{line}" for line in lines), block="deepspeed")
 
 
 def grpo(settings: str = "", *more: str, method: str = "grpo", on: str = "qwen2.5-3b on deepmath-103k",
          batch: str = "gbs=128 micro=16", **others: str) -> str:  # fmt: skip
-    """A spec of grpo or rloo with a reward for accuracy."""
+    """A spec for GRPO (or RLOO) with the reward `accuracy`; ``settings`` are more settings of the method."""
     inner = ", ".join(one for one in ("rewards=[accuracy]", settings) if one)
     return spec(f"method {method}({inner})", *more, train=trained(on), batch=batch, **others)

@@ -1,4 +1,4 @@
-"""Whole launches in the interpreter of a stack. Used by the slow proofs."""
+"""Run a bundle's launch.sh in the interpreter of its stack, and read the results. Used by slow tests."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from patience import HUNG  # noqa: E402
 
 QUIET = {
     "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
-    "TRL_EXPERIMENTAL_SILENCE": "1",  # as a bundle's own program sets it
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # bundles set this, too
 }  # fmt: skip
 
 
 @cache
 def has(target: str, package: str) -> bool:
-    """Whether the target's interpreter has a package beside the stack."""
+    """Whether the target's interpreter has this package, for example one that the stack does not pin."""
     code = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
     return subprocess.run([interpreter(target), "-c", code], check=False).returncode == 0
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment, offline and with one thread a process, without what an outer launch left."""
+    """This process's environment variables, changed for a launch: offline, one thread per process, and without the
+    variables of an outer launch such as RANK; ``variables`` are added.
+    """
     kept = {
         k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE_", "FSDP_", "MASTER_", "RANK", "WORLD"))
     }
@@ -38,7 +40,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
-    """What the target's libraries make of bundles (see inspect_bundles.py), by folder."""
+    """Run inspect_bundles.py in the target's interpreter; return its result for each bundle, by the bundle's folder."""
     program = os.path.join(REPOSITORY, "tests", "proof", "inspect_bundles.py")
     done = subprocess.run([interpreter(target), program], input=json.dumps(folders), text=True,
                           capture_output=True, env=environment(), check=False, timeout=HUNG)  # fmt: skip
@@ -48,14 +50,14 @@ def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
 
 @frozen
 class Run:
-    """A finished launch: what it said, and the folder that it wrote to."""
+    """A finished launch: its exit status and output (``done``), and its output folder (``out``)."""
 
     done: subprocess.CompletedProcess[str]
     out: str
 
     @property
     def output(self) -> str:
-        """Both streams, for messages of failed assertions."""
+        """The ends of stdout and stderr, for messages of failed assertions."""
         return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
 
     @property
@@ -76,19 +78,19 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """summary.json."""
+        """The content of the run's summary.json."""
         with open(os.path.join(self.out, "summary.json"), encoding="utf-8") as handle:
             return dict(json.load(handle))
 
 
 def payload(bundle: str) -> dict[str, Any]:
-    """The bundle's trainer_args.json."""
+    """The content of the bundle's trainer_args.json."""
     with open(os.path.join(bundle, "trainer_args.json"), encoding="utf-8") as handle:
         return dict(json.load(handle))
 
 
 def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-    """`launch.sh`, to its end, in the interpreter of the bundle's target, or in the one that PYTHON names."""
+    """Run a bundle's launch.sh from the folder ``cwd`` to its end, in its target's interpreter unless PYTHON is set."""
     plan = payload(bundle)
     variables.setdefault("PYTHON", interpreter(plan["target"]))
     done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,

@@ -1,4 +1,4 @@
-"""Sweeps for the tests."""
+"""Texts of `sweep` blocks for tests: ``swept("lr = [1e-6, 2e-6]")``."""
 
 from case_support import spec
 

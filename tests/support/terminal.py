@@ -1,4 +1,4 @@
-"""A program in a real terminal, where Ctrl-C sends SIGINT to every process of the foreground group."""
+"""Run a program in a pseudo-terminal, where Ctrl-C sends SIGINT to all processes of the foreground group."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CTRL_C = b"\x03"
 
 
 class Terminal:
-    """A program in a terminal of its own; ``output`` is what it shows."""
+    """A program in its own pseudo-terminal; ``output`` is the text that it has printed so far."""
 
     def __init__(self, command: list[str], cwd: str, **environ: str) -> None:
         os.makedirs(cwd, exist_ok=True)
         self.out, self.output = os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
-            for number in (signal.SIGINT, signal.SIGHUP):  # a job in the background ignores them
+            for number in (signal.SIGINT, signal.SIGHUP):  # pytest in a background job ignores both, and so would this
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(cwd)
             os.execvpe(command[0], command, environment(**environ))
@@ -57,7 +57,7 @@ class Terminal:
         os.write(self.terminal, data)
 
     def close(self) -> None:
-        """Close the window: the kernel sends SIGHUP, and what is printed from now on fails."""
+        """Close the terminal: the kernel sends SIGHUP to the program, and its later prints fail."""
         self.closing = True
         self.reader.join()
         os.close(self.terminal)

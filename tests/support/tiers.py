@@ -1,4 +1,4 @@
-"""Cases that are many and look alike: a tier takes some, the next slower one the others."""
+"""Pytest parameters for many similar cases: the fast test tier runs some of them, slower tiers run the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 
 
 def every_fourth(cases: Sequence[Case]) -> list[Any]:
-    """All of them as parameters; one in four stays in the fast tier."""
+    """Pytest parameters for all cases; three of four have the mark `slow`, so that the fast tier runs every fourth."""
     return [
         pytest.param(case, id=case.title, marks=() if number % 4 == 0 else pytest.mark.slow)
         for number, case in enumerate(cases)
@@ -20,7 +20,10 @@ def every_fourth(cases: Sequence[Case]) -> list[Any]:
 
 
 def nightly_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]:
-    """All of them as parameters (a tuple is one of several names); only `make slow` tries those that are not daily."""
+    """Pytest parameters for all cases; those for which ``daily(case)`` is false have the mark `nightly` (`make slow`).
+
+    A case that is a tuple becomes one parameter set with several arguments.
+    """
     return [
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=() if daily(case) else pytest.mark.nightly)
         for case in cases
@@ -28,9 +31,9 @@ def nightly_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]
 
 
 def named(runs: Iterable[Any]) -> list[Any]:
-    """Runs as parameters, by their names; `make slow` tries those that are `nightly`."""
+    """Pytest parameters for runs, with their names as ids; runs whose `nightly` is true have the mark `nightly`."""
     return [pytest.param(one, id=one.name, marks=pytest.mark.nightly if one.nightly else ()) for one in runs]
 
 
 EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
-"""Names of stacks, where the older ones are nightly."""
+"""Pytest parameters with the names of all stacks; those other than the default one have the mark `nightly`."""

@@ -1,7 +1,7 @@
-"""Builds a tiny model and its tokenizer on the spot: no download, no file kept in the repository.
+"""Build a tiny model and its tokenizer when a test needs them, without a download.
 
-``build(folder)`` writes a random-weight Qwen2 (2 layers, hidden size 64) and a byte-level BPE tokenizer, trained on the
-text it is given, with a ChatML template. Works with transformers 4.52 and 5.23. As a script:
+``build(folder)`` writes a Qwen2 model with random weights (2 layers, hidden size 64), and a byte-level BPE tokenizer
+with a ChatML template, which is trained on the given texts. This works with transformers 4.52 and 5.23. As a script:
 ``python tiny.py FOLDER [SEED]``.
 """
 
@@ -46,7 +46,7 @@ def conversations(rows: int) -> list[list[dict[str, str]]]:
 
 
 def write_messages(path: str, rows: int) -> None:
-    """A JSON-lines file of ``rows`` conversations in the ``messages`` shape."""
+    """Write a JSON Lines file of ``rows`` conversations, each as ``{"messages": [...]}``."""
     with open(path, "w", encoding="utf-8", newline="\n") as out:
         for conversation in conversations(rows):
             out.write(json.dumps({"messages": conversation}) + "\n")
@@ -61,9 +61,9 @@ def build(
     seed: int = 0,
     **sizes: int,
 ) -> int:
-    """Writes config.json, model.safetensors (float32) and the tokenizer's files into ``folder``.
+    """Write config.json, model.safetensors (float32) and the tokenizer's files into ``folder``.
 
-    ``sizes`` are further arguments of Qwen2Config, as ``hidden_size=256``. Gives the number of parameters.
+    ``sizes`` are arguments of Qwen2Config, such as ``hidden_size=256``. Returns the number of parameters.
     """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -102,8 +102,8 @@ def build(
 
 
 def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
-    """Writes the model of ``folder`` into ``out`` with its projections in fp8, each block with a scale, as DeepSeek-V3
-    and the `-FP8` copies of Qwen3 are published.
+    """Copy the model in ``folder`` to ``out``, with the weights of its projections in fp8 and a scale for each block of
+    ``block`` x ``block`` values. DeepSeek-V3 and the `-FP8` versions of Qwen3 are published in this format.
     """
     import shutil
 

@@ -1,4 +1,4 @@
-"""Small runs on the CPU: their specs, and the data beside the tiny model."""
+"""Specs of small runs of the tiny model on the CPU, and the strategies that they use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYOUT = (
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
 )
-"""A chat template other than the tokenizer's own."""
+"""A chat template that differs from the one of the tiny model's tokenizer."""
 
 
 def lines(rows: list[dict[str, object]]) -> str:
@@ -39,7 +39,7 @@ def spec(
     *more: str, data: str = '"messages.jsonl"', length: str = "6 steps", hardware: str = "cpu", strategy: str = "ddp",
     batch: str = "", target: str = DEFAULT, save: str = 'save "out" every=never', sizes: str = "gbs=8 micro=2 seq=64",
 ) -> str:  # fmt: skip
-    """A small run: 8 sequences a step, every loss logged."""
+    """The spec of a small run: 6 steps of 8 sequences, with the loss of each step in the log."""
     head = HEAD.format(
         data=data, length=length, hardware=hardware, strategy=strategy, batch=batch, target=target, sizes=sizes
     )
@@ -59,6 +59,8 @@ STRATEGIES = {
         for spread in ("ddp", sharded(other, "zero2"))
     },
 }
-"""The strategies that run on a CPU: name to hardware, strategy and target."""
+"""Runs with each strategy that works on a CPU, by name: (hardware, strategy, target)."""
 COLD = ("ddp", *(f"{other}-{sharded(other, 'zero2')}" for other in OTHERS))
-"""Those whose launch.sh starts interpreters that have imported nothing; for the others they are warm."""
+"""Runs of `STRATEGIES` whose launch.sh starts new interpreters; the others use forks of a warm interpreter, which has
+already imported the libraries.
+"""

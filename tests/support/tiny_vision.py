@@ -1,7 +1,7 @@
-"""Builds a tiny Qwen2.5-VL with its processor on the spot, in an interpreter that can import torchvision.
+"""Build a tiny Qwen2.5-VL with its processor when a test needs it, in an interpreter that can import torchvision.
 
-``build(folder)`` writes random weights (two layers of width 32 in each part), a byte-level tokenizer and a processor
-with the family's chat template. It needs transformers 5, trl 1.16 and torchvision.
+``build(folder)`` writes random weights (two layers of width 32 in the vision and the language part), a byte-level
+tokenizer, and a processor with the family's chat template. It needs transformers 5, trl 1.16 and torchvision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEXTS = ("system\nYou are a helpful assistant.", "user\nWhich colour is this?", 
 
 
 def environment() -> dict[str, str]:
-    """This process's environment for interpreters that can import torchvision (vision_site/sitecustomize.py)."""
+    """This process's environment variables, with torchvision on PYTHONPATH (and vision_site/, which makes it load)."""
     path = [os.path.join(HERE, "vision_site"), HERE, *filter(None, [os.environ.get("PYTHONPATH")])]
     if os.path.exists(os.path.join(TORCHVISION, "ready")):
         path.insert(0, TORCHVISION)

@@ -1,8 +1,10 @@
-"""What a reader does with a help: types the first way out that it names, in the place where that belongs.
+"""Apply the help text of a diagnostic to a spec as a user would: type the first solution that it names.
 
-A help says `write` and a form in backticks, perhaps with a second one (`with`, `and`), what goes away (`without`),
-the block that it stands in (`in`), or that what stands at the place goes away (`instead`, `outside of`). Ways out are
-parted by `, or` and semicolons.
+Example: for the help "write `zero3` instead, or raise `gbs`", the setting at the diagnostic's location becomes `zero3`.
+
+A solution is `write` with a piece of a spec in backticks. It may name a second piece (`with`, `and`), a setting to
+remove (`without`), or the block for the piece (`in`); `instead` and `outside of` remove the setting at the diagnostic's
+location. Solutions are separated by `, or` and semicolons.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ Cut = tuple[int, int, str]
 
 
 def way_out(help: str | None) -> str | None:
-    """The first way out that names something to type, or None where none does."""
+    """The first solution in a help text that can be typed, such as "write `zero3` instead"; None if there is none."""
     for part in re.split(r";|,? or (?=[^`]*(?:`[^`]*`[^`]*)*$)", help or ""):
         match = re.search(r"\bwrite (?:it as )?`([^`]+)`", part)
         if match is not None:
@@ -32,13 +34,13 @@ def way_out(help: str | None) -> str | None:
 
 
 def leaves_out(help: str | None) -> str:
-    """The one name that a help says to leave out (`it`: what stands at the place), or an empty text."""
+    """The setting that a help says to leave out, or ""; "it" stands for the setting at the diagnostic's location."""
     match = re.search(r"leave (?:`([^`]+)`|it) out|leave out `([^`]+)`", help or "")
     return "" if match is None else match[1] or match[2] or "it"
 
 
 def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
-    """The spec without what the help says to leave out."""
+    """The spec without the setting that the help says to leave out; None if it names none, or the spec lacks it."""
     assert found.primary is not None
     name = leaves_out(found.help)
     start, end = found.primary.span.start, found.primary.span.end
@@ -51,13 +53,13 @@ def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> 
 
 
 def _is_bare(form: str) -> bool:
-    """Whether a form is the name of a setting that takes a value: it says where to write, not what."""
+    """Whether ``form`` is only the name of a setting that needs a value, such as `lr`, so that it cannot be typed."""
     rows = [row for row in schema.TABLE if form in (row.name, row.path)]
     return bool(rows) and all(row.kind not in (FLAG, BLOCK) and not row.alone for row in rows)
 
 
 def typed_in(text: str, found: Diagnostic) -> str | None:
-    """The spec with the way out typed in; None where there is nothing to type."""
+    """The spec with the first solution of a diagnostic applied; None if the help names nothing to type."""
     if found.primary is None or found.primary.source.text != text:
         return None
     if found.edits:
@@ -94,7 +96,7 @@ def _cut(text: str, cuts: list[Cut]) -> str:
 
 
 def _setting_cut(text: str, start: int, end: int) -> Cut:
-    """The cut that takes a setting out, with its value or block; a line that holds nothing else goes too."""
+    """The edit that removes the setting at this span with its value, and its line if nothing else is on it."""
     value = re.match(r"\([^)]*\)|\s*=\s*[^,)\n]+", text[end:])
     end += value.end() if value else 0
     first = text.rfind("\n", 0, start) + 1
@@ -105,10 +107,14 @@ def _setting_cut(text: str, start: int, end: int) -> Cut:
 def _settings(
     text: str, form: str, found: Diagnostic, before: dict[str, Item], cuts: list[Cut]
 ) -> tuple[list[Cut], str]:
-    """A form's settings: over what the spec states already, behind their flag, or as new lines."""
+    """Write the settings of ``form`` into the spec: return edits of its text, and lines to append.
+
+    A setting that the spec has already is replaced, one that belongs to a flag follows it in brackets, and any other
+    becomes a new line.
+    """
     assert found.primary is not None
     typed = text[found.primary.span.start : found.primary.span.end]
-    if form.startswith(typed + " "):  # a clause without its value
+    if form.startswith(typed + " "):  # the spec has the name only, such as `strategy`, and the form adds the value
         return [(found.primary.span.start, found.primary.span.end, form)], ""
     out: list[Cut] = []
     added = ""
@@ -130,7 +136,7 @@ def _settings(
 
 
 def _as_before(text: str, old: Item, path: str, value: str) -> str:
-    """A value in the form of the one that it replaces: `zero2` of `strategy zero2` is no `strategy = fsdp`."""
+    """The text that replaces a setting, in its form: in `strategy zero2`, by `fsdp` and not by `strategy = fsdp`."""
     written = text[old.label.span.start : old.label.span.end]
     if "=" in value.partition("(")[0] and "=" not in written.partition("(")[0] and schema.BY_PATH[path].head:
         return value.partition("=")[2].strip()
@@ -138,7 +144,7 @@ def _as_before(text: str, old: Item, path: str, value: str) -> str:
 
 
 def _line(path: str, new: dict[str, Item], value: str) -> str:
-    """A new line that states a setting where nothing did: alone, or in its clause."""
+    """A new line for a setting: `strategy fsdp`, or with its clause `optimizer(lr=1e-5)`."""
     inner = [
         one.label.source.text[one.label.span.start : one.label.span.end]
         for other, one in new.items()
@@ -153,7 +159,7 @@ def _line(path: str, new: dict[str, Item], value: str) -> str:
 
 
 def _items(form: str, found: Diagnostic) -> dict[str, Item]:
-    """The settings that a form states, on its own or in one of the clauses that know its name."""
+    """The settings in ``form``, parsed alone or, if that fails, inside a clause that has a setting of this name."""
     for way in (form, *(f"{clause} {{\n{form}\n}}" for clause in _clauses(form, found))):
         file, problems = parse(Source("help.xp", f"{HEAD}{way}\n"))
         written = expand(file)
@@ -163,7 +169,7 @@ def _items(form: str, found: Diagnostic) -> dict[str, Item]:
 
 
 def _clauses(form: str, found: Diagnostic) -> list[str]:
-    """The clauses that have the first name of a form, that of the finding's place first."""
+    """The clauses with a setting of the form's name; the clause around the diagnostic's location comes first."""
     name = re.split(r"[ =({]", form)[0]
     clauses = [row.path.rpartition(".")[0] for row in schema.TABLE if row.name == name and "." in row.path]
     assert found.primary is not None

@@ -1,4 +1,4 @@
-"""Files that another process is writing, read up to the last line that is whole."""
+"""Read the complete lines of a file to which another process is still writing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def whole_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines that end, without their ends; none of a file that is not there yet."""
+    """The lines of a file that end with a line break, without it. Empty if the file does not exist yet."""
     try:
         with open(path, encoding="utf-8", errors="replace") as handle:
             return handle.read().split("\n")[:-1]
@@ -17,5 +17,5 @@ def whole_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def events(out: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """What a run has told of by now: the events of metrics.jsonl in its output folder."""
+    """The events that a run has written so far to metrics.jsonl in its output folder ``out``."""
     return [json.loads(line) for line in whole_lines(os.path.join(out, "metrics.jsonl"))]

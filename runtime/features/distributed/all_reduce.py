@@ -18,7 +18,7 @@ SLOW = 1.0
 
 
 class AllReduce(Feature):
-    """An all-reduce over the GPUs of one node, before the run."""
+    """Hooks that run a test all-reduce over the GPUs of one node in the preflight."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
         """Print the speed of an all-reduce over this node's GPUs. Ends the process if it hangs."""

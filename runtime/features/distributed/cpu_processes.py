@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature
 
 
 class CpuProcesses(Feature):
-    """The feature of a run on CPUs."""
+    """Hooks for a run on CPUs."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Hide the GPUs of the machine."""
@@ -35,10 +35,10 @@ def make_group(bundle: Bundle, values: dict[str, Any]) -> None:
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
     if zero:
-        # accelerate's launcher exports this, torchrun does not, and PartialState reads nothing else.
+        # PartialState reads only this variable, which accelerate's launcher sets and torchrun does not.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
     group = PartialState(cpu=not zero, backend="gloo", timeout=timeout)
     if group.device.type == "cpu":
-        # accelerate 1.4 names it "cpu:0", to which torch cannot restore an optimizer.
+        # accelerate 1.4 names the device "cpu:0", onto which torch cannot load an optimizer.
         group.device = torch.device("cpu")

@@ -22,7 +22,7 @@ transformers compares the number in deepspeed.json with the arguments (HfTrainer
 
 
 class DeepSpeed(Feature):
-    """The feature of a run with ZeRO."""
+    """Hooks for a run with DeepSpeed's ZeRO."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """What is wrong with the shards of a checkpoint, or None."""
@@ -39,7 +39,8 @@ class DeepSpeed(Feature):
         except ValueError:  # invalid UTF-8, or an impossible folder name
             return "latest is damaged"
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-        if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):  # the record lists all files
+        # A checkpoint with a record of all its files is complete, even if it is of another number of processes.
+        if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):
             return f"it has {len(optimizer)} optimizer shards, and {world} processes will read it"
         if not any(name.endswith("_model_states.pt") for name in names):
             return "the model states are missing"
@@ -92,9 +93,7 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Missing tools that torch needs to compile an extension: ninja, a C++ compiler, and with `cuda` the CUDA
-    toolkit.
-    """
+    """Missing tools that torch compiles extensions with: ninja, a C++ compiler, and with `cuda` the CUDA toolkit."""
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
@@ -111,10 +110,10 @@ def missing(cuda: bool) -> list[str]:
 def _toolkit() -> list[str]:
     """The finding if DeepSpeed does not accept the installed CUDA compiler for torch's CUDA version."""
     try:
-        with redirect_stdout(StringIO()):  # it prints which other extensions it could compile
+        with redirect_stdout(StringIO()):  # this import prints which extensions DeepSpeed could compile
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
             assert_no_cuda_mismatch("optimizer")
-    except Exception as error:  # two exceptions of DeepSpeed, and those of a broken compiler
+    except Exception as error:  # DeepSpeed raises two classes of its own, and a broken compiler any other
         return [f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one"]
     return []

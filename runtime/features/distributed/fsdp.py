@@ -22,7 +22,7 @@ def _folder_complete(path: str) -> bool:
 
 
 class Fsdp(Feature):
-    """The feature of a run with fully sharded data parallelism."""
+    """Hooks for a run with fully sharded data parallelism."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Check FSDP's files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).

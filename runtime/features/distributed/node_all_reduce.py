@@ -53,7 +53,7 @@ def speeds(out: Mapping[str, Any]) -> str:
 
 
 class NodeAllReduce(Feature):
-    """An all-reduce over the nodes, before the run."""
+    """Hooks that run a test all-reduce over the nodes in the preflight."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
         """Print the all-reduce speed of this node's GPUs. A hang is a finding, which the other nodes receive."""
@@ -100,7 +100,7 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, A
     backends = {"gloo": "cpu"} if bundle.on_cpu else {"gloo": "cpu", "nccl": "cuda"}
     if not bundle.on_cpu:
         torch.cuda.set_device(0)
-        # Raises a timeout in the waiting thread; torch's watchdog would end the process without our message.
+        # With these variables a timeout raises in the waiting thread. Otherwise torch's watchdog would end the process.
         os.environ.update(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
     out["trying"] = "gloo"
     names = ",".join(f"{device}:{backend}" for backend, device in backends.items())

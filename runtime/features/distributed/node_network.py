@@ -14,7 +14,7 @@ NOWHERE = ("192.0.2.1", 9)
 """A documentation address (RFC 5737). Connecting a datagram socket to it sends nothing, but shows the local address of
 such a connection."""
 VIRTUAL = ("lo", "docker", "veth", "virbr", "br-", "cni", "flannel", "cali")
-"""Prefixes of interfaces that do not lead to other machines."""
+"""Prefixes of the names of network interfaces that do not lead to other machines, such as docker0."""
 PAUSE = 0.25
 """Seconds between two attempts to reach node 0."""
 
@@ -53,7 +53,7 @@ def interface(address: str) -> str | None:
 
 
 class NodeNetwork(Feature):
-    """The feature that sets this machine's address for the other nodes."""
+    """Hooks that set this machine's address for the other nodes."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Set this machine's address for gloo and torchrun."""
@@ -61,13 +61,12 @@ class NodeNetwork(Feature):
 
 
 def choose(environ: MutableMapping[str, str]) -> None:
-    """Set the address at which other nodes reach this machine, for gloo and torchrun. Variables that are already set
-    stay.
+    """Set the variables with the address at which other nodes reach this machine, for gloo and torchrun, unless set.
 
-    gloo listens on the address of the host name, and on the loopback if that name has no address or 127.0.1.1. The
-    nodes then wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; confirmed between two network
-    namespaces). torchrun's c10d rendezvous gives that name to the others as the address of rank 0. NCCL chooses the
-    interface itself.
+    By default gloo listens on the address of the host name. If that name has no address, or 127.0.1.1, it listens on
+    the loopback, and the nodes wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; confirmed
+    between two network namespaces). torchrun's c10d rendezvous gives the host name to the other nodes as the address of
+    rank 0. NCCL chooses the interface itself.
     """
     toward, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT", "")
     if not toward:
@@ -114,7 +113,7 @@ def holder(port: int) -> str:
         for one in psutil.net_connections("tcp"):
             if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid:
                 return f" (by process {one.pid}, {psutil.Process(one.pid).name()})"
-    except Exception:  # psutil's permissions differ by system and user
+    except Exception:  # whether psutil may see other processes depends on the system and the user
         return ""
     return ""
 

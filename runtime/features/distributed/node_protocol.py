@@ -29,7 +29,7 @@ LARGEST = 2**24
 
 @dataclass(frozen=True)
 class Seat:
-    """The place of this process among the nodes."""
+    """This node's rank, the number of nodes, node 0's address and port, and the seconds to wait for other nodes."""
 
     rank: int
     nodes: int
@@ -39,7 +39,7 @@ class Seat:
 
 
 def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
-    """Read this process's place from the environment; None for one node, and in a process that a launcher has started.
+    """Read this node's rank from the environment; None for one node, and in a process that a launcher has started.
 
     Raises RunError for an invalid number or port.
     """
@@ -92,7 +92,7 @@ class Line:
 
 @dataclass
 class Node:
-    """One node, as seen by node 0."""
+    """What node 0 knows of another node: its rank, facts and findings, and the connection to it."""
 
     rank: int
     facts: Mapping[str, Any]
@@ -131,11 +131,11 @@ def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node],
             one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
             dict(one.facts["files"]), dict(one.facts["versions"])  # a line from another program lacks these keys
             host = str(one.facts["host"])
-            if one.facts.get("token") == mine.facts["token"]:  # this node itself
+            if one.facts.get("token") == mine.facts["token"]:  # node 0 has reached itself
                 line.close()
                 continue
             line.send({GREETING: 1, "ask": "wait"})  # confirms to the node that it has reached node 0
-        except (OSError, KeyError, TypeError, ValueError):  # a port scan, a health check, another program
+        except (OSError, KeyError, TypeError, ValueError):  # another program has connected, such as a port scan
             line.close()
             continue
         if one.rank in came:
@@ -182,7 +182,7 @@ def send(others: list[Node], question: Mapping[str, Any]) -> None:
             try:
                 one.line.send({GREETING: 1, **question})
             except OSError:
-                continue  # `receive` finds the connection ended
+                continue  # `receive` reports that the connection has ended
 
 
 def receive(one: Node) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
     until = time.monotonic() + 5
     for one in nodes:
         if one.line is not None:
-            with suppress(OSError):  # waits for the end of the connection
+            with suppress(OSError):  # returns or fails when the other node closes the connection
                 one.line.read(until - time.monotonic())
             one.line.close()
             one.line = None
@@ -246,7 +246,7 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
                 greeted = True
             except TimeoutError as error:
                 raise ConnectionAbortedError("it does not answer") from error
-            except ConnectionResetError:  # an earlier launch of node 0 has just ended
+            except ConnectionResetError:  # reached an earlier launch of node 0 that was just ending: connect again
                 if time.monotonic() + 1 > until:
                     raise
                 line.close()

@@ -24,7 +24,7 @@ HINTS = {
 
 
 class NodeRendezvous(Feature):
-    """The feature of a run on several nodes."""
+    """Hooks for a run on several nodes."""
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
         """Check together with the other nodes, if launch.sh gave this node a rank. Raises RunError on all nodes."""
@@ -120,7 +120,7 @@ def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
 
 
 def _end(error: RunError) -> NoReturn:
-    """Raise the error, which this node itself reports."""
+    """Raise the error and mark it, so that this node itself reports it."""
     error.local = True  # type: ignore[attr-defined]
     node_all_reduce.end(error)
 

@@ -10,7 +10,7 @@ from ...core.feature import Bundle, Feature
 
 
 class PeerToPeer(Feature):
-    """The feature of a run on RTX 40 cards, which have no peer-to-peer access under older drivers."""
+    """Hooks for a run on RTX 40 cards, which have no peer-to-peer access under older drivers."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
         """Switch peer-to-peer access off before the test of the GPUs. Returns no findings."""

@@ -11,7 +11,7 @@ from ...core.feature import Bundle, Feature
 
 
 class SingleProcess(Feature):
-    """The feature of a run of one process."""
+    """Hooks for a run of one process."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Show the process only one GPU, because transformers would spread micro-batches over all GPUs

@@ -24,7 +24,7 @@ class Interrupted(Exception):
 
 
 class EvaluatingTrainer(FaultTolerant):
-    """Trainer methods of a run that evaluates."""
+    """Trainer methods for a run that evaluates."""
 
     prefix = "eval"
     evaluate_first = False
@@ -93,11 +93,11 @@ class EvaluatingTrainer(FaultTolerant):
         super().save_checkpoint(write_and_name_best)
 
     def catch_up(self) -> None:
-        """Run the evaluation that the last start missed."""
+        """Run the evaluation that an earlier start of the run should have done before it stopped."""
         self.evaluate_first = False
         try:
             evaluate_now(self)
-        except Interrupted:  # by another stop request
+        except Interrupted:  # another stop request has interrupted the evaluation
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:
@@ -116,7 +116,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
-    numpy = sys.modules["numpy"]  # transformers depends on numpy; no bundle pins it
+    numpy = sys.modules["numpy"]  # already imported, because transformers depends on it; bundles do not pin it
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
 
@@ -171,14 +171,14 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
 
 
 class Evaluation(Feature):
-    """The feature of a run that evaluates while it trains."""
+    """Hooks for a run that evaluates while it trains."""
 
     def evaluation_missed(self, bundle: Bundle, args: Any, state: Any, path: str) -> bool:
         """Whether an evaluation is due at the step that the run resumes from, and some of its sets are missing."""
         return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Run the missed evaluation."""
+        """Run the evaluation that an earlier start has missed, if any."""
         if trainer.evaluate_first:
             trainer.catch_up()
 

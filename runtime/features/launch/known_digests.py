@@ -14,9 +14,11 @@ from hashlib import sha256
 from typing import Any
 
 SETTLED = 2.0
-"""Seconds after which another change of a file certainly shows in its times."""
+"""A digest is remembered only if the file is older than this many seconds: file systems store times coarsely, so a
+second change within that time might leave the file's times as they are.
+"""
 LARGEST = 2**20
-"""Most bytes of an entry."""
+"""An entry may have at most this many bytes."""
 KIND = "sha256"
 
 
@@ -81,7 +83,7 @@ def _opened(make: bool) -> int:
         outer = held
         try:
             if make:
-                with contextlib.suppress(FileExistsError):  # threads of this process may make it at the same time
+                with contextlib.suppress(FileExistsError):  # another thread may have created the folder
                     os.mkdir(name, 0o700, dir_fd=outer)
             held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
         finally:

@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature
 
 
 class LocalFiles(Feature):
-    """The feature of a run with a local model."""
+    """Hooks for a run with a local model."""
 
     def local_model(self, bundle: Bundle, model: Mapping[str, Any], place: str) -> str:
         """The folder of a local model. Raises RunError if it is not found."""
@@ -32,7 +32,7 @@ def find(folder: str, path: str) -> str:
         places = [os.path.join(root, path) for root in roots if root]
     for place in places:
         if os.path.exists(place):
-            if not (os.path.isfile(place) or os.path.isdir(place)):  # a pipe may have no end
+            if not (os.path.isfile(place) or os.path.isdir(place)):  # reading a named pipe might never end
                 raise RunError(f"{place} is neither a file nor a folder")
             return os.path.abspath(place)
     tried = ", ".join(dict.fromkeys(places))

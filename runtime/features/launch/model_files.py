@@ -21,19 +21,19 @@ from . import known_digests, local_files
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Endings of the files that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Prefixes of other files of a checkpoint."""
+"""Prefixes of checkpoint files that are not read when a model is loaded, and so not compared."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files that a run writes next to its model."""
+"""Files that a run writes next to its model, and that are not compared."""
 THREADS = 8
 BLOCK = 2**22
 MOST = 10_000
 DIGITS = 16
-"""Digits of a digest that a message shows."""
+"""A message shows this many digits of a digest."""
 WAY_OUT = "put the old files back, or compile the spec again with these"
 
 
 class ModelFiles(Feature):
-    """The feature of a run with a local model, teacher or adapter."""
+    """Hooks for a run with a local model, teacher or adapter."""
 
     def check_files(self, bundle: Bundle, digests: Mapping[str, str]) -> dict[str, str]:
         """A finding for each folder of which a file has changed, is new or is missing."""
@@ -41,10 +41,10 @@ class ModelFiles(Feature):
         found = {}
         for folder in folders(bundle):
             own = {name[len(folder) + 1 :]: one for name, one in stated.items() if name.startswith(f"{folder}/")}
-            if own:  # otherwise the folder did not exist when the bundle was compiled
+            if own:  # bundle.toml has no digests of a folder that did not exist at the compilation
                 try:
                     found[folder] = finding(folder, local_files.find(bundle.folder, folder), own)
-                except RunError:  # no such folder; loading it reports that
+                except RunError:  # a missing folder is reported when the model is loaded
                     continue
         return found
 

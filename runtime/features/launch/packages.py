@@ -11,12 +11,12 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""Values of ``report_to``, each with modules; one of these must be installed (transformers, integration_utils.py)."""
+"""The modules for each value of ``report_to``: one of them must be installed (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
-"""Modules that provide attention kernels; with ``kernels`` transformers takes them from the hub."""
+"""The modules that provide each attention: one must be installed. ``kernels`` downloads the kernel from the hub."""
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
 """Parts of the names of bitsandbytes' optimizers (transformers, trainer_optimizer.py)."""
 MATH = ("accuracy", "cosine", "len", "length")
@@ -26,7 +26,7 @@ FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"
 
 
 class Packages(Feature):
-    """The feature that checks packages and keys that only this run uses."""
+    """Hooks that check packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
         """Packages that this bundle uses and that are not installed. Pinned packages have a separate check."""
@@ -37,7 +37,8 @@ class Packages(Feature):
             if lora["bits"] is not None:
                 needed.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
         optimizer = str(arguments.get("optim", ""))
-        if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):  # torchao has it
+        # `adamw_torch_8bit` and similar ones are torchao's.
+        if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):
             needed.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
         attention = str(bundle.model["attn_implementation"])
         if attention in FLASH:

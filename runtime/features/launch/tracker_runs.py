@@ -98,7 +98,7 @@ def _clearml() -> str | None:
 
 
 def _continue_clearml(run: str) -> None:
-    """Continue a ClearML task with the options of transformers. Offset 0: its steps are the trainer's."""
+    """Continue a ClearML task, with the options that transformers uses. The steps of its metrics get no offset (0)."""
     from clearml import Task
 
     project, name = os.environ.get("CLEARML_PROJECT", "HuggingFace Transformers"), os.environ["CLEARML_TASK"]
@@ -111,4 +111,4 @@ RUNS: dict[str, tuple[Callable[[], str | None], Callable[[str], None]]] = {
     "swanlab": (_swanlab, _continue_swanlab),
     "clearml": (_clearml, _continue_clearml),
 }
-"""For each tracker: the id of the run that is open, and a function that makes transformers continue a run."""
+"""For each tracker: a function that returns the id of the open run, and one that makes transformers continue a run."""

@@ -12,7 +12,7 @@ ONLINE = ("cloud", "online")
 
 
 class Trackers(Feature):
-    """The feature that reports to MLflow, SwanLab and ClearML."""
+    """Hooks that report to MLflow, SwanLab and ClearML."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Set the project, and ClearML's name of the run, which these trackers read only from the environment.

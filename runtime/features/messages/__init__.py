@@ -1,1 +1,1 @@
-"""Messages of rows: tool calls in one form, and what turns say of themselves."""
+"""Messages of rows: bring tool calls into the form that the chat template reads, and report keys that are not read."""

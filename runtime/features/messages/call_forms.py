@@ -1,4 +1,8 @@
-"""The forms of messages and tool calls: those that rows have, and those that a chat template reads."""
+"""Convert messages and tool calls from the form of the rows to the form that the chat template reads.
+
+Some templates read the arguments of a call as an object, `{"city": "Paris"}`, others as its JSON text; some read a
+content that is a list of parts, others only text.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +34,10 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def described_tools(tools: Any, where: str) -> Any:
-    """The tools of a row, a list or its JSON text, each in OpenAI's form: ShareGPT's rows and OpenAI's `functions` have
-    the function alone, and templates write a tool as it is. Raises RunError for a text that is not JSON.
+    """The tools of a row (a list, or its JSON text), each in OpenAI's form: `{"type": "function", "function": {...}}`.
+
+    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, and templates write a tool as it is
+    given. Raises RunError for a text that is not JSON.
     """
     try:
         read = json.loads(tools) if isinstance(tools, str) else tools
@@ -57,7 +63,7 @@ def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def odd_arguments(calls: Sequence[Any]) -> str | None:
-    """The first arguments that are not a JSON object or the text of one, with the name of the call; or None."""
+    """A sentence about the first call with arguments that are neither an object nor the JSON text of one; or None."""
     for call in calls:
         one = call.get("function", call) if isinstance(call, dict) else {}
         given = one.get("arguments", {}) if isinstance(one, dict) else {}
@@ -71,7 +77,7 @@ def odd_arguments(calls: Sequence[Any]) -> str | None:
 
 
 class Forms(NamedTuple):
-    """The forms of a message that a chat template reads."""
+    """Which forms of a message a chat template reads."""
 
     parts: bool
     """A content may be a list of parts."""
@@ -80,17 +86,17 @@ class Forms(NamedTuple):
     texts: bool
     """Arguments of tool calls may be JSON text."""
     doubles: bool
-    """Reasoning in a field and reasoning in the content of the same turn are both written."""
+    """Reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
 
 
 FOUND: dict[str, Forms] = {}
-"""The forms of each template, by its text. `Renderer` must not store them: its digest names the cache of tokenized
-rows.
+"""The `Forms` of each template, by the template's text. They are not stored in `Renderer`, because the datasets library
+names its cache of tokenized rows by a hash that includes the `Renderer`, which would change with its contents.
 """
 
 
 def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
-    """The turn in the forms that a template reads."""
+    """The turn, converted to the forms that a template reads."""
     turn = dict(turn)
     if isinstance(turn.get("content"), list) and not forms.parts:
         turn["content"] = "".join(part["text"] for part in turn["content"])
@@ -108,20 +114,23 @@ def _call(call: Any, forms: Forms) -> Any:
     if isinstance(given, str) and not forms.texts:
         try:
             return {**call, "arguments": json.loads(given)}
-        except ValueError:  # `data(omit=[tool_calls])` allows such a text
+        except ValueError:  # not JSON, which the spec allows by `data(omit=[tool_calls])`
             return call
     return call
 
 
 def found_forms(template: str, render: Callable[..., str]) -> Forms:
-    """The forms of a template, found when it is first used."""
+    """The forms that this template reads; they are found at the first call and then remembered."""
     if template not in FOUND:
         FOUND[template] = forms_of(render)
     return FOUND[template]
 
 
 def doubles(tokenizer: Any) -> bool:
-    """Whether a tokenizer with `Renderer` writes reasoning of a field and of the content of the same turn."""
+    """Whether the chat template writes a turn's reasoning twice if it is both in a key and in the content.
+
+    False for a tokenizer without a `Renderer`.
+    """
     template = getattr(tokenizer, "chat_template", None)
     render: Any = getattr(getattr(tokenizer, "apply_chat_template", None), "real", None)
     if not template or render is None:
@@ -130,7 +139,7 @@ def doubles(tokenizer: Any) -> bool:
 
 
 def forms_of(render: Callable[..., str]) -> Forms:
-    """Find the forms that a template reads; ``render`` returns the text of a conversation."""
+    """Find the forms that a template reads, from the texts of small conversations; ``render`` returns such a text."""
     question = {"role": "user", "content": "?"}
     parts = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "zqz"}]}])
     found = []

@@ -1,6 +1,7 @@
-"""What rows say of their turns and no trainer does: keys that are not read, other turns than answers that are learned,
-and reasoning that would be learned twice. Rows of a local file were checked before; those of the hub and of Parquet are
-compared here.
+"""Report turns that are not trained on as their rows suggest, for a sample of the rows.
+
+Examples: a key `loss_weight`, which is not read; a turn of the user inside an answer, which is learned with the answer;
+reasoning that the chat template would write twice. The compiler has already checked rows of local JSON Lines files.
 """
 
 import json
@@ -14,13 +15,13 @@ from ...core.row_comparison import REASONING, sampled_rows
 from ...core.rows import FIELDS, name
 
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
-"""Matches the name of a key that is likely to say whether a turn is learned."""
+"""Matches the name of a key that probably says whether a turn is learned, such as `loss_weight`."""
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys with which OpenAI, axolotl and other tools mark a turn that is not learned."""
+"""Keys of a turn (OpenAI's, axolotl's and others'); the value 0 or false means that the turn is not learned."""
 MASKED = ("mask", "masked")
-"""Keys with which torchtune and other tools mark with true that a turn is not learned."""
+"""Keys of a turn (torchtune's and others'); the value true means that the turn is not learned."""
 READ = (*TRAINED, *MASKED)
-"""The keys that are read; a weight is read as 0 or another number."""
+"""Keys of a turn that decide whether it is learned. A number is no weight of the loss: 0 means not learned."""
 ANSWERS = ("completion", "chosen", "rejected")
 PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",
@@ -31,8 +32,9 @@ PHRASES = {
 
 
 def notes(row: Mapping[str, Any], answers_only: bool = False) -> Iterator[tuple[str, str]]:
-    """The notes on a converted row: the kind, and what the row has. ``answers_only``: the template's marks decide what
-    is learned.
+    """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
+
+    ``answers_only``: only the assistant's tokens are learned, by the masks of the chat template.
     """
     for column, turns in row.items():
         if not isinstance(turns, list) or not all(isinstance(turn, dict) and "role" in turn for turn in turns):
@@ -54,9 +56,7 @@ def _is_weight(value: Any) -> bool:
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
-    """The first turn with reasoning both in a field and in its content: its number, and the beginning of the
-    reasoning.
-    """
+    """The first turn with reasoning in both a key and its content: its number, and the beginning of the reasoning."""
     for turns in row.values():
         for number, turn in enumerate(turns if isinstance(turns, list) else ()):
             fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}
@@ -68,8 +68,10 @@ def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
 
 
 def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool) -> None:
-    """Print the notes on a sample of the rows. ``doubles``: the template writes reasoning of both places. Raises
-    RunError for reasoning that would be learned twice, unless the spec's `omit` allows it.
+    """Print the notes on a sample of the rows. Raises RunError for a turn whose reasoning would be learned twice.
+
+    That is one with reasoning in a key and in its content, if the chat template writes both (``doubles``) and the
+    spec's `omit` does not allow it.
     """
     if rank() != 0 or not len(rows):
         return
@@ -87,7 +89,7 @@ def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool) -
 
 
 def written_twice(turn: int, piece: str) -> str:
-    """The sentence on reasoning that a template writes twice."""
+    """The message for a turn whose reasoning (beginning with ``piece``) a chat template writes twice."""
     return (
         f"turn {turn} has reasoning in a field ({piece!r}) and between <think> and </think>, and the chat template "
         "writes both; leave one out of the row, or allow it with `data(omit=[reasoning])`"

@@ -16,13 +16,13 @@ ANSWERS = ("chosen", "rejected", "completion")
 
 
 class AnswerEnds(Feature):
-    """The feature of a run that compares answers."""
+    """Hooks for a run with DPO, KTO, ORPO or CPO, which compare answers."""
 
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Render each answer without what follows its end token; without that token, too, if trl always appends it."""
-        render = getattr(module, "maybe_apply_chat_template", None)  # trl 1.0's DPO and KTO do not append it
+        """Let trl render each answer only up to its end token, or without that token if trl always appends one."""
+        render = getattr(module, "maybe_apply_chat_template", None)  # absent in DPO and KTO of trl 1.0: nothing to do
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 
 

@@ -9,7 +9,7 @@ UNMARKED = "the chat template has no {% generation %} marks, which assistant_onl
 
 
 class AssistantMasks(Feature):
-    """The feature of a run that is trained only on the assistant's tokens."""
+    """Hooks for a run that is trained only on the assistant's tokens."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that the chat template marks the assistant's tokens."""
@@ -24,7 +24,8 @@ def missing(tokenizer: Any) -> list[str]:
     if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
         return []
     try:
-        from trl.chat_template_utils import get_training_chat_template  # trl 0.18 and 0.24 do not add marks
+        # trl 1.16 adds the marks to templates that it knows; older ones fail here
+        from trl.chat_template_utils import get_training_chat_template
 
         get_training_chat_template(tokenizer)
     except (ImportError, ValueError):

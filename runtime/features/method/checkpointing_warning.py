@@ -6,7 +6,7 @@ from ...core.feature import Bundle, Feature
 
 
 class CheckpointingWarning(Feature):
-    """The feature that filters warnings about gradient checkpointing."""
+    """Hooks that filter warnings about gradient checkpointing."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
         """Filter the warnings. trl 1.16 and peft use deprecated names for generation, references and adapters."""

@@ -1,4 +1,4 @@
-"""Preference pairs with images: a prompt with the places of its images, and two answers of text."""
+"""Preference pairs with images: a prompt with `<image>` at the place of each image, and two answers of text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ PARTS = ("prompt", "chosen", "rejected", "images")
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of a pair; ``present`` are the dataset's columns."""
+    """The dataset's column for each part of a pair: `{"prompt": "question", ...}`; ``present`` are all its columns."""
     if source["shape"] != SHAPE:
         return prompts.columns(source, present)
     return dict(zip(PARTS, source["columns"] or PARTS, strict=True))
@@ -25,11 +25,11 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def to_row(
     source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **how: Any
 ) -> dict[str, Any]:
-    """Convert one stored row: the prompt's messages with the places of its images, both answers, and the stored images.
+    """Convert a stored row to ``prompt`` (messages with `<image>` at each image's place), both answers, and ``images``.
 
-    A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. Without
-    a place in the prompt, the images stand before its first question. TRL's collator reads images in the prompt only.
-    Raises RunError with the row's number (from 0) for another row.
+    A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. If the
+    prompt does not say where its images belong, they stand before its first question. Answers have no images, because
+    TRL's collator reads those of the prompt only. Raises RunError with the row's number (from 0) for any other row.
     """
     if source["shape"] != SHAPE:
         return prompts.to_row(source, row, index, system, **how)
@@ -54,7 +54,7 @@ FORMAT = RowFormat(columns, rows.dropped, prompts.conversations, to_row)
 
 
 class ImagePairs(Images):
-    """The feature of a run on preference pairs with images."""
+    """Hooks for a run on preference pairs with images."""
 
     talks = ("prompt", "chosen", "rejected")
 

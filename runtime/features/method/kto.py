@@ -1,4 +1,4 @@
-"""Rows for KTO, whose trainer keeps their order."""
+"""Shuffle rows for KTO before training, because its trainer does not; split preference pairs into single answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class KtoRows(Feature):
-    """The feature of a run on single answers, each labelled good or bad."""
+    """Hooks for a run on single answers, each labelled good or bad."""
 
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any

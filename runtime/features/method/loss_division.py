@@ -6,7 +6,7 @@ from ...core.feature import Bundle, Feature
 
 
 class LossDivision(Feature):
-    """The feature that makes the loss of an optimizer step the mean over its micro-batches."""
+    """Hooks that make the loss of an optimizer step the mean over its micro-batches."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Make transformers divide the loss by the gradient accumulation.

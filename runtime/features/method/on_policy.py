@@ -19,12 +19,12 @@ class OnPolicy(Feature):
     """On-policy distillation: the student is trained on completions that it has just generated."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Change the settings that the constructor of trl's trainer has made."""
+        """Change settings of trl's trainer that its constructor has made (`OnPolicyTrainer.settle`)."""
         trainer.settle(tokenizer)
 
 
 class Prompts:
-    """A collator for rows: prompts are padded on the left, and the rows' completions are added if they are used."""
+    """A collator that pads prompts on the left, and adds the rows' completions if some of them are trained on."""
 
     def __init__(self, tokenizer: Any, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
@@ -88,8 +88,8 @@ class OnPolicyTrainer:
     """Methods on top of trl's GKDTrainer: the student generates all completions of an optimizer step before it is
     trained on the first.
 
-    GKDTrainer averages over each micro-batch, uses the temperature only for sampling, evaluates on the rows'
-    completions, and masks every padding token, although it may be the end token of an answer.
+    These methods correct four things: GKDTrainer averages over each micro-batch, uses the temperature only for
+    sampling, evaluates on the rows' completions, and masks every padding token, even the end token of an answer.
     """
 
     args: Any
@@ -102,7 +102,7 @@ class OnPolicyTrainer:
     tokens: Any
 
     def settle(self, tokenizer: Any) -> None:
-        """Change settings once, after the constructor."""
+        """Change the trainer's settings, once, after its construction."""
         self.share, self.lmbda = float(self.args.lmbda), -1.0  # disables trl's own generation
         self.data_collator = Prompts(tokenizer, self.share < 1)
         self.model_accepts_loss_kwargs = True  # makes transformers divide the loss by the tokens of the step
@@ -123,7 +123,7 @@ class OnPolicyTrainer:
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
         if num_items_in_batch is None or not self.model.training:
             loss = loss / (inputs["labels"] != IGNORED).sum().clamp(min=1)
-        else:  # the gradients of the processes are averaged
+        else:  # DDP averages the gradients over the processes, so the sum is multiplied by their number
             loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
         return (loss, outputs) if return_outputs else loss
 
@@ -141,7 +141,7 @@ class OnPolicyTrainer:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        inputs.update(self.written.pop(0))  # in place, because transformers counts operations of the batch later
+        inputs.update(self.written.pop(0))  # in place: transformers later counts the operations of this same object
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:

@@ -11,23 +11,24 @@ from ..rows.evaluation_sets import joined_sets
 
 
 class Reference(Feature):
-    """The feature of a run with a reference model."""
+    """Hooks for a run with a reference model."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Pass the copy to the trainer, if it takes one."""
+        """Load the reference model and pass it to the trainer as ``ref_model``, for methods whose trainer takes it."""
         if is_given(bundle):
             options["ref_model"] = load()
 
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Make trl load its own copy as the bundle states."""
+        """For trainers that load the reference model themselves: make them load it as the bundle states."""
         return loaded_by(bundle, module, load, model)
 
 
 def is_given(bundle: Bundle) -> bool:
-    """Whether the runtime passes a copy to the trainer. It does if the trainer would copy the policy, which ZeRO-3
-    refuses.
+    """Whether the runtime loads the reference model and passes it to the trainer.
+
+    It does for trainers that would otherwise copy the policy in memory, because ZeRO-3 refuses such a copy.
     """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
@@ -36,10 +37,11 @@ def is_given(bundle: Bundle) -> bool:
 def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
     """A context in which trl's trainer module loads the reference model by calling ``load``.
 
-    trl would load it by the model's name, without the pinned revision, and in trl 0.18 (GRPO under ZeRO-3 and FSDP) in
-    float32 for any policy. With a loaded model, ``model_init_kwargs`` is refused or causes a warning. trl 0.24 finds
-    the class in transformers by a configuration, which it also loads by the name. KTO of both versions joins columns to
-    its evaluation rows, which may be several sets.
+    By itself trl loads the reference by the model's name: without the pinned revision, and in trl 0.18 (GRPO under
+    ZeRO-3 and FSDP) in float32 whatever the policy's dtype. trl's own setting for this, ``model_init_kwargs``, is
+    refused or causes a warning if the policy is passed as a loaded model. trl 0.24 also loads a configuration by the
+    model's name, to find the model class. For KTO of trl 0.18 and 0.24, the function that joins columns to the
+    evaluation rows is replaced, too, because there may be several evaluation sets.
     """
     stand_ins: dict[str, Any] = {
         "create_model_from_path": lambda *_, **__: load(),

@@ -16,12 +16,14 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""Time limit of the first call: a function that loads something large may be slower once, and is only reported."""
+"""Time limit of the first call. A slower function is only reported, because it may load something large once."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """The completion with which a function is called before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
-"""Parts of messages about things that exist only during training, such as a tracker or a process group."""
+"""Parts of error messages about a tracker or a process group, which exist only during training. Such an error in the
+call before the run does not stop the run.
+"""
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -54,7 +56,7 @@ def arguments(
 
 
 def own_messages(prompts: Sequence[Any]) -> list[Any]:
-    """The prompts with the messages as the rows have them, without the runtime's key `FIELDS`; a content is a text."""
+    """The prompts with the original keys of their messages, which the runtime stores as JSON under `FIELDS`."""
     return [
         [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
         if isinstance(one, list)
@@ -64,7 +66,7 @@ def own_messages(prompts: Sequence[Any]) -> list[Any]:
 
 
 def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
-    """Call the function once. Returns a sentence about what is wrong with it or with its result, or None."""
+    """Call the function once. Returns a sentence about its exception or its unusable result; None if it works."""
     where = f"called with {row} and {size} answers, the first of them empty"
     try:
         with time_limit(SECONDS):
@@ -108,7 +110,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         async def asynchronous(**given: Any) -> Any:
             try:
                 returned, failed = await function(**own(given)), None
-            except Exception as error:  # reported by judged
+            except Exception as error:  # raised again by _result, inside judged
                 returned, failed = None, error
             return judged(lambda: _result(returned, failed), given)
 
@@ -148,7 +150,7 @@ def _values(returned: Any) -> list[Any] | None:
         return None
     try:
         first = iter(returned)
-    except TypeError:  # a number, or a tensor without dimensions
+    except TypeError:  # a number or a tensor without dimensions has no items
         return None
     return [*first]
 

@@ -11,7 +11,7 @@ SHOWN = {"reward": "reward", "rewards/margins": "margin"}
 
 
 class RewardProgress(Feature):
-    """The feature that shows rewards and margins in the progress line."""
+    """Hooks that show rewards and margins in the progress line."""
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
         """The rewards and margins of the event; `none` if no completion of the window had a reward."""

@@ -26,10 +26,10 @@ TAGS = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
 
 
 class Rewards(Feature):
-    """The feature of a run with reward functions."""
+    """Hooks for a run with reward functions."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Check that the functions can be loaded."""
+        """Check that the reward functions can be loaded."""
         try:
             _loaded(bundle)
         except RunError as error:
@@ -37,7 +37,7 @@ class Rewards(Feature):
         return []
 
     def check_columns(self, bundle: Bundle, columns: list[str]) -> list[str]:
-        """Check that the functions can be called with the columns of a source."""
+        """Check that the reward functions can be called with the columns of a source."""
         try:
             found = [problem(bundle, function, columns) for function in _loaded(bundle)]
         except RunError:  # reported by before_rows
@@ -58,7 +58,7 @@ class Rewards(Feature):
         return [one for one in found if one]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Pass the functions, in the order of their weights."""
+        """Pass the reward functions to the trainer, in the order of ``reward_weights``."""
         options["reward_funcs"] = [reward_calls.checked(one) for one in functions(bundle)]
         ignore_token_types(options["processing_class"], model)
 
@@ -80,7 +80,7 @@ def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float
         return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
     turns = [[{"role": "assistant", "content": answer}] for answer in answers]
     there = [at for at, truth in enumerate(solution) if isinstance(truth, str)]
-    if logs or len(there) == len(solution):  # this trl takes solutions that are no texts
+    if logs or len(there) == len(solution):  # no null solution, or a trl that accepts them
         return list(accuracy_reward(turns, solution, **logs))
     found = dict(zip(there, accuracy_reward([turns[at] for at in there], [solution[at] for at in there]), strict=True))
     return [found.get(at) for at in range(len(solution))]
@@ -117,7 +117,7 @@ def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
 
 
 def reasoning_steps_reward(completions: list[Any], **_: Any) -> list[float]:
-    """A third for each word that begins a step, at most 1."""
+    """A third for each word that begins a reasoning step, such as "First," or "Step 1:", at most 1."""
     return [min(1.0, len(re.findall(STEPS, text)) / 3) for text in texts(completions)]
 
 
@@ -219,7 +219,7 @@ CONFIGURABLE: Mapping[str, Callable[..., Function]] = {
     "repetition_penalty": repetition_penalty,
     "soft_overlong_punishment": soft_overlong_punishment,
 }
-"""Functions with settings."""
+"""Built-in reward functions with settings of their own."""
 SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 """Open-R1's rewards that run generated programs on an external service."""
 
@@ -297,7 +297,7 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
     if module is None:
         module = ModuleType(f"bundle_{sha256(code).hexdigest()[:12]}")
         module.__file__ = path
-        sys.modules[module.__name__] = module  # classes defined in the file need this entry
+        sys.modules[module.__name__] = module  # dataclasses and pickle look up a class in its module by this entry
         try:
             exec(compile(code, path, "exec"), module.__dict__)
         except Exception as error:  # the file may raise anything
@@ -310,7 +310,7 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
 
 
 _modules: dict[str, ModuleType] = {}
-"""Executed files, so that two functions of one file share its module."""
+"""The modules of executed files by path, so that two functions of one file share its module."""
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
@@ -324,6 +324,6 @@ def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
         signature(reward).bind(**dict.fromkeys(given))
     except TypeError as error:
         return f"the reward {name} cannot be called: {error}; its arguments are {', '.join(given)}"
-    except ValueError:  # a builtin without a signature
+    except ValueError:  # some builtins have no signature
         return None
     return None

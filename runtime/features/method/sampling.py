@@ -13,7 +13,7 @@ from ...library_internals.trl_modules import replaced
 
 
 class Sampling(Feature):
-    """The feature of a run in which the model generates completions."""
+    """Hooks for a run in which the model generates completions."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Set the host of the vLLM server, which is known only at the launch."""
@@ -21,23 +21,24 @@ class Sampling(Feature):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Make the model sample with the stated parameters."""
+        """Make the model sample with the parameters in the bundle (`sample_as_stated`)."""
         sample_as_stated(model)
 
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Make vLLM load the commit in the bundle."""
+        """Make vLLM load the model at the commit that the bundle pins."""
         return vllm_at_commit(bundle, module)
 
 
 def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
-    """A context in which a vLLM inside the run loads the commit in the bundle, because trl passes only the
-    model's name.
+    """A context in which vLLM's engine, if it runs in the training process, loads the model at the bundle's commit.
+
+    trl passes only the model's name to the engine.
     """
-    maker = getattr(module, "VLLMGeneration", None)  # in trl 1.16; before, the trainer's module creates the LLM
+    maker = getattr(module, "VLLMGeneration", None)  # creates the engine in trl 1.16; before, the trainer's module does
     module = module if maker is None else sys.modules[maker.__module__]
-    llm = getattr(module, "LLM", None)  # only if vLLM is installed
+    llm = getattr(module, "LLM", None)  # None if vLLM is not installed
     if not bundle.arguments.get("use_vllm") or llm is None or bundle.model["id"] is None:
         return nullcontext()
     revision = bundle.loading()["revision"]

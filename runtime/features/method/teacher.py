@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature
 
 
 class Teacher(Feature):
-    """The feature of a run that learns from a frozen teacher."""
+    """Hooks for a run that learns from a frozen teacher."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that teacher and student have the same vocabulary."""

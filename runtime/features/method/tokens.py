@@ -1,4 +1,4 @@
-"""Rows that are tokens already: ids, with labels or masks.
+"""Rows that are already tokenized: token ids, with labels or masks.
 
 trl takes a row with `input_ids` as it is: it renders nothing and adds no end token. Of the other columns it reads
 `labels` or `completion_mask`, depending on its version, so every row gets this column. Padding is removed, because trl
@@ -47,7 +47,7 @@ def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dic
 
 
 def _parts(source: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row's value for each part, from the named columns or from all columns with a part's usual name."""
+    """The row's `input_ids`, labels and masks, from the columns that the source names or those with the usual names."""
     first, *others = source["columns"]
     if not source.get("only"):
         others = [one for one in ("labels", *MASKS) if one in row]
@@ -99,13 +99,13 @@ class GivenTokens(TokenCounts):
     """Counts the tokens of rows that the trainer does not tokenize, before it truncates or packs them."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map``."""
+        """Replace ``Dataset.map`` while the trainer prepares its rows: count tokenized rows before they are packed."""
         if not self.has_counts and "input_ids" in rows.column_names:
             self.given(rows)
         return super().mapped(real, rows, *args, **kwargs)
 
     def given(self, rows: Any) -> None:
-        """Count these rows."""
+        """Count rows of token ids, as the bundle gives them to the trainer."""
         import numpy
 
         plain = rows.with_format(None)
@@ -116,10 +116,10 @@ class GivenTokens(TokenCounts):
 
 
 class TokenRows(Feature):
-    """The feature of a run on rows that are tokens."""
+    """Hooks for a run on rows that are already tokenized."""
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """Convert rows of tokens here, and others as before."""
+        """``to_row`` of this module for rows that are token ids, and the given one for other rows."""
         return partial(_convert, convert)
 
     def row_types(

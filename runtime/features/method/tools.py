@@ -27,7 +27,7 @@ START, SCORE = "reset", "get_reward"
 
 
 class Tools(Feature):
-    """The feature of a run whose model calls tools."""
+    """Hooks for a run whose model calls tools."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Silence trl's warning that environments are experimental."""
@@ -50,7 +50,7 @@ class Tools(Feature):
         return found
 
     def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Start the environment with this row, and read its reward."""
+        """Start the environment with the first row of a source, and read its reward."""
         try:
             _, environment = loaded(bundle)
             if environment is not None:
@@ -60,7 +60,7 @@ class Tools(Feature):
         return []
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Pass the functions and the class to trl."""
+        """Pass the tool functions and the environment class to trl."""
         tools, environment = loaded(bundle)
         options.update(tools=tools or None, environment_factory=environment)
 
@@ -73,7 +73,7 @@ class Tools(Feature):
 
 @cache
 def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
-    """The functions and the class, with time limits. Raises RunError."""
+    """The tool functions and the environment class of the bundle, each call with a time limit. Raises RunError."""
     stated = bundle.plan["method"]["tools"]
     seconds = float(stated["seconds"])
     tools = [limited(of_file(bundle, one, "tools"), seconds) for one in stated["functions"]]
@@ -86,7 +86,7 @@ def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
 
 
 def instance_of(environment: type) -> Any:
-    """An instance of the environment. Raises RunError."""
+    """Create an instance of the environment class. Raises RunError if that fails."""
     try:
         return environment()
     except Exception as error:  # the class may raise anything
@@ -115,7 +115,7 @@ def schema_problem(tool: Function) -> str | None:
 
     try:
         get_json_schema(tool)
-    except Exception as error:  # of its docstring, its types, or its signature
+    except Exception as error:  # the docstring, a type or the signature cannot be converted
         why = first_line(error).rstrip(".")
         return f"the tool {tool.__name__} needs a docstring with an `Args:` section and a type for each argument: {why}"
     return None
@@ -158,8 +158,9 @@ def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
 def limited(function: Function, seconds: float, checked: Callable[[Any], str | None] | None = None) -> Function:
     """The function with a time limit for each call; a coroutine function is run to its end.
 
-    An exception of a tool is reported once, and trl passes it to the model. ``checked`` finds what is wrong with a
-    result. It is given for functions that trl calls for itself, so then any error stops the run.
+    An exception of a tool is printed once, and trl passes it to the model as the tool's result. Methods that trl itself
+    calls, such as `reset`, get ``checked``, which returns what is wrong with a result or None; then an exception or a
+    wrong result stops the run.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 
@@ -226,12 +227,14 @@ def _local(why: str) -> RunError:
 
 
 _loops: list[asyncio.AbstractEventLoop] = []
-"""The event loop of coroutine functions. It runs in its own thread, so that their open sessions stay usable."""
+"""The event loop for coroutine functions, if one was started. It runs in its own thread for all calls, so that a
+session that one call opens stays usable in later calls.
+"""
 
 
 def _awaited(coroutine: Any) -> Any:
-    """The result of a coroutine. If the time limit ends the wait, the next coroutine gets another loop, because this
-    one may be blocked.
+    """Run a coroutine on the event loop and return its result. If it exceeds the time limit, the next coroutine gets a
+    new loop, because the present one may be blocked.
     """
     if not _loops:
         _loops.append(asyncio.new_event_loop())

@@ -24,7 +24,7 @@ A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
 
 
 class AdapterInit(Feature):
-    """The feature of a run with `lora(init = ...)`."""
+    """Hooks for a run with `lora(init = ...)`."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Pass the bundle to the trainer, which initializes the adapters when training starts."""
@@ -32,7 +32,7 @@ class AdapterInit(Feature):
 
 
 class AdapterInitTrainer(FaultTolerant):
-    """Trainer methods of a run with `lora(init = ...)`."""
+    """Trainer methods for a run with `lora(init = ...)`."""
 
     bundle: Bundle
 
@@ -81,7 +81,7 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
         if small < plan["rank"]:
             raise RunError(f"{plan['init']} finds {small} directions of {name}, and the rank is {plan['rank']}")
         with torch.no_grad(), torch.random.fork_rng(), gathered(weight):
-            torch.manual_seed(seed)  # for the random start of the approximate decomposition
+            torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers
             if plan["init"] == "olora":
                 layer.olora_init(ADAPTER)
             else:
@@ -122,7 +122,7 @@ def convert(model: Any, start: Mapping[str, Any]) -> None:
 
     def save_pretrained(folder: str, **options: Any) -> None:
         own, stated = model.peft_config, model.peft_config[ADAPTER]
-        scale = 2**0.5 if stated.use_rslora else 2  # alpha over the rank, or over its root, stays the same
+        scale = 2**0.5 if stated.use_rslora else 2  # keeps the scaling: alpha / rank, or alpha / sqrt(rank)
         wide = copy(stated)
         wide.r, wide.lora_alpha = 2 * stated.r, scale * stated.lora_alpha
         options["state_dict"] = doubled(options.get("state_dict") or model.state_dict(), start)
@@ -231,7 +231,7 @@ def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], mic
 
 
 def _trained(batch: Mapping[str, Any]) -> Any:
-    """Where a batch has trained tokens: a mask of its rows and positions."""
+    """A boolean mask (rows, positions) of the trained tokens in a batch."""
     import torch
 
     mask = batch.get("attention_mask")

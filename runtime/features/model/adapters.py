@@ -17,12 +17,12 @@ LABELS = "No label_names provided for model class `PeftModel"
 
 
 class Adapters(Feature):
-    """The feature of a run with adapters."""
+    """Hooks for a run with adapters."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless log messages."""
-        # peft 0.18 warns for every class that can tie weights. XP467 warns only if the model's configuration ties them
-        # and an adapter is on such a weight; merged_adapters.py separates the weights before it merges.
+        # peft 0.18 warns for every class that can tie weights. The compiler warns (XP467) only if the model's
+        # configuration ties them and an adapter is on a tied weight; merged_adapters.py unties them before it merges.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
         # An adapter on the embeddings is saved with the base's embeddings next to it, which changes no result.
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")
@@ -69,12 +69,13 @@ def adapter(bundle: Bundle) -> Any:
 
     common = {
         "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
-        "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],  # a copy: peft adds to it
+        # a copy, because peft appends to this list
+        "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],
         "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
     }
     if plan["kind"] == "oft":
-        # peft takes one of the two sizes; the other is 0.
+        # peft accepts either `r` or `oft_block_size`; the other must be 0.
         sizes = {"r": plan["rank"] or 0, "oft_block_size": plan["block_size"] or 0}
         return peft.OFTConfig(**sizes, module_dropout=plan["dropout"], **common)
     if plan["kind"] == "vera":
@@ -125,11 +126,12 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
         found = "adapted" if _matches(ends, places) else "in no module of the model"
         if found != "adapted" and renamed and name not in config.target_modules:
             *inside, last = name.split(".")
-            other = inside and inside[-1] != "experts" and last != "gate"  # such as shared_experts.down_proj
+            # not one of the routed experts, for example shared_experts.down_proj
+            other = inside and inside[-1] != "experts" and last != "gate"
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"
         yield f"the target `{name}`", "adapted", found
-    # With all-linear, PEFT also renames routers that a family does not have.
+    # With all-linear, peft also lists routers that the model does not have: these are not compared.
     for name in (*(plan.get("parameters") or ()), *(renamed if listed else ())):
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():
@@ -162,7 +164,7 @@ def _weights(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object,
 
 
 class AdapterTrainer(LoadingHook, FaultTolerant):
-    """Trainer methods of a run with adapters."""
+    """Trainer methods for a run with adapters."""
 
     rates: Mapping[str, Any] | None = None
     model: Any

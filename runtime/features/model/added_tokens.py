@@ -6,7 +6,7 @@ from ...core.feature import Bundle, Feature
 
 
 class AddedTokens(Feature):
-    """The feature of a run with new tokens in the vocabulary."""
+    """Hooks for a run with new tokens in the vocabulary."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Add the bundle's tokens to the tokenizer."""

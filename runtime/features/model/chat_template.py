@@ -16,10 +16,10 @@ PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": 
 
 
 class ChatTemplate(Feature):
-    """The feature of a run with a chat template in the bundle or in a local model."""
+    """Hooks for a run with a chat template in the bundle or in a local model."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Set the tokenizer's chat template. Raises RunError if it does not end."""
+        """Set the tokenizer's chat template. Raises RunError if it does not finish rendering a test conversation."""
         if name := bundle.tokenizer["chat_template"]:
             template = verified(bundle, name).decode("utf-8-sig")
             tokenizer.chat_template = template.replace("\r\n", "\n").replace("\r", "\n")
@@ -33,7 +33,7 @@ class ChatTemplate(Feature):
         return []
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Set the path of a template that trl reads itself."""
+        """Set the path of a template in the bundle that trl reads itself (`chat_template_path`)."""
         if values.get("chat_template_path"):
             values["chat_template_path"] = bundle.inside(values["chat_template_path"])
 

@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class CompiledLayers(Feature):
-    """The feature of a run that compiles each layer separately with `torch_compile`."""
+    """Hooks for a run that compiles each layer separately with `torch_compile`."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Set the variable with which accelerate compiles layer by layer (accelerate 1.15, TorchDynamoPlugin)."""

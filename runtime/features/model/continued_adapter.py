@@ -33,7 +33,7 @@ def find(bundle: Bundle) -> str:
 
 
 class ContinuedAdapter(Feature):
-    """The feature of a run that continues the adapter of another run."""
+    """Hooks for a run that continues the adapter of another run."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
         """Findings about the adapter's folder."""
@@ -48,7 +48,7 @@ class ContinuedAdapter(Feature):
     ) -> AbstractContextManager[Any]:
         """Give the trainer's model the adapter's weights, and a frozen copy of them as the reference.
 
-        Only for stacks whose trainer compares with such a copy; some do so in the constructor.
+        This is only for stacks whose trainer uses such a copy as the reference, some already in the constructor.
         """
         if not is_reference(bundle):
             return nullcontext()
@@ -63,7 +63,7 @@ class ContinuedAdapter(Feature):
             load_weights(bundle, trainer.model)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare the reference with the bundle: whether it has the adapter or is the base."""
+        """Compare the trainer's reference model with the bundle: the base with this adapter, or the base alone."""
         names = {True: "the adapter", False: "the base"}
         yield "the reference", names[is_reference(bundle)], names[REFERENCE in trainer.model.peft_config]
 
@@ -90,9 +90,9 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
 
 
 def load_weights(bundle: Bundle, model: Any, adapter: str = "default") -> None:
-    """Load the weights into an adapter of the model. Raises RunError when they do not match.
+    """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
-    Everything else is as in a new run: dtypes and trained weights.
+    Dtypes, and which weights are trained, stay as in a new run.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict
@@ -101,7 +101,7 @@ def load_weights(bundle: Bundle, model: Any, adapter: str = "default") -> None:
     weights = load_peft_weights(place, device="cpu")
     own = {name: weight for name, weight in model.named_parameters() if f".{adapter}." in f"{name}."}
     trained = list(own.values())
-    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # modules that ZeRO-3 has already sharded
+    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # weights that ZeRO-3 has already sharded
     gathered: Any = nullcontext()
     if shards:
         import deepspeed

@@ -19,7 +19,7 @@ COMPILED = "_orig_mod."
 
 
 class Float8(Feature):
-    """The feature of a run that computes in fp8."""
+    """Hooks for a run that computes in fp8."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Set the variables from which accelerate makes its recipe, as its launcher sets them from accelerate.yaml."""
@@ -27,7 +27,8 @@ class Float8(Feature):
         environ["ACCELERATE_FP8_BACKEND"] = "AO"
         environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = str(bundle.run["fp8"]["all_gather"])
         environ["ACCELERATE_FP8_PAD_INNER_DIM"] = "True"
-        logging.getLogger("torchao").setLevel(logging.ERROR)  # warns about extensions that fp8 training does not use
+        # torchao warns about extensions that fp8 training does not use
+        logging.getLogger("torchao").setLevel(logging.ERROR)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's recipe with the bundle, and note the layers that accelerate is going to replace."""
@@ -55,7 +56,7 @@ class Float8(Feature):
                 f"the libraries did not build the run as stated: {len(made)} layers compute in fp8, and the bundle "
                 f"states {len(self.layers)} ({different[0]} differs)"
             )
-        sharded = bundle.run["distributed_type"] == "FSDP"  # accelerate makes trained weights float32 there
+        sharded = bundle.run["distributed_type"] == "FSDP"  # under FSDP accelerate makes trained weights float32
         stated = {"float32" if sharded else bundle.model["dtype"]}
         kinds = {str(one.weight.dtype).removeprefix("torch.") for one in made.values() if one.weight.requires_grad}
         if kinds - stated:
@@ -72,7 +73,9 @@ def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def replaceable(model: Any) -> set[str]:
-    """The names of the layers that accelerate replaces: linear layers of fitting sizes, but the first and the last."""
+    """The names of the layers that accelerate replaces: linear layers whose sizes are multiples of 16, except the first
+    and the last.
+    """
     import torch
 
     linear = [(name, one) for name, one in named_modules(model) if isinstance(one, torch.nn.Linear)]

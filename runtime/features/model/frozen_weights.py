@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature
 
 
 class FrozenWeights(Feature):
-    """The feature of a run with frozen weights."""
+    """Hooks for a run with frozen weights."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Freeze the weights before the trainer creates the optimizer."""
@@ -60,7 +60,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        model.enable_input_require_grads()  # otherwise recomputed layers after frozen embeddings get no gradient
+        model.enable_input_require_grads()  # checkpointed layers after frozen embeddings would get no gradient
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")
 

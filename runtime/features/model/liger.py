@@ -7,7 +7,7 @@ from ...library_internals import liger_kernels
 
 
 class Liger(Feature):
-    """The feature of a run with Liger's kernels in the layers of the model."""
+    """Hooks for a run with Liger's kernels in the layers of the model."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
         """Apply Liger's layer kernels (norm, rope, gated MLP) to the model. Its fused loss is not used, because trl

@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class LigerFamily(Feature):
-    """The feature of a model whose family was unknown when the spec was compiled."""
+    """Hooks for a model whose family was unknown when the spec was compiled."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Report a family without Liger kernels, which Liger itself only logs."""

@@ -11,11 +11,11 @@ from ...core.checkpoint_integrity import set_default_mode
 from ...core.feature import Bundle, Feature
 
 FOLDER = "merged"
-"""Folder in the output folder, next to the adapters."""
+"""The folder with the merged model; the adapters are in the output folder around it."""
 
 
 class MergedAdapters(Feature):
-    """The feature of a run that saves a merged model next to the adapters."""
+    """Hooks for a run that saves a merged model next to the adapters."""
 
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Merge on process 0, and save the model with its tokenizer and card. This modifies the trained model.

@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class NewerConfig(Feature):
-    """The feature of a run with transformers 4."""
+    """Hooks for a run with transformers 4."""
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
         """Raises RunError if the model would be loaded with other positions than it was saved with."""

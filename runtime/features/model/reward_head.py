@@ -14,7 +14,7 @@ PADDING = "Please note that with a fast tokenizer, using the `__call__` method i
 
 
 class RewardHead(Feature):
-    """The feature of a run that trains a reward model with its score head."""
+    """Hooks for a run that trains a reward model with its score head."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class for sequence classification."""

@@ -10,7 +10,7 @@ DEFAULT = (None, "default")
 
 
 class Rope(Feature):
-    """The feature of a run that scales the positions of its model."""
+    """Hooks for a run that scales the positions of its model."""
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
         """Give the loader a configuration with the scaling. Raises RunError for a model that is scaled already."""
@@ -31,12 +31,14 @@ class Rope(Feature):
 
 
 def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
-    """Write a scaling into a configuration. The context becomes `factor` times as long. With dynamic scaling it
-    stays, because that scaling computes each length from the original one.
+    """Write a scaling into a configuration, and multiply its context (`max_position_embeddings`) by `factor`.
+
+    With dynamic scaling the context stays as it is, because that scaling computes longer ones from the original.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
-    names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]  # of transformers 5 and 4
-    if not names and hasattr(config, "rope_theta"):  # transformers 4: Gemma and Mistral need it
+    # names in transformers 5 and 4
+    names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]
+    if not names and hasattr(config, "rope_theta"):  # transformers 4 without the key: Gemma, Mistral
         names = ["rope_scaling"]
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
     if (

@@ -7,7 +7,7 @@ from ...core.feature import Bundle, Feature
 
 
 class SpecialTokens(Feature):
-    """The feature of a run whose bundle names end and padding tokens."""
+    """Hooks for a run whose bundle names end and padding tokens."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Set the tokenizer's end and padding tokens. Raises RunError for an unknown token."""

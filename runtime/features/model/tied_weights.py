@@ -10,13 +10,13 @@ from ...core.feature import Bundle, Feature
 
 
 class TiedWeights(Feature):
-    """The feature of a model with weights that a checkpoint contains once and the model uses twice."""
+    """Hooks for a model with weights that a checkpoint contains once and the model uses twice."""
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
         """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""
         places: dict[int, list[str]] = {}
         for name, weight in trainer.model.state_dict().items():
-            if weight.numel():  # ZeRO-3 shards are empty
+            if weight.numel():  # weights that ZeRO-3 has sharded are empty here
                 places.setdefault(weight.data_ptr(), []).append(name)
         tied = {name for names in places.values() if len(names) > 1 for name in names}
 

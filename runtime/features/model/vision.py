@@ -10,25 +10,23 @@ from ...core.rows import name
 from ..rows.images import SHAPE, parts, reopened
 
 FOLDER = "merged"
-"""The folder of the model with merged adapters (`merged_adapters.py`)."""
+"""The subfolder of the output folder with the merged model (`merged_adapters.py`)."""
 FROZEN = "visual"
 """The module that reads images, with its projection to the width of the language model (Qwen2.5-VL)."""
 TALKS = ("messages", "prompt", "chosen", "rejected")
 """Columns of converted rows that contain messages."""
 OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
-"""Full names of modules that get no adapter, as peft matches ``exclude_modules``."""
+"""A pattern for peft's ``exclude_modules``, which matches full names: modules of the vision part get no adapter."""
 
 
 class Renderer:
-    """Replaces ``apply_chat_template`` of a tokenizer: gives the template an image part for each ``PLACE`` in a
-    text.
-    """
+    """Replaces ``apply_chat_template`` of a tokenizer: each `<image>` in a text becomes a part of the type image."""
 
     def __init__(self, tokenizer: Any, processor: Any) -> None:
         self.tokenizer, self.processor = tokenizer, processor
 
     def __call__(self, conversation: Any, *given: Any, **options: Any) -> Any:
-        """What the tokenizer's method returns."""
+        """Call the tokenizer's method with the converted messages."""
         batch = bool(conversation) and not isinstance(conversation[0], Mapping)
         turns = [with_parts(one) for one in conversation] if batch else with_parts(conversation)
         return type(self.tokenizer).apply_chat_template(self.tokenizer, turns, *given, **options)
@@ -76,7 +74,7 @@ class Processor(Feature):
 
 
 class Vision(Feature):
-    """The feature of a run that trains the language model of a model that reads images."""
+    """Hooks for a run that trains the language model of a model that reads images."""
 
     reported = False
     """Whether the frozen part was reported; the reference model of dpo has one, too."""
@@ -143,16 +141,18 @@ def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[in
 
 
 def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
-    """The number of tokens of a conversation with images of these numbers of tokens. In the rendered text each image
-    is one token.
+    """The number of tokens of a conversation; ``images`` has the number of tokens of each of its images.
+
+    In the rendered text, an image is one placeholder token, which the processor replaces by the image's tokens.
     """
     text = processor.tokenizer.apply_chat_template(conversation, tokenize=False)
     return len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) + sum(images) - len(images)
 
 
 def counted(processor: Any, most: int, label: str, rows: Any, conversations: Callable[[Any], list[Any]]) -> str:
-    """A sentence with the images and tokens of these rows; a pair has the tokens of its prompt with each answer. Raises
-    RunError if a row has a conversation of more than ``most`` tokens.
+    """A sentence with the number of images and tokens in these rows; for a pair, each answer counts with its prompt.
+
+    Raises RunError if a conversation has more than ``most`` tokens.
     """
     images = total = of_images = 0
     long: list[tuple[int, int, int]] = []

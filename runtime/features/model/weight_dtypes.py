@@ -23,7 +23,7 @@ BF16 = "bfloat16"
 
 
 class WeightDtypes(Feature):
-    """The feature that keeps weights in the dtypes that the bundle states."""
+    """Hooks that keep weights in the dtypes that the bundle states."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
         """Widen weights that were loaded as bfloat16 in a run without bfloat16; no value changes.
@@ -86,7 +86,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Any, accelerator: Any) -> Any:
-        restore(model, kept)  # must run before computing the reference log-probabilities, which shards the model
+        restore(model, kept)  # before the reference log-probabilities are computed, which shards the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):

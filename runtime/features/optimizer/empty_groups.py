@@ -6,7 +6,7 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class NonemptyGroupsTrainer(FaultTolerant):
-    """Trainer methods of a run whose weights may all be in one group."""
+    """Trainer methods for a run whose weights may all be in one group."""
 
     def create_optimizer(self, *args: Any) -> Any:
         """transformers' optimizer without empty groups.

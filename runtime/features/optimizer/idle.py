@@ -7,13 +7,13 @@ from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
 
 WINDOW, FEWEST = 10, 3
-"""Logged steps after the warm-up that are checked together; a run with fewer is checked at its end if it has 3."""
+"""The last 10 logged steps after the warm-up are checked together. A shorter run is checked at its end if it has 3."""
 NO_RATE = 1e-15
-"""A learning rate that changes no float32 weight."""
+"""A learning rate below this number changes no float32 weight."""
 
 
 class Idle(Feature):
-    """The feature that looks for steps without any effect."""
+    """Hooks that detect a run whose steps have no effect, for example because the gradient is always 0."""
 
     def __init__(self) -> None:
         self.warmup = self.last = 0
@@ -21,12 +21,12 @@ class Idle(Feature):
         self.window: list[Mapping[str, Any]] = []
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Note when the warm-up and the run end."""
+        """Store the last step of the warm-up and the last step of the run."""
         self.last = trainer.state.max_steps
         self.warmup = trainer.args.get_warmup_steps(self.last)
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """Check the last steps; adds no words to the line. Raises RunError with `idle = stop`."""
+        """Check the last logged steps; returns no words for the progress line. Raises RunError with `idle = stop`."""
         self.rate = max(self.rate, event.get("lr") or 0.0)
         if self.reported or event["step"] <= self.warmup:
             return []

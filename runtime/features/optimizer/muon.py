@@ -14,7 +14,7 @@ HEADS = ("lm_head", "embed_out", "score")
 
 
 class Muon(Feature):
-    """The feature of a run with Muon."""
+    """Hooks for a run with Muon."""
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
         """A missing compiler: DeepSpeed's Muon is compiled by torch at the first step."""
@@ -25,7 +25,7 @@ class Muon(Feature):
         return [f"torch compiles DeepSpeed's Muon when this run starts, and {names[0]} is not on PATH"]
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Give the trainer the two groups of the bundle."""
+        """Pass the bundle's settings for Muon and AdamW to the trainer, which creates the optimizer later."""
         trainer.muon = bundle.plan["muon"]
         trainer.muon_shards = bundle.run["zero_stage"] > 0
 
@@ -35,7 +35,7 @@ class Muon(Feature):
 
 
 class MuonTrainer(FaultTolerant):
-    """Trainer methods of a run with Muon."""
+    """Trainer methods for a run with Muon."""
 
     muon: Mapping[str, Any]
     muon_shards: bool

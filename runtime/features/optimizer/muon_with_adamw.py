@@ -31,7 +31,7 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Step both. They get the groups and the state again, because loading a checkpoint replaces these."""
+        """Step Muon and AdamW. Both get the groups and the state each time, as loading a checkpoint replaces them."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -5,7 +5,7 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class NanLossTrainer(FaultTolerant):
-    """Trainer methods of a run with `nan = allow`."""
+    """Trainer methods for a run with `nan = allow`."""
 
     reported = False
 

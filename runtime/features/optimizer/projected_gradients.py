@@ -17,7 +17,7 @@ PROJECTIONS = (
 
 
 class ProjectedGradients(Feature):
-    """The feature of a run with GaLore or APOLLO, which project gradients."""
+    """Hooks for a run with GaLore or APOLLO, which project gradients."""
 
     def before_model(self, bundle: Bundle) -> None:
         """Allow the optimizers' classes, because transformers loads optimizer.pt with `weights_only`, which

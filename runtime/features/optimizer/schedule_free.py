@@ -6,7 +6,7 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class ScheduleFreeTrainer(FaultTolerant):
-    """Trainer methods of a run with a schedule-free optimizer."""
+    """Trainer methods for a run with a schedule-free optimizer."""
 
     optimizer: Any
 

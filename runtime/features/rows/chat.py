@@ -58,7 +58,7 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """The feature for chat messages and plain texts. Conversations with from and value need no feature."""
+    """Hooks for rows of chat messages or plain texts. Conversations with `from` and `value` keys need none."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape without a separate prompt."""

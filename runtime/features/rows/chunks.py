@@ -17,7 +17,7 @@ from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 
 
 class ChunkedTrainer(Prepared):
-    """Trainer methods of a run that splits long texts."""
+    """Trainer methods for a run that splits long texts."""
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
         """Tokenize texts completely, split them, and let trl pack the pieces; other rows are prepared as usual."""
@@ -69,8 +69,8 @@ def beginnings(length: int, most: int) -> list[int]:
 
 
 class Chunks(Feature):
-    """The feature of a run that splits long texts."""
+    """Hooks for a run that splits long texts."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
-        """No limit if all rows are texts: no token is lost. In a mixture of shapes, other rows are still cut."""
+        """None if all rows are plain texts, which lose no token. In a mixture of shapes, other rows are truncated."""
         return most if any(one.get("kind") for one in bundle.sources()) else None

@@ -26,7 +26,7 @@ PLACE = "<image>"
 """Marks the place of an image in a text, as in LLaVA's rows."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 LARGEST = 64 * 2**20
-"""Most bytes of the file of an image."""
+"""An image file may have at most this many bytes."""
 MOST_PIXELS = 2**26
 """Most pixels of an image (67 million); a small file can contain far more (a decompression bomb)."""
 NARROWEST = 200
@@ -44,10 +44,10 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def to_row(
     source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **how: Any
 ) -> dict[str, Any]:
-    """Convert one stored row: its messages with the places of its images, and the stored images.
+    """Convert one stored row: its messages, with `<image>` at the place of each image, and the stored images.
 
-    Without a place in any text, the images stand before the first text of the user, as TRL puts them. Raises RunError
-    with the row's number (from 0) for a row of another shape.
+    If no text has `<image>`, the images stand before the first text of the user, as TRL puts them. Raises RunError with
+    the row's number (from 0) for a row of another shape.
     """
     if source["shape"] != SHAPE:
         return chat.to_row(source, row, index, system, **{key: one for key, one in how.items() if key == "text"})
@@ -126,7 +126,7 @@ def _read(
     folder: str, convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int,
     **how: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Convert a row, and check its images. ``folder`` is the bundle's."""
+    """Convert a row with ``convert``, and check its images. ``folder`` is the bundle's folder."""
     made = convert(source, row, index, **how)
     where, root = f"{name(source)}, row {index}", _root(folder, source)
     stated = listed(folder, source.get(SHAPE), source.get("images_sha256"))
@@ -137,8 +137,10 @@ def _read(
 
 @lru_cache(maxsize=8)
 def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tuple[int, str] | None]:
-    """The size and the SHA-256 of each image when the bundle was compiled, by its path; None for a file that was not
-    there. Empty if the bundle in ``folder`` has no list ``file`` of them. Raises RunError for an edited list.
+    """The size and SHA-256 that each image had when the bundle was compiled, by its path; None for a missing image.
+
+    They come from the bundle's list ``file``; without such a list, the result is empty. Raises RunError for a list with
+    another digest than ``digest``.
     """
     if file is None:
         return {}
@@ -170,7 +172,7 @@ def checked(
     """
     from PIL import Image
 
-    if isinstance(stored, Image.Image):  # the datasets library has decoded it
+    if isinstance(stored, Image.Image):  # the datasets library has already decoded the image
         out = BytesIO()
         stored.convert("RGB").save(out, "PNG")
         stored = out.getvalue()
@@ -230,7 +232,7 @@ def files_state(root: str, stored: Iterable[Any]) -> str:
                 try:
                     found = os.stat(os.path.join(root, path))
                     known: object = (path, found.st_size, found.st_mtime_ns, found.st_ino)
-                except OSError:  # reported when the image is opened
+                except OSError:  # a missing file is reported when the image is opened
                     known = path
                 state.update(repr(known).encode("utf-8", "surrogatepass"))
     return state.hexdigest()
@@ -279,7 +281,7 @@ def opened(found: Mapping[str, Any]) -> Any:
 def reopened(found: Mapping[str, Any]) -> Any:
     """The decoded image for a batch. Raises RunError if its file was deleted or damaged after the rows were read."""
     try:
-        if found["bytes"] is None and not os.path.isfile(found["path"]):  # a pipe may have no end
+        if found["bytes"] is None and not os.path.isfile(found["path"]):  # reading a named pipe might never end
             raise RunError("it is no longer a file")
         return opened(found)
     except Exception as error:  # readers of broken files raise many classes
@@ -293,7 +295,7 @@ FORMAT = RowFormat(columns, rows.dropped, rows.conversations, to_row)
 
 
 class Images(Feature):
-    """The feature of a run on conversations with images."""
+    """Hooks for a run on conversations with images."""
 
     talks: tuple[str, ...] = ("messages",)
     """The columns of a converted row that contain messages."""
@@ -321,7 +323,7 @@ class Images(Feature):
         return FORMAT
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert`` with checked images."""
+        """``convert``, followed by a check of each row's images."""
         return partial(_read, bundle.folder, convert)
 
     def row_types(

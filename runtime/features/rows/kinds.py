@@ -1,13 +1,13 @@
-"""The kinds of rows in a mixture of shapes."""
+"""Columns of a mixture of row shapes (messages, plain texts): one names the shape, the others are prefixed with it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 KIND = "kind"
-"""The column with the kind of a row in the mixture; the other columns are named KIND/COLUMN."""
+"""The column with the shape of a row, such as "text"; a row's other columns are prefixed with it, as in `text/text`."""
 
 
 def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the mixture with the columns of its own kind, under their original names."""
+    """A row of the mixture with only the columns of its own shape, without their prefix."""
     begin = f"{row[KIND]}/"
     return {name[len(begin) :]: value for name, value in row.items() if name.startswith(begin)}

@@ -14,7 +14,7 @@ Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 
 
 class LengthLimits(Feature):
-    """The feature of a run with limits on the length of rows and prompts."""
+    """Hooks for a run with limits on the length of rows and prompts."""
 
     tokenizer: Any = None
 
@@ -101,7 +101,7 @@ def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore =
 
 
 def _report(rows: Any, kept: Any, why: str) -> Any:
-    """The kept rows. Prints how many are dropped, if any."""
+    """Print how many rows are dropped, if any, and return the kept rows."""
     if len(kept) < len(rows):
         say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: {why}")
     return kept

@@ -16,7 +16,7 @@ BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parqu
 
 
 class LocalSources(Feature):
-    """The feature of a run with local data."""
+    """Hooks for a run with local data."""
 
     def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
         """The reader of a local source."""
@@ -29,7 +29,7 @@ class LocalSources(Feature):
         try:
             for path in files(bundle, source, split)[1]:
                 reason = _first_wrong(path) or reason
-        except (OSError, RunError) as error:  # deleted or changed while it was read
+        except (OSError, RunError) as error:  # a file was deleted or changed while it was read
             reason = str(error)
         return reason
 
@@ -40,13 +40,13 @@ def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool
 
     builder, found = files(bundle, source, split)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
-    options: dict[str, Any] = {"encoding": "utf-8-sig"} if builder == "text" else {}  # no byte order mark
+    options: dict[str, Any] = {"encoding": "utf-8-sig"} if builder == "text" else {}  # skips a byte order mark
     documents = source.get("documents")
     if documents is not None:
         options["features"] = Features({"text": Value("string")})
         options["sample_by"] = "document" if documents == "file" else documents
     rows = load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming, **options)
-    if documents == "paragraph":  # the library leaves the line breaks around a paragraph, and those between two
+    if documents == "paragraph":  # the library keeps line breaks at the ends of a paragraph, and empty paragraphs
         rows = rows.map(_stripped, features=options["features"]).filter(_has_text)
     return rows
 
@@ -109,7 +109,7 @@ def _check_digest(path: str, expected: str | None, label: str) -> None:
         return
     try:
         found = bundle_integrity.digest(path)
-    except OSError as error:  # it has been deleted
+    except OSError as error:  # a listed file was deleted
         raise RunError(f"cannot read {label}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise changed(path)

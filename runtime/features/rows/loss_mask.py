@@ -9,7 +9,7 @@ from ...library_internals.datasets_rows import rearranged
 
 
 class LossMask(Feature):
-    """The feature of a run with a loss mask."""
+    """Hooks for a run with a loss mask."""
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
         """Count the rows whose tokens are all masked (trl 0.18 keeps such rows)."""

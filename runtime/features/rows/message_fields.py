@@ -39,9 +39,9 @@ class MessageFields(Feature):
         self.tokenizer = tokenizer
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert`` with packed messages; the first message carries the columns that the chat template reads."""
+        """``convert`` for rows whose messages have more keys. The first message stores the chat template's columns."""
         learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
-        if bundle.arguments.get("assistant_only_loss"):  # `Renderer` masks turns that are not learned
+        if bundle.arguments.get("assistant_only_loss"):  # turns that are not to be learned are masked by `Renderer`
             learned = ()
         elif bundle.arguments.get("completion_only_loss") is False:
             learned += ("prompt",)
@@ -86,7 +86,7 @@ def _has_fields(stored: Any) -> bool:
 
 
 def _has_callers(column: Any) -> bool:
-    """Whether a column of conversations has a turn from one of `CALLERS`."""
+    """Whether any turn in a column of conversations is from a speaker in `CALLERS`, whose turns are tool calls."""
     import pyarrow
     import pyarrow.compute as compute
 
@@ -145,7 +145,7 @@ def _check_calls(made: Mapping[str, Any], where: str) -> None:
 
 
 def untrained(turn: Mapping[str, Any]) -> bool:
-    """Whether a row says that a turn is not to be learned."""
+    """Whether the row marks this turn as not learned, for example by ``"weight": 0`` or ``"train": false``."""
     if any(turn.get(key) in (True, 1) for key in MASKED):
         return True
     marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
@@ -153,7 +153,7 @@ def untrained(turn: Mapping[str, Any]) -> bool:
 
 
 def _packed(value: Any, where: str) -> Any:
-    """The column with its messages packed; a column without messages is unchanged."""
+    """The column with each message converted by `packed`; a column without messages is unchanged."""
     if isinstance(value, list):
         return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
     return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
@@ -199,14 +199,14 @@ def _text(part: Any, where: str) -> str:
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without the keys of its dictionaries that are null."""
+    """The value without dict entries that are null, at any depth."""
     if isinstance(value, dict):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """A converted row whose first message carries the columns ``kept``."""
+    """The converted row, with the columns ``kept`` stored in its first message."""
     begins = [column for column in ("messages", "prompt") if isinstance(made.get(column), list)]
     out = dict(made)
     for column in begins or [column for column in ("chosen", "rejected") if isinstance(made.get(column), list)]:
@@ -217,7 +217,7 @@ def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[s
 
 
 def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The messages with their own keys, and the columns that the first message carries for the whole row."""
+    """The inverse of `packed`: the messages with their original keys, and the columns stored in the first message."""
     turns = [
         {key: one for key, one in {**turn, **json.loads(turn.get(FIELDS) or "{}")}.items() if key != FIELDS}
         for turn in messages
@@ -235,11 +235,11 @@ class Renderer:
         self.tokenizer = tokenizer
 
     def real(self) -> Callable[..., Any]:
-        """The tokenizer's own method."""
+        """The tokenizer's own ``apply_chat_template``."""
         return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
 
     def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
-        """What the tokenizer's method returns."""
+        """Call the tokenizer's method with the original messages; the mask leaves out turns that are not learned."""
         real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
             every = [unpacked(one) for one in conversation]
@@ -257,7 +257,10 @@ class Renderer:
         return out
 
     def _learned(self, turns: list[dict[str, Any]], options: dict[str, Any], out: Any) -> list[int]:
-        """The mask of a rendered conversation without the answers that are not to be learned. Raises RunError."""
+        """The assistant mask of a rendered conversation, with 0 for answers that their row marks as not learned.
+
+        Raises RunError if such an answer cannot be found in the rendered text.
+        """
         for option in ("tokenize", "return_dict", "return_assistant_tokens_mask"):
             options.pop(option, None)
         marks = Marks()
@@ -274,7 +277,7 @@ class Renderer:
             place = found.start() - removed
             removed += len(found[0])
             token = next(i for i, (start, end) in enumerate(read["offset_mapping"]) if start < place <= end)
-            for step in (1, -1):  # all of the answer, with its end token
+            for step in (1, -1):  # clears the mask of the complete answer, with its end token
                 at = token if step == 1 else token - 1
                 while 0 <= at < len(mask) and mask[at]:
                     mask[at] = 0
@@ -284,7 +287,7 @@ class Renderer:
     def marked(
         self, messages: Sequence[Mapping[str, Any]], marks: Marks
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The messages with markers in their pieces, and the arguments of the chat template, for `row_comparison`."""
+        """For `row_comparison`: the messages with a marker in each text, and the arguments of the chat template."""
         turns, carried = unpacked(messages)
         marked = [_turn(turn, number, marks) for number, turn in enumerate(turns)]
         tools = carried.get("tools")
@@ -304,7 +307,7 @@ MARK = re.compile(r" ?zq\d+qz")
 
 
 def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
-    """An answer with a mark in its content, or in the name of its first call."""
+    """An answer with a marker in its content or, without content, in the name of its first tool call."""
     out, loss = dict(turn), Loss("content", number, "")
     if isinstance(turn.get("content"), str) and turn["content"].strip():
         out["content"] = marks.text(turn["content"], loss)
@@ -317,7 +320,7 @@ def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, 
 
 
 def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
-    """The turn with a marker in each piece."""
+    """The turn with a marker in each text, tool call and reasoning."""
     role, out = str(turn.get("role")), dict(turn)
     text = turn.get("content")
     if isinstance(text, str):

@@ -14,8 +14,8 @@ from .kinds import KIND
 
 
 def marked(source: Mapping[str, Any], part: Any) -> Any:
-    """The mapped rows of a source, each with its kind. Column names are prefixed, so that two kinds do not share
-    a column.
+    """The mapped rows of a source with their shape in a column. The names of the other columns are prefixed with the
+    shape, so that two shapes never share a column.
     """
     kind = source["kind"]
     part = part.rename_columns({name: f"{kind}/{name}" for name in part.column_names})
@@ -23,7 +23,7 @@ def marked(source: Mapping[str, Any], part: Any) -> Any:
 
 
 class MixedShapesTrainer(Prepared):
-    """Trainer methods of a run with a mixture of shapes."""
+    """Trainer methods for a run with a mixture of shapes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Call trl's constructor, which checks the first row for conversations; a mixture counts as conversations."""
@@ -33,7 +33,7 @@ class MixedShapesTrainer(Prepared):
             super().__init__(*args, **kwargs)
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """Tokenize the rows of each kind separately, restore their order, and truncate or pack them as one dataset."""
+        """Tokenize the rows of each shape separately, restore their order, and truncate or pack them as one dataset."""
         import datasets
         import numpy
 
@@ -51,7 +51,8 @@ class MixedShapesTrainer(Prepared):
                 places[-1] = places[-1] if counts is None else numpy.repeat(places[-1], counts)
             columns = [PART, *(one for one in TOKENS if one in part.column_names)]
             part = part.with_format(None).select_columns(columns)
-            parts.append(part.flatten_indices() if rearranged(part) else part)  # rows that were tokens were not mapped
+            # Rows that were token ids already were not mapped, so they may still be a selection of a larger table.
+            parts.append(part.flatten_indices() if rearranged(part) else part)
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():
             parts = [_learned(part, [one for one in names if one not in part.column_names]) for part in parts]
@@ -61,20 +62,20 @@ class MixedShapesTrainer(Prepared):
 
 
 def _of_kind(rows: Any, kind: str) -> Any:
-    """The columns of this kind, under their original names."""
+    """Only the columns of the rows' shape ``kind``, under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
 def _learned(part: Any, missing: list[str]) -> Any:
-    """The rows with the masks that their kind lacks, so that all their tokens are trained on."""
+    """The rows with the mask columns that their shape lacks, all 1, so that all their tokens are trained on."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
 
 
 class MixedCounts(TokenCounts):
-    """Counts the rows of all kinds once they are joined, before they are truncated or packed."""
+    """Counts the tokens of all rows of the mixture once they are joined, before they are truncated or packed."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """Replace ``Dataset.map``. The joined rows are already tokenized."""
@@ -88,12 +89,12 @@ class MixedCounts(TokenCounts):
 
 
 class MixedShapes(Feature):
-    """The feature of a run with a mixture of shapes."""
+    """Hooks for a run with a mixture of shapes."""
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
-        """Add the kind to the rows."""
+        """Add the shape to the rows of a source."""
         return marked(source, rows)
 
     def token_counter(self, bundle: Bundle, counted: type[TokenCounts]) -> type[TokenCounts]:
-        """The counter for mixtures."""
+        """The class that counts the tokens of a mixture."""
         return MixedCounts

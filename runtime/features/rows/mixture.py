@@ -12,11 +12,11 @@ from ...core.rows import FIELDS, name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]
-"""From a source and an optional split: the converted rows."""
+"""Takes a source and optionally a split; returns the converted rows."""
 
 
 class Mixture(Feature):
-    """The feature of a run with several sources, shares, removal of duplicates, or evaluation rows."""
+    """Hooks for a run with several sources, shares, removal of duplicates, or evaluation rows."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that each source has rows in the evaluation split."""
@@ -76,7 +76,7 @@ def mix(
         raise RunError(f"the holdout asks for {size} rows, but the data has only {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
-    except ValueError as error:  # too small a share leaves one side empty
+    except ValueError as error:  # one of the two parts would be empty
         raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
@@ -137,7 +137,7 @@ def _shuffles(bundle: Bundle) -> bool:
 
 
 def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
-    """The separate evaluation sets. Shares are taken as in the mixture."""
+    """The evaluation sets that the spec states separately. Sources in a set may have shares, as in the mixture."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:
         parts = [load(source) for source in one["sources"]]

@@ -11,7 +11,7 @@ Read = Callable[..., dict[str, Any]]
 
 
 class NamedRoles(Feature):
-    """The feature of a run whose rows have other names for speakers."""
+    """Hooks for a run whose rows have other names for speakers."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
         """``to_row``, preceded by the replacement of the speakers' names by the spec's roles."""

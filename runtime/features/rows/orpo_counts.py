@@ -17,22 +17,22 @@ MASKED = -100
 
 
 class Measured:
-    """ORPO's tokenization with two more columns: the lengths of both sequences before truncation, and whether
-    something is left of both answers.
+    """ORPO's tokenization of a row with two more columns: the lengths of both sequences before truncation, and whether
+    both answers still have a token after it.
     """
 
     def __init__(self, tokenize: Any) -> None:
         self.tokenize = tokenize
 
     def __call__(self, row: Any) -> dict[str, Any]:
-        """The tokens of a row and the two columns."""
+        """The tokenized row with the columns `FULL_LENGTHS` and `HAS_ANSWERS`."""
         trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
         def noted(prompt: str, answer: str) -> Any:
             tokenized = build(prompt, answer)
             first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
-            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else trl adds it
+            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else trl adds a begin token
             ends = last[-1:] == [tokens.eos_token_id]
             lengths.append(len(first) + len(last) + (not begins) + (not ends))
             return tokenized
@@ -48,14 +48,14 @@ class Measured:
 
 
 class OrpoCounts(Feature):
-    """The feature of a run with ORPO."""
+    """Hooks for a run with ORPO."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Silence the warning of trl.experimental, which contains the class since trl 1.0."""
         environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """The counter for ORPO."""
+        """The class that counts tokens while ORPO tokenizes."""
         return OrpoTokenCounts
 
 
@@ -63,7 +63,7 @@ class OrpoTokenCounts(PairTokenCounts):
     """Counts the pairs while ORPO tokenizes them, and drops those without an answer."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map``, and return the pairs that have two answers, as the trainer expects them."""
+        """Replace ``Dataset.map`` while ORPO tokenizes; return the pairs of which both answers still have a token."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *args, **kwargs)
         return self.complete_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
@@ -72,7 +72,7 @@ class OrpoTokenCounts(PairTokenCounts):
         """Count the pairs before and after truncation, and drop those without an answer."""
         import numpy
 
-        if FULL_LENGTHS not in tokenized.column_names:  # no rows
+        if FULL_LENGTHS not in tokenized.column_names:  # an empty dataset has no columns
             return tokenized
         if not self.has_counts:
             lengths = numpy.asarray(tokenized[FULL_LENGTHS][:], dtype="int64").reshape(len(tokenized), 2).T

@@ -8,10 +8,10 @@ LOSSLESS = ("wrapped", "bfd_split")
 
 
 class Packing(Feature):
-    """The feature of a run with packed rows."""
+    """Hooks for a run with packed rows."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
-        """No limit if the packing strategy loses no token."""
+        """The truncation limit, or None if the packing strategy loses no token."""
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:

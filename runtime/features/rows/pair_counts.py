@@ -22,8 +22,8 @@ class PairTokenCounts(TokenCounts):
 
 
 class PairCounts(Feature):
-    """The feature of a run on rows with several sequences, such as a chosen and a rejected answer."""
+    """Hooks for a run on rows with several sequences, such as a chosen and a rejected answer."""
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """The counter for pairs."""
+        """The class that counts the tokens of pairs."""
         return PairTokenCounts

@@ -10,11 +10,11 @@ from ...core.rows import RowFormat, name
 
 Read = Callable[..., dict[str, Any]]
 NO_PROMPT = ("text", "messages", "conversations")
-"""Shapes of a mixture without a separate prompt."""
+"""Row shapes without a separate prompt: the template does not apply to their rows in a mixture."""
 
 
 class PromptTemplate(Feature):
-    """The feature of a run with a prompt template, or with a column of system prompts."""
+    """Hooks for a run with a prompt template, or with a column of system prompts."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
         """``to_row``, with the prompt from the spec's template and the row's system prompt."""

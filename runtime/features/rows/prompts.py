@@ -30,7 +30,7 @@ ALPACA_WITH_INPUT = (
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of the shape; ``present`` are the dataset's columns.
+    """The dataset's column for each part of the shape: `{"prompt": "question"}`; ``present`` are the dataset's columns.
 
     If a source names three columns of a preference, the first is the prompt; without names, a column ``prompt`` is. If
     it names two columns of the shape unpaired, these are a conversation, whose last turn is the answer, and the label.
@@ -66,7 +66,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
         return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
-    used = (source["columns"] or ())[1:] or present  # the first column is the prompt
+    used = (source["columns"] or ())[1:] or present  # the first named column is the prompt
     prompt = columns(source, present)["prompt"]
     return [one for one in present if one not in used or one == prompt or one in ("prompt", *RESERVED)]
 
@@ -118,13 +118,13 @@ def to_row(
 
 
 def _turn(value: Any, role: str) -> Any:
-    """A text as a conversation of one turn; any other value is returned unchanged."""
+    """A text as a conversation of one turn, by the role of its column; any other value is returned unchanged."""
     speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
 
 def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
-    """The prompt with the context column, in a published format or after an empty line."""
+    """The prompt followed by the text of the context column: in Alpaca's format, or joined as LLaMA-Factory does."""
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}; it must be text")
     if source.get("wording") == "alpaca":
@@ -250,7 +250,7 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class PromptRows(Feature):
-    """The feature of a run on rows that have a prompt."""
+    """Hooks for a run on rows that have a prompt."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape, with or without a prompt."""

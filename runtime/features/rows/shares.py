@@ -19,7 +19,7 @@ from .mixture import Load, Mixture, build, joined, selected
 
 
 class Shares(Mixture):
-    """Several sources, each with its share of the mixture."""
+    """Hooks for a run on several sources, each with its share of the mixture."""
 
     tokenizer: Any = None
 
@@ -72,8 +72,8 @@ def _drops_long_prompts(bundle: Bundle) -> bool:
 
 
 def _is_trained(row: Mapping[str, Any], tokenizer: Any, most: int, in_full: bool) -> bool:
-    """Whether the trainer keeps a row: all of it fits (``in_full``), or its first answer begins within ``most``
-    tokens.
+    """Whether the trainer keeps a row: with ``in_full`` if it has at most ``most`` tokens, else if its first answer
+    begins within the first ``most`` tokens.
     """
     if in_full:
         return max(lengths.of_row(row, tokenizer, tokenizer.eos_token or "")) <= most
@@ -158,7 +158,7 @@ def counts(
 
 
 def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
-    """``total`` divided in these parts; the largest remainders are rounded up."""
+    """Divide ``total`` in proportion to ``parts``, which sum to 1; the largest remainders are rounded up."""
     exact = [total * part for part in parts]
     out = [floor(one) for one in exact]
     order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])

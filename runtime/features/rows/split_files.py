@@ -26,7 +26,7 @@ def of_split(names: Sequence[str], split: str) -> list[str]:
         return [name for name in names if shards.get(name) == split]
     words = KEYWORDS.get(split, (split,))
     known = {*words, *(word for several in KEYWORDS.values() for word in several)}
-    for parts in (slice(-1), slice(-1, None)):  # folder names, then the file name
+    for parts in (slice(-1), slice(-1, None)):  # look for keywords in folder names first, then in file names
         if any(_has(part, word) for name in names for part in name.split("/")[parts] for word in known):
             return [one for one in names if any(_has(part, word) for part in one.split("/")[parts] for word in words)]
     return list(names) if split == "train" else []

@@ -29,7 +29,7 @@ from .transformers_checkpoints import weights_complete
 FOLDER = "_hub"
 """Folder in the output folder with hard links to files that wait to be pushed, so that checkpoints may be deleted."""
 PENDING = "_hub_pending"
-"""File in the output folder from the final save to the end of its push."""
+"""A file in the output folder that exists from the final save until the final model has been pushed."""
 STATE = (
     "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
     "zero_to_fp32.py", "pytorch_model_fsdp*",
@@ -41,7 +41,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 def pushes(bundle: Bundle) -> bool:
-    """Whether this run pushes."""
+    """Whether this run pushes to the hub."""
     return bool(bundle.arguments.get("push_to_hub"))
 
 
@@ -58,7 +58,7 @@ def _revision(bundle: Bundle) -> str | None:
 
 
 class Hub(Feature):
-    """The feature of a run that pushes to the hub."""
+    """Hooks for a run that pushes to the hub."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
         """The reasons why this run could not push, each with a remedy. This asks the hub about the token and changes
@@ -186,7 +186,7 @@ def _no_entry(api: Any, full: str) -> list[str]:
     try:
         url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
         answer = client.get_session().get(url, headers=headers)
-    except Exception as error:  # the network library's
+    except Exception as error:  # exceptions of the network library
         return [_unanswered(full, error)]
     if answer.status_code == 200:
         say(f"{full} is on the hub already: this run adds commits to it")
@@ -204,7 +204,7 @@ def branch(api: Any, repository: str, name: str) -> None:
 
 
 class PublishingTrainer(FaultTolerant):
-    """Trainer methods of a run that pushes."""
+    """Trainer methods for a run that pushes to the hub."""
 
     publisher: "Publisher | None" = None
 
@@ -249,7 +249,7 @@ class Publisher:
     def leave(self) -> None:
         """End without the remaining pushes; the next start pushes the staged checkpoints."""
         self.thread.shutdown(wait=False, cancel_futures=True)
-        if any(job.running() for job in self.jobs):  # the interpreter would wait for this thread at exit
+        if any(job.running() for job in self.jobs):  # a normal exit would wait for the running upload
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(signals.REQUEUE)
@@ -268,7 +268,7 @@ class Publisher:
         """Push a complete checkpoint in the background; ``message`` is the commit message."""
         busy = any(not one.done() for one in self.jobs)
         model = self.strategy != "end" and (self.always or not busy)
-        if not weights_complete(checkpoint):  # FSDP's shards: only the final model is complete
+        if not weights_complete(checkpoint):  # FSDP saves shards in checkpoints; only its final model is complete
             say(f"{os.path.basename(checkpoint)} has no weights that can be loaded from the hub: not pushed")
         elif model or self.branches:
             folder = self._staged(checkpoint)
@@ -282,7 +282,7 @@ class Publisher:
             shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(checkpoint, part, copy_function=_link)
         card, mine = os.path.join(self.output_dir, "README.md"), os.path.join(part, "README.md")
-        if os.path.exists(card):  # replaces peft's, which names a local base model; the hub refuses that
+        if os.path.exists(card):  # replaces peft's card, which the hub refuses if it names a local base model
             if os.path.exists(mine):
                 os.remove(mine)
             shutil.copy(card, mine)

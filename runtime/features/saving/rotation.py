@@ -10,7 +10,7 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class RotatingTrainer(FaultTolerant):
-    """Trainer methods of a run with `save.keep`."""
+    """Trainer methods for a run with `save.keep`."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Write a checkpoint, and delete all but the best and the newest `save.keep` complete ones.

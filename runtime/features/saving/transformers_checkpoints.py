@@ -11,7 +11,7 @@ INDEX = "model.safetensors.index.json"
 
 
 class TransformersCheckpoints(Feature):
-    """The feature of a run with unsharded checkpoints."""
+    """Hooks for a run with unsharded checkpoints."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """What is wrong with the weights, schedule and optimizer that transformers has written, or None."""

@@ -12,7 +12,7 @@ from .transformers_checkpoints import weights_complete
 
 
 class WeightsOnlyTrainer(FaultTolerant):
-    """Trainer methods of a run whose checkpoints contain only weights."""
+    """Trainer methods for a run whose checkpoints contain only weights."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
         """Save the complete state in a checkpoint that is written because of a stop request."""
@@ -25,7 +25,7 @@ class WeightsOnlyTrainer(FaultTolerant):
 
 
 class WeightsOnly(Feature):
-    """The feature of a run whose checkpoints contain only weights."""
+    """Hooks for a run whose checkpoints contain only weights."""
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
         """Raise RunError if a folder has checkpoints that contain only weights, because a new run would

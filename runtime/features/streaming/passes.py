@@ -1,4 +1,4 @@
-"""The sequences of a streamed run: a stream as a dataset of the datasets library, and its passes as one of torch."""
+"""The sequences of a streamed run: `Stream` is a dataset for the datasets library, `Passes` repeats it for torch."""
 
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -57,7 +57,7 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     def _passes(self) -> Iterator[Any]:
         left = self.sequences
         for number in count():
-            if self.bundle.data["shuffle"]:  # another epoch also reads the files in another order
+            if self.bundle.data["shuffle"]:  # a new epoch number changes the order of the rows and of the files
                 self.rows.set_epoch(number)
             before, learns = left, False
             for row in self.rows:

@@ -20,21 +20,21 @@ FIRST = 1000
 
 
 class FirstRows(Feature):
-    """Gives the checks that need complete rows only the first rows of the stream."""
+    """Reads only the first rows of the stream, for checks that would otherwise read all rows of the source."""
 
     def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """A reader of only the first rows; None for a source that is only evaluated."""
+        """A reader that returns only the first rows; None for a source that is only used for evaluation."""
         return _first_rows(_reader(bundle, source)) if source is bundle.data["sources"][0] else None
 
 
 def _reader(bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function that reads the source if the run does not stream it."""
+    """The function that would read the source in a run without streaming."""
     others = (one for one in bundle.features if not isinstance(one, FirstRows))
     return data_sources.reader(bundle, source, others)
 
 
 class Streaming(Feature):
-    """The feature of a run whose rows are a stream."""
+    """Hooks for a run whose rows are a stream."""
 
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
@@ -61,7 +61,7 @@ class Streaming(Feature):
         return Uncounted
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Train on as many sequences of the tokenized stream as the steps need."""
+        """Replace the trainer's dataset by `Passes` over the tokenized stream, with the sequences of all steps."""
         from .passes import Passes
 
         trainer.train_dataset = Passes(bundle, trainer.train_dataset, sequences(bundle))
@@ -85,8 +85,8 @@ def sequences(bundle: Bundle) -> int:
 
 
 class Uncounted(TokenCounts):
-    """Counts no rows."""
+    """A token counter that counts nothing."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call ``Dataset.map``."""
+        """Call ``Dataset.map`` unchanged."""
         return real(rows, *args, **kwargs)

@@ -1,8 +1,8 @@
-"""Makes PyPI's torchvision importable next to a torch for CPUs, in every interpreter with this folder on PYTHONPATH.
+"""Make PyPI's torchvision importable next to a CPU build of torch, in interpreters with this folder on PYTHONPATH.
 
-The compiled part of that torchvision needs CUDA. Without it, `torchvision._meta_registrations` fails ("operator
-torchvision::nms does not exist"), so the two operators that it looks up are declared first; nothing here calls them.
-Next to a torch with CUDA the compiled part loads, and nothing is declared.
+The compiled extension of PyPI's torchvision needs CUDA. Without the extension, the import of
+`torchvision._meta_registrations` fails ("operator torchvision::nms does not exist"). So the two operators that this
+module looks up are declared before; the tests never call them. Next to a torch with CUDA, nothing is declared.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Operators:
-    """A finder of modules that finds none: it declares the operators when torchvision is about to look them up."""
+    """An import hook that declares the operators just before torchvision looks them up. It finds no module itself."""
 
     library: Any = None
 
