@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from xpc.grammar.silenced import Silenced
 
 TEXTS = ("full", "concise")
-"""Formats for people. Programs read the other formats, so nothing else is printed to standard output then."""
+"""Formats for people. The other formats are for programs, so with them nothing else is printed to standard output."""
 EXACT = ("completion", "fmt", "lsp", "schema")
-"""Commands whose output is read by programs; a module's `is_exact` says for which options."""
+"""Commands whose output is for programs, and is printed unchanged. If a module has `is_exact`, it says for which
+options.
+"""
 DENIED = "warnings are denied (--deny warnings)"
 
 
@@ -37,16 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status."""
     import gc
 
-    gc.disable()  # garbage collection is slow, and a short process does not need it
+    gc.disable()  # a short process does not need garbage collection, which is slow
     arguments = list(sys.argv[1:] if argv is None else argv)
     with Guarded():
         try:
             try:
                 status = _run(arguments)
-            except SystemExit as left:  # argparse printed the help or an error
+            except SystemExit as left:  # argparse printed help or an error
                 status = int(left.code or 0)
             sys.stdout.flush()
-            gc.freeze()  # skip the collection at the end of the process
+            gc.freeze()  # skip the garbage collection at exit
             return status
         except SpecError as error:
             _print_line(f"xpc: {error}", sys.stderr)
@@ -70,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _print_line(line: str, to: TextIO) -> None:
-    """Print a line that may contain file names. Escape sequences are spelled out, as in diagnostics."""
+    """Print a line that may contain file names. Escape sequences in it are escaped, as in diagnostics."""
     from xpc.compiler.render.visible import visible
 
     show_rendered(visible(line) + "\n", to)
@@ -85,7 +87,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in APART:
         return _run_module(arguments[0], arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        from xpc.grammar.nearest import nearest  # needed only for a misspelt command
+        from xpc.grammar.nearest import nearest  # imported late, because only misspelt commands need it
 
         near = nearest(arguments[0], COMMANDS)
         suggestion = f": did you mean `xpc {near}`?" if near else ";"
@@ -113,7 +115,7 @@ def _run(arguments: list[str]) -> int:
         from xpc.compiler.explain.names import unknown
 
         raise UsageError(unknown(options.what))
-    show(text)  # the text may contain paths and values of a spec
+    show(text)  # the text may contain paths and values from a spec
     return 0
 
 
@@ -125,15 +127,17 @@ PLAIN = {"allow_oom": False, "format": "full", "deny": None}
 
 
 def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
-    """Parse the options of a command line. The most frequent one, `check` with only files, needs no argparse."""
+    """Parse the options of a command line. `check` with only file names, the most frequent one, is parsed without
+    argparse, which is slow to import.
+    """
     if arguments[:1] == ["check"] and arguments[1:] and not any(one.startswith("-") for one in arguments):
         return SimpleNamespace(command="check", files=arguments[1:], **PLAIN)
     return _parser(arguments[0] if arguments else "").parse_args(arguments)
 
 
 def _parser(first: str) -> argparse.ArgumentParser:
-    """Make the parser for a command line that begins with this word: for that command, or for all commands if there is
-    no such command.
+    """Make the parser for a command line that begins with the word `first`: for that command, or for all commands if it
+    is unknown.
     """
     from xpc.compiler import __version__
     from xpc.compiler.render.argument_parser import ArgumentParser
@@ -195,13 +199,13 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the counts of `xpc preview --rows` for these rows, because bundles do not contain the counts."""
+    """A note with the stored counts of `xpc preview --rows` for the same rows; empty if there are none."""
     from xpc.compiler.files.private_folder import private_folder
 
     folder = private_folder("previews")
     if checked.spec is None or folder is None or not os.path.isdir(folder):
         return []
-    from xpc.compiler.data.preview_counts import note  # few specs have been previewed
+    from xpc.compiler.data.preview_counts import note  # imported late, because few specs have been previewed
 
     return note(checked.spec, workspace)
 
@@ -244,7 +248,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
         _print_line(f"moved the old one to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
     spec = checked.members[0].spec if many else checked.spec
-    assert spec is not None  # files exist only for a spec without errors
+    assert spec is not None  # a spec without errors gives files
     from xpc.compiler.resolve.weights import local_models
 
     for path, images in spec.images.items():
@@ -269,7 +273,7 @@ def _import(arguments: list[str]) -> int:
 
 
 def _problems_of(text: str, path: str) -> list[Diagnostic]:
-    """The errors and warnings that `xpc check` finds in a spec with this text and path."""
+    """The errors and warnings that `xpc check` finds in a text, as if it were the file `path`."""
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.files.inputs import open_spec
     from xpc.compiler.pipeline import check_text
@@ -280,7 +284,7 @@ def _problems_of(text: str, path: str) -> list[Diagnostic]:
 
 
 def _run_module(command: str, arguments: list[str]) -> int:
-    """Run a command that is in a separate module."""
+    """Run a command that has a separate module."""
     from importlib import import_module
 
     module = import_module(APART[command])
@@ -301,6 +305,6 @@ def is_denied(options: argparse.Namespace | SimpleNamespace, problems: Sequence[
 
 
 if __name__ == "__main__":
-    from xpc.compiler.cli import main as entry  # the imported module instead of this copy of it, whose name is __main__
+    from xpc.compiler.cli import main as entry  # use the imported module, not this copy with the name __main__
 
     sys.exit(entry())

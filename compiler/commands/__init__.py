@@ -18,7 +18,9 @@ APART = {
     "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.commands.doctor",
 }
-"""Commands that are in separate modules: `parse` reads their options, `run` returns the printed text and the status."""
+"""Commands in separate modules. Each module has `parse`, which reads the options, and `run`, which returns the printed
+text and the exit status.
+"""
 COMMANDS = {
     "check": "report what is wrong with specs, and write nothing",
     "compile": "check a spec and write its bundle",
@@ -41,6 +43,6 @@ COMMANDS = {
     "lsp": "serve editors with the Language Server Protocol",
     "doctor": "check whether this machine is ready for runs",
 }
-"""Every command, with its help in `xpc --help`."""
+"""All commands, each with its line in the help of `xpc --help`."""
 LATER = ("sweep",)
-"""Names that the language reserves for future commands."""
+"""Names that are reserved for future commands."""

@@ -1,4 +1,4 @@
-"""`xpc completion SHELL`: a script that completes commands, options and names in bash, zsh and fish."""
+"""`xpc completion SHELL`: print a script with which bash, zsh or fish completes commands, options and names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPILOG = (
 )
 RECIPES = "xpc list recipes 2>/dev/null | tail -n +2 | cut -d' ' -f1"
 FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
-"""A shell command that reads the values of `--format` from a command's help."""
+"""A shell command that extracts the values of `--format` from the help of a command."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -28,7 +28,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Return the script, and exit status 0."""
+    """Return the completion script, and exit status 0."""
     script = read_text(__file__, "completion.fish" if options.shell == "fish" else "completion.bash")
     if options.shell == "zsh":
         script = "autoload -Uz bashcompinit && bashcompinit\n" + script

@@ -1,7 +1,7 @@
 """`xpc doctor`: check whether this machine and a Python interpreter are ready for runs of a target.
 
-Loaded only by this command. The runtime contains the checks (`runtime/doctor.py`). They run in a process of the checked
-interpreter, because the compiler never imports the training libraries.
+Imported only by this command. The checks themselves are in the runtime (`runtime/doctor.py`). They run in a process of
+the checked interpreter, because the compiler never imports the training libraries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EPILOG = (
 )
 MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 PATIENCE = 300
-"""The time limit of the checks in seconds; importing torch from a cold network disk takes a minute."""
+"""Time limit of the checks in seconds. Importing torch from a cold network disk may take a minute."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def ask(python: str, stack: stacks.Stack) -> list[dict[str, str]]:
-    """Run the checks in the interpreter and return their results. Raises UsageError."""
+    """Run the checks in the interpreter `python`, and return their results. Raises UsageError."""
     here = os.path.dirname(os.path.abspath(__file__))
     found = shutil.which(python)
     if found is None:

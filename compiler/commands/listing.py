@@ -1,4 +1,4 @@
-"""`xpc list KIND [WORD...]`: the names that a spec can use."""
+"""`xpc list KIND [WORD...]`: print the names that a spec can use, such as models and GPUs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _kind(typed: str) -> str:
-    """The name of a list; the singular is also accepted (`xpc list model`). Raises UsageError for an unknown name."""
+    """The name of a list. The singular is also accepted (`xpc list model`). Raises UsageError for an unknown name."""
     known = {**{name: name for name in KINDS}, **{name.removesuffix("s"): name for name in KINDS}}
     if typed in known:
         return known[typed]
@@ -69,7 +69,7 @@ def _text(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Rows as lines with aligned columns. The last column is not padded."""
+    """The rows as lines of text with aligned columns. The last column is not padded."""
     cells = [[_cell(value) for value in row.values()] for row in rows]
     heads = [name.replace("_", " ") for name in rows[0]]
     widths = [max(len(line[column]) for line in (heads, *cells)) for column in range(len(heads))]
@@ -129,7 +129,7 @@ def _templates() -> list[Row]:
 
 
 def _comment(template: str) -> str:
-    """The comment at the beginning of a template, on one line."""
+    """The comment at the beginning of a chat template, on one line."""
     comment, _, _ = template.removeprefix("{#").partition("#}")
     return " ".join(comment.strip("- \n").split()) if template.startswith("{#") else ""
 
@@ -167,7 +167,9 @@ def _stacks() -> list[Row]:
 
 
 def _advisories() -> list[Row]:
-    """Rows of `xpc list advisories`: versions of libraries with known wrong results, and the affected stacks."""
+    """The rows of `xpc list advisories`: versions of libraries that are known to compute wrong results, and the
+    affected stacks.
+    """
     from xpc.compiler.rules.core.advisory_table import table
 
     return [
@@ -206,4 +208,4 @@ KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
     "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
     "advisories": (_advisories, "known wrong results of the libraries"),
 }
-"""Every list, as a function that returns its rows and a description of the rows."""
+"""All lists: each is a function that returns its rows, and a description of the rows."""

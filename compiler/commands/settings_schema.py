@@ -27,7 +27,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Return the schema, and exit status 0."""
+    """Return the JSON Schema as text, and exit status 0."""
     return json.dumps(schema(), indent=2) + "\n", 0
 
 
@@ -52,7 +52,7 @@ def _setting(row: Setting) -> Schema:
 
 
 def _type(row: Setting) -> Schema:
-    """The schema of a setting's value."""
+    """The JSON Schema of one setting's value."""
     number: Schema = {"type": "integer" if row.kind in (k.INT, k.TOKENS) else "number"}
     number |= {key: bound for key, bound in (("minimum", row.low), ("maximum", row.high)) if bound is not None}
     count: Schema = {"type": "integer", "minimum": 0}

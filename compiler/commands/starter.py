@@ -1,4 +1,4 @@
-"""`xpc new`: write a first spec, or a copy of a recipe with the files that it uses."""
+"""`xpc new`: write a first spec, or copy a recipe with the files that it uses."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def recipes() -> Mapping[str, str]:
-    """The recipes that come with xpc, each with the path of its spec."""
+    """Map the recipes that are a part of xpc to the paths of their specs."""
     names = sorted(one for one in os.listdir(SPECS) if one.endswith(".xp")) if os.path.isdir(SPECS) else []
     return {name.removesuffix(".xp"): os.path.join(SPECS, name) for name in names}
 
 
 def _found(source: str) -> str:
-    """The path of a recipe or of a spec file. Raises UsageError if there is neither."""
+    """The path of the spec for a recipe's name or a path. Raises UsageError if there is no such recipe or file."""
     known = recipes()
     if source in known:
         return known[source]
@@ -68,7 +68,9 @@ def _found(source: str) -> str:
 
 
 def copied(path: str, name: str) -> dict[str, bytes]:
-    """Copies of a spec under a new name and of the files that it uses: bases, templates, rewards. Raises UsageError."""
+    """The files of a copied spec, by name: the spec under a new name, and the files that it uses (extended specs,
+    templates, rewards). Raises UsageError.
+    """
     data, _, workspace = read_spec(path)
     check_text(data, os.path.basename(path), workspace)
     files = {name: data}

@@ -1,1 +1,1 @@
-"""Local data files: find, read and count their rows, and remember the counts."""
+"""Read local data files, survey their rows (count and classify them), and remember the results."""

@@ -1,4 +1,4 @@
-"""Read a local data file for its copy in the bundle, or recall the remembered survey of its rows."""
+"""Read a local data file for its copy in the bundle, or use the stored survey (counts and first rows) instead."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""The most files of a folder that are remembered. More files would displace the entries of other folders."""
+"""Maximum number of files of a folder whose surveys are stored. More would displace the entries of other folders."""
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its file's bytes; or, if the bundle needs no copy of the file, with the remembered survey of its
-    rows.
+    """The source with the contents of its file, and findings. If the bundle needs no copy, the source gets the stored
+    survey of its rows instead.
     """
     path = source.path
     if source.parts:
@@ -27,15 +27,16 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
     try:
         if workspace.size(path) > _most_copied(
             workspace
-        ):  # too large to copy into the bundle, which gets its digest instead
+        ):  # too large for a copy in the bundle, which gets the digest instead
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # the file has been deleted since its columns were read, and that was reported
+        return source, []  # the file was deleted meanwhile, which is already reported
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
-    from xpc.compiler.data.survey_cache import Known, keep, recall  # needed only for specs with local data
+    # imported late, because most specs have no local data
+    from xpc.compiler.data.survey_cache import Known, keep, recall
 
     memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
     key = (
@@ -61,7 +62,9 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with the bytes of its files, unless they exceed together the size that the workspace copies."""
+    """The source for a folder with the contents of its files, and findings. If they are together larger than what is
+    copied, only their digests are computed.
+    """
     parts: list[DataSource] = []
     problems = Problems()
     names = [part.path or "" for part in source.parts]

@@ -14,21 +14,22 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.survey import Broken
 
 EMBEDDED = "data:image/"
-"""The beginning of a data URL, which contains the image."""
+"""The beginning of a data URL. Such a value contains the image itself, not a path."""
 LONGEST = 64 * 2**20
-"""The longest line of a large file of rows that is read, in bytes."""
+"""Maximum length in bytes of a line that is read from a large data file."""
 
 
 def image_folder(source: DataSource) -> str:
-    """The folder that paths of images are relative to: that of the rows' file, or the data folder itself."""
+    """The folder to which paths of images are relative: that of the data file, or the data folder itself."""
     path = source.path or ""
     return path.rstrip("/") if source.parts else os.path.dirname(path) or "."
 
 
 def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
-    """The paths in the order of the rows, each once; None if the rows are not read here (Parquet, large JSON or CSV).
+    """The paths in the order of the rows, each only once; None if the rows are not read here (Parquet, large JSON or
+    CSV).
 
-    Images inside the rows and addresses have no path.
+    Images inside the rows, and URLs, are left out.
     """
     found: dict[str, None] = {}
     for part in source.parts or (source,):
@@ -39,7 +40,7 @@ def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
         column = (*written, *usual[len(written) :])[usual.index(IMAGES)]
         for row in rows:
             if not isinstance(row, dict):
-                break  # the check reports it
+                break  # the check has already reported the broken row
             found |= dict.fromkeys(_paths(row.get(column)))
     return list(found)
 
@@ -55,7 +56,7 @@ def _rows(part: DataSource, workspace: Workspace) -> Iterable[object] | None:
 
 
 def _lines(path: str) -> Iterator[object]:
-    """The rows of a file that is too large to be copied. Ends at the first one that cannot be read."""
+    """The rows of a file that is too large to be copied. It ends before the first row that cannot be read."""
     try:
         with open(path, "rb") as handle:
             while line := handle.readline(LONGEST):

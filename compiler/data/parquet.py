@@ -1,6 +1,6 @@
 """Read the columns and the number of rows of a Parquet file from its footer, in Thrift's compact protocol.
 
-This module exists because a machine that checks specs may have no Parquet library. Source:
+A Parquet library is not used, because a machine that checks specs may not have one. Source:
 https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/blob/master/doc/specs.
 """
 
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 MOST = 2**24
-"""The longest footer that is read, in bytes."""
+"""Maximum size in bytes of a footer that is read."""
 VALUES = 500_000
-"""The most values of a footer that are read. A column has about eight; row groups are not read."""
+"""Maximum number of values of a footer that are read. A column has about eight; row groups are not read."""
 DEEP = 16
-"""Deepest nesting of structs and lists that is read; a footer has eight levels."""
+"""Maximum depth of nested structs and lists that are read. A footer has eight levels."""
 SCHEMA, ROWS = 2, 3
-"""Numbers of the fields of FileMetaData that are read."""
+"""The numbers of two fields of FileMetaData: the schema, and the number of rows."""
 NAME, CHILDREN = 4, 5
-"""Numbers of the fields of SchemaElement that are read."""
+"""The numbers of two fields of SchemaElement: the name, and the number of children."""
 
 
 def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
-    """The columns and the number of rows of a file, or None if they cannot be read. `tail(n)` returns the file's last n
-    bytes.
+    """The columns and the number of rows of a Parquet file, or None if they cannot be read. `tail(n)` returns the last
+    n bytes of the file.
     """
     try:
         size = int.from_bytes(tail(8)[:4], "little")
@@ -44,20 +44,20 @@ def _facts(data: _Compact) -> tuple[list[str], int]:
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))
         left = 1
-        while left:  # skip the columns nested in it
+        while left:  # skip columns that are nested in this column
             left += schema[at].get(CHILDREN, 0) - 1
             at += 1
     return names, rows
 
 
 class _Compact:
-    """Reads the values of Thrift's compact protocol one after another."""
+    """Reads values of Thrift's compact protocol one after another."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at, self.values = data, 0, 0
 
     def fields(self, depth: int) -> Iterator[tuple[int, object]]:
-        """The fields of a struct by their numbers."""
+        """Yield the fields of a struct as (number, value)."""
         last = 0
         while head := self._byte():
             last = last + (head >> 4) if head >> 4 else self._signed()
@@ -98,7 +98,7 @@ class _Compact:
         if kind in (9, 10):
             head = self._byte()
             size, inner = head >> 4 if head >> 4 < 15 else self._number(), head & 15
-            kind = 3 if inner in (1, 2) else inner  # each value takes at least one byte
+            kind = 3 if inner in (1, 2) else inner  # a bool in a list takes a byte of its own
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))

@@ -1,7 +1,7 @@
-"""Remember the counts of `xpc preview --rows`, so that later commands can report them. No bundle depends on them.
+"""Store the counts of `xpc preview --rows`, so that later commands can report them. Bundles do not depend on them.
 
-The key of an entry covers everything that decides the counts: the digests of the rows, the tokenizer and the template,
-and the settings that choose, convert, cut and batch rows. Hub data has a digest only if its commit is pinned.
+The key of an entry covers everything that affects the counts: the digests of the rows, the tokenizer and the template,
+and the settings that select, convert, truncate and batch rows. Hub data has a digest only if its commit is pinned.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic
 
 KIND = "previews"
-"""The folder of the entries, next to the folder of surveys."""
+"""The name of the folder for these entries, inside the cache folder."""
 DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
-"""Clauses whose settings affect the rows, tokens or steps."""
+"""Clauses whose settings affect rows, tokens or steps."""
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Remember counts, unless counts from more rows are already remembered. Never raises."""
+    """Store counts, unless counts from more rows are already stored. Never raises."""
     import json
 
     from xpc.compiler.files.private_folder import private_folder, write
@@ -39,7 +39,7 @@ def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
 
 
 def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
-    """The remembered counts of the same rows and settings, or None."""
+    """The stored counts for the same rows and settings, or None."""
     from xpc.compiler.files.private_folder import private_folder, read
 
     folder = private_folder(KIND)
@@ -49,7 +49,7 @@ def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
 
 
 def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the remembered counts; empty if there are none."""
+    """A note with the stored counts; empty if there are none."""
     from xpc.compiler.language.codes import report
 
     found = recall(spec, workspace)
@@ -57,14 +57,15 @@ def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
 
 
 def mean(counts: Mapping[str, Any]) -> int | None:
-    """The mean number of tokens per row, rounded up; None if the trainer tokenizes during training."""
+    """The mean number of tokens per row, rounded up; None if unknown, because the trainer tokenizes during training."""
     return -(-counts["tokens"] // counts["rows"]) or None
 
 
 def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> str:
-    """The counts in one sentence; `origin` is the text before the number of previewed rows.
+    """The counts as a sentence: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of
+    600 rows`.
 
-    For example: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of 600 rows`.
+    `origin` is the text before the number of rows.
     """
     rows, lengths, out = counts["rows"], counts["quantiles"], []
     if lengths:
@@ -80,7 +81,7 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Remember the digests of files that are too large to copy, because a check does not compute these digests."""
+    """Store the digests of files that are too large to copy, because a check does not compute these digests."""
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
 
@@ -90,7 +91,7 @@ def _keep_digests(spec: Spec, workspace: Workspace) -> None:
 
 
 def is_valid(found: Mapping[str, Any]) -> bool:
-    """Whether an entry of the cache has the form of counts. Anything may have written the file."""
+    """Whether an entry of the cache has the form of counts, because the file may come from anywhere."""
     lengths = found.get("quantiles")
     numbers = [found.get(name) for name in ("rows", "tokens", "cut", "dropped")]
     optional = [found.get(name) for name in ("limit", "kept_tokens", "learned_tokens")]
@@ -108,7 +109,7 @@ def _is_count(value: object) -> bool:
 
 
 def _key(spec: Spec, workspace: Workspace) -> str | None:
-    """The name of the entry; None if the rows of a source have no digest."""
+    """The name of the cache entry for a spec; None if the rows of a source have no digest."""
     from xpc.compiler import __version__
     from xpc.compiler.files.digest import sha256
 
@@ -132,7 +133,9 @@ def _key(spec: Spec, workspace: Workspace) -> str | None:
 
 
 def _digest(source: DataSource, workspace: Workspace) -> object:
-    """A value that identifies the rows: the SHA-256 of a file, the digests of a folder's files, or a hub commit."""
+    """A value that identifies the rows of a source: the SHA-256 of a file, the digests of a folder's files, or a hub
+    commit.
+    """
     if source.parts:
         parts = [(part.path, _digest(part, workspace)) for part in source.of_split(source.split)]
         return None if any(digest is None for _, digest in parts) else parts
@@ -144,6 +147,6 @@ def _digest(source: DataSource, workspace: Workspace) -> object:
     from xpc.compiler.files.file_digests import VERSION
     from xpc.compiler.files.file_memory import user_memory
 
-    memory = user_memory()  # a file that is too large to copy: a check does not read it
+    memory = user_memory()  # a check does not read files that are too large to copy
     found = None if memory is None else memory.recall(workspace.locate(source.path)[1], VERSION, VERSION)
     return None if found is None else found[0]

@@ -1,4 +1,4 @@
-"""Parse the bytes of a local data file into rows, as the datasets library does.
+"""Parse the contents of a local data file into rows, as the datasets library does.
 
 JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: an empty
 cell, or `NA`, is null. Text has one row per line, paragraph or file. If the library would fail, the last row is a
@@ -14,22 +14,24 @@ from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""The most rows of a file that is copied into a bundle. In a larger file, a row would have only a few characters."""
+"""Maximum number of rows of a file. With more rows, a file that is small enough to be copied would have only a few
+characters per row.
+"""
 CHECKED = 8 * 2**20
-"""The number of characters of a file in which names that an object has twice are found, because this check makes
+"""Number of characters at the beginning of a file in which objects are checked for duplicate names. This check makes
 parsing three times slower.
 """
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
 ))  # fmt: skip
-"""Cells of a CSV file that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
+"""Values of CSV cells that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
 
 
 def read(data: bytes, path: str, documents: str = "line") -> Iterator[Row | Broken]:
-    """Every row of a file. The last one is a `Broken` if the file cannot be read to its end, or has too many rows.
+    """Yield every row of a file. If it cannot be read to its end, or has too many rows, the last one is a `Broken`.
 
-    `documents` is what a row of a text file is: a line, a paragraph, or the file.
+    `documents` says what makes a row of a text file: a line, a paragraph, or the file.
     """
     for number, row in enumerate(_every_row(data, path, documents)):
         if number >= MOST_ROWS:
@@ -55,7 +57,7 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        # not an error of the file: the text was cut, so a list or a quoted cell may not be closed
+        # not an error: the text was cut here, so a list or a quoted cell may be open
         if isinstance(one, Broken):
             row -= 1
             break
@@ -71,7 +73,7 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
         from io import StringIO
 
-        # not a list of lines, because an empty line would take fifty times its size
+        # a list of lines would need fifty times the size of a text with many empty lines
         lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
     if ending == "csv":
@@ -81,8 +83,8 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
 
 
 def _documents(text: str, documents: str) -> Iterator[Row]:
-    """The rows of a text file: the complete file, or its paragraphs without the line breaks around them, as the
-    runtime's `local_sources.py` makes them.
+    """The rows of a text file: the complete file, or its paragraphs without surrounding line breaks, as in the
+    runtime's `local_sources.py`.
     """
     parts = text.split("\n\n") if documents == "paragraph" else [text]
     for part in parts:
@@ -93,7 +95,9 @@ def _documents(text: str, documents: str) -> Iterator[Row]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """The JSON objects from position `at` on: elements of a list if `comma` is ",", consecutive objects if empty."""
+    """The JSON objects from offset `at` on: elements of a list if `comma` is ",", or objects one after another if it is
+    "".
+    """
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
     surrogates = "\\ud" in text or "\\uD" in text
@@ -127,7 +131,7 @@ def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
 
 
 class _DuplicateName(ValueError):
-    """Raised if an object has the same name twice, which pyarrow refuses."""
+    """Raised if an object has the same name twice, because pyarrow refuses such objects."""
 
 
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Count the rows that a run trains on, and the optimizer steps that they make."""
+"""Count the rows that a run trains on, and the optimizer steps for them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def available(source: DataSource) -> int | None:
 
 
 def trained(spec: Spec) -> int | None:
-    """The number of training rows, after `take` and without the holdout; None if unknown, such as for long texts that
-    are divided.
+    """The number of training rows, after `take` and without the holdout; None if unknown, for example if long texts are
+    split.
     """
     if spec.get("data.long") == "chunk":
         return None
@@ -44,7 +44,7 @@ def trained(spec: Spec) -> int | None:
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
     """The numbers of rows that a mixture with shares takes from each source, for training and for the holdout.
 
-    None if the number of rows is unknown or a source has no share; a text with the reason if the rows do not suffice
+    None if the number of rows is unknown or a source has no share; a sentence with the reason if there are too few rows
     for the mixture.
     """
     from xpc.runtime.core.errors import RunError
@@ -71,7 +71,7 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """The optimizer steps in an epoch of this many rows; `dataloader_drop_last` drops an incomplete last batch."""
+    """The optimizer steps in an epoch with `rows` rows. `dataloader_drop_last` drops an incomplete last batch."""
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)

@@ -1,4 +1,4 @@
-"""Check whether a file's rows have their shape, as the runtime does (runtime/core/rows.py)."""
+"""Check whether the rows of a file fit their format, as the runtime does (runtime/core/rows.py)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from xpc.compiler.data.structure import QUESTIONS
 
 Row = Mapping[str, object]
 UNLEARNED = -100
-"""The label of a token that bears no loss (torch's cross_entropy)."""
+"""The label of a token that does not count in the loss (torch's cross_entropy)."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
     "observation": "tool", "tool_response": "tool",
 }  # fmt: skip
-"""Speakers of from/value conversations that the runtime knows, each with its role."""
+"""Names of speakers in from/value conversations that the runtime knows, each with its role."""
 CALLERS = ("function_call", "tool_call")
-"""Speakers of from/value conversations whose turns are tool calls as JSON text."""
+"""Names of speakers in from/value conversations whose turns contain a tool call as JSON text."""
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
-    """The row with its speakers' names replaced by their roles."""
+    """The row with names of speakers replaced by roles."""
     return {key: _with_roles(value, roles) for key, value in row.items()}
 
 
@@ -37,9 +37,10 @@ def _with_roles(value: object, roles: Mapping[str, str]) -> object:
 
 
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
-    """Make a function that returns the reason why a row does not have the shape, or None.
+    """Return a function that checks a row: it returns the reason why the row does not fit the format, or None.
 
-    `names` are the row's columns in the order of the format; `context` is the column whose text follows the prompt.
+    `names` are the row's columns in the order of the format; `context` is a column whose text is appended to the
+    prompt.
     """
     check = _checker(shape, names)
     if not context:
@@ -73,7 +74,7 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         label = row.get(names[-1])
         if shape == "unpaired" and (not isinstance(label, int) or label not in (0, 1)):
             return f"`{names[-1]}` is not true or false"
-        # a pair without a prompt begins with it
+        # without a prompt column, both answers begin with the prompt
         there = parts[1:] if shape == "preference" and parts[0] == "prompt" and row.get("prompt") is None else parts
         why = next((why for name in there if (why := _wrong_part(row.get(name), name))), None)
         if why is None and shape == "preference" and len(there) == 2 and not any(map(row.get, QUESTIONS)):
@@ -84,7 +85,9 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _without_prompt(chosen: object, rejected: object) -> str | None:
-    """Why two answers have no prompt, as the runtime's `prompts.py` splits them, or None. Texts may have none."""
+    """The reason why a prompt cannot be split from two answers, as the runtime's `prompts.py` does it; None if it can.
+    Plain texts need no prompt.
+    """
     if isinstance(chosen, str) and isinstance(rejected, str):
         return None
     turns = [one for one in (chosen, rejected) if isinstance(one, list) and len(one) > 1]
@@ -93,7 +96,9 @@ def _without_prompt(chosen: object, rejected: object) -> str | None:
 
 
 def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
-    """Check rows of token ids, with labels and masks of the same length (as runtime/features/model/tokens.py does)."""
+    """Return a function that checks rows of token ids, with labels and masks of the same length (as
+    runtime/features/model/tokens.py does).
+    """
     parts = token_columns(names)
 
     def wrong(row: Row) -> str | None:
@@ -112,7 +117,7 @@ def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> str | None:
-    """Why a column of labels or masks does not fit this number of tokens, or None."""
+    """The reason why a column of labels or masks does not fit a row with `tokens` tokens, or None."""
     if not isinstance(value, list) or not (_integers(value) or (part != "labels" and {*map(type, value)} <= {bool})):
         return f"`{name}` is not a list of integers"
     if len(value) != tokens:
@@ -132,8 +137,8 @@ def _integers(value: object) -> bool:
 
 
 def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
-    """For each token of a correct row, whether it is learned: as the labels say, or without labels as the masks say.
-    Padding is not learned.
+    """For each token of a valid row, whether it counts in the loss, according to the labels or, without labels, the
+    masks. Padding never counts.
     """
     labels, unmasked = parts.get("labels"), [1] * tokens
     masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]
@@ -149,11 +154,11 @@ def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> s
 
 
 PLACE = "<image>"
-"""Stands in a text where an image is read (runtime/features/rows/images.py)."""
+"""The text that marks the position of an image in a turn (runtime/features/rows/images.py)."""
 
 
 def _wrong_pictured_pair(row: Row, names: tuple[str, ...]) -> str | None:
-    """Why a row is not a preference pair with images in its prompt, or None."""
+    """The reason why a row is not a preference pair with images in its prompt, or None."""
     prompt, *answers, images = names
     turns = row.get(prompt)
     asked = [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
@@ -169,7 +174,7 @@ def _wrong_pictured_pair(row: Row, names: tuple[str, ...]) -> str | None:
 
 
 def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
-    """Why a row is not a conversation with images, or None. Its files are checked by the run."""
+    """The reason why a row is not a conversation with images, or None. The image files are checked by the run."""
     by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
     speaker, key = ("from", "value") if by_from else ("role", "content")
     if isinstance(turns, list):
@@ -187,7 +192,9 @@ def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
 
 
 def _without_places(turn: object, key: str) -> object:
-    """The turn with a content of parts as one text, in which images are places; other turns as they are."""
+    """The turn with its content as one text, if the content is a list of texts and images. Images become `<image>`.
+    Other turns are returned unchanged.
+    """
     content = turn.get(key) if isinstance(turn, dict) else None
     if not isinstance(turn, dict) or not isinstance(content, list):
         return turn
@@ -198,13 +205,15 @@ def _without_places(turn: object, key: str) -> object:
 
 
 def _is_place(part: object) -> bool:
-    """Whether a part stands for the next image of the column of images."""
+    """Whether a part of a content marks the position of the next image in the image column."""
     keys = ("image", "url", "path", "base64")
     return isinstance(part, dict) and part.get("type") == "image" and not any(map(part.get, keys))
 
 
 def _wrong_part(value: object, name: str) -> str | None:
-    """Why a prompt or an answer is neither a text, nor a message, nor a list of turns with `role` or `from`."""
+    """The reason why a prompt or an answer is neither a text, nor a message, nor a list of turns with `role` or `from`;
+    None if it is.
+    """
     if isinstance(value, str):
         return None
     turns = [value] if isinstance(value, dict) else value
@@ -213,7 +222,9 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def from_caller(turn: Row) -> Row:
-    """The assistant's turn with tool calls for a turn of a speaker in `CALLERS`; another turn as it is."""
+    """If the turn is of a speaker in `CALLERS`, the assistant's turn with these tool calls. Other turns are returned
+    unchanged.
+    """
     if turn.get("from") not in CALLERS:
         return turn
     calls = turn.get("value")
@@ -231,7 +242,7 @@ def from_caller(turn: Row) -> Row:
 
 
 def _wrong_part_of(content: list[object]) -> str | None:
-    """The type of the first part of a message's content that is not text."""
+    """The type of the first part of a message's content that is not text, such as `image`; None if all are text."""
     for part in content:
         if isinstance(part, str):
             continue
@@ -243,7 +254,9 @@ def _wrong_part_of(content: list[object]) -> str | None:
 
 
 def wrong_turns(value: object, speaker: str, name: str) -> str | None:
-    """Why a column's value is not a list of messages, or None."""
+    """The reason why a column's value is not a list of messages, or None. `speaker` is `role` or `from`, and `name` the
+    column.
+    """
     if not isinstance(value, list) or not value:
         return f"`{name}` is not a list of messages" if value else f"`{name}` is empty"
     for turn in value:

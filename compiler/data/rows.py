@@ -1,4 +1,4 @@
-"""Facts about the rows of a source that a check can find before the run reads the rows."""
+"""Facts about the rows of a data source that a check can compute without running the trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from xpc.grammar.record import evolve
 
 
 def survey(source: DataSource) -> Survey | None:
-    """The survey of a local file's rows; None if they are not read (hub, folder, Parquet, large file)."""
+    """The survey of a local file's rows: counts, and the first row with each property that rules report. None if the
+    rows are not read (hub, folder, Parquet, large file).
+    """
     if source.survey is not None or not readable(source):
         return source.survey
     assert source.content is not None
@@ -23,13 +25,13 @@ def survey(source: DataSource) -> Survey | None:
 
 
 def readable(source: DataSource) -> bool:
-    """Whether the source's bytes are loaded and their format can be read here."""
+    """Whether the contents of the source are loaded, and are in a format that can be read here."""
     if source.content is None or not (source.path or "").lower().endswith(READ_ROWS):
         return False
-    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # XP124 reports missing columns
+    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # another finding reports missing columns
 
 
-@lru_cache(maxsize=32)  # the members of a sweep share their data
+@lru_cache(maxsize=32)  # cached, because the members of a sweep have the same data
 def _survey(
     content: bytes,
     path: str,
@@ -39,7 +41,7 @@ def _survey(
     roles: tuple[tuple[str, str], ...],
     documents: str,
 ) -> Survey:
-    from xpc.compiler.data.survey import survey as survey_rows  # imported here because most specs have no local file
+    from xpc.compiler.data.survey import survey as survey_rows  # imported late, because most specs have no local file
 
     return survey_rows(content, path, shape, names, context, dict(roles), documents)
 
@@ -61,20 +63,22 @@ def count(source: DataSource) -> int | None:
 
 
 def columns(source: DataSource) -> tuple[str, ...]:
-    """The dataset's own columns in the order of the format."""
+    """The columns that the format needs, in its order, under the dataset's own names."""
     given = source.columns or SHAPES.get(source.shape, ())
     return tuple(name for name in given if name not in KEPT)
 
 
 def _with_prompt(source: DataSource) -> tuple[str, ...]:
-    """The columns, and for preference pairs the column `prompt` that the runtime reads if no columns are named."""
+    """The columns of the format. For preference pairs without named columns, also the column `prompt`, because the
+    runtime reads it.
+    """
     names = columns(source)
     prompted = source.shape == "preference" and source.columns is None and "prompt" in (source.found or ())
     return ("prompt", *names) if prompted else names
 
 
 def conversational(source: DataSource) -> bool | None:
-    """Whether rows contain messages instead of plain text; None if unknown."""
+    """Whether rows contain messages rather than plain text; None if unknown."""
     if source.shape in ("messages", "conversations", *WITH_IMAGES) or source.chat:
         return True
     if source.shape in ("text", "tokens") or source.wording is not None:
@@ -87,17 +91,19 @@ def conversational(source: DataSource) -> bool | None:
     known = find_dataset(source.id) if source.id is not None else None
     plain = (
         known is not None and known.shape == source.shape == "prompt_completion"
-    )  # all columns of registered datasets are text
+    )  # registered datasets have only text columns
     return False if plain else None
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:
-    """Whether all rows are known to be plain text, without messages."""
+    """Whether all rows are known to be plain text, and not messages."""
     return all(conversational(source) is False for source in sources)
 
 
 def turn_columns(head: bytes) -> dict[str, str]:
-    """The columns of the first JSON row whose values are lists of turns, each with the shape of such turns."""
+    """The columns of the first JSON row that contain chat turns, each with its format, `messages` or
+    `conversations`.
+    """
     text = head.decode("utf-8", "replace")
     try:
         row, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
@@ -110,7 +116,7 @@ def turn_columns(head: bytes) -> dict[str, str]:
 
 
 def first_columns(path: str, head: bytes) -> list[str] | None:
-    """The columns of the first row, or None if the format cannot be read here."""
+    """The columns of the first row; None if the file's format cannot be read here."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     lower = path.lower()
     if lower.endswith(".txt"):
@@ -127,5 +133,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # None if the first row may be longer than the part that was read
+        return None if len(head) == HEAD else []  # None if the first row may be longer than the bytes that were read
     return [str(key) for key in row]

@@ -1,5 +1,5 @@
-"""Shapes of rows, such as preference pairs, with their default columns and the columns that a spec names. Each method
-lists the shapes that it trains on.
+"""The formats of rows (shapes), such as preference pairs, with their default columns, and the columns that a spec
+names. Each method lists the formats on which it trains.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 IMAGES = "images"
-"""The shape of conversations with images; only models that read images are trained on it."""
+"""The format of conversations with images, only for models that read images."""
 IMAGE_PAIRS = "image_preference"
-"""The shape of preference pairs with images in their prompts, also only for models that read images."""
+"""The format of preference pairs with images in their prompts, only for models that read images."""
 WITH_IMAGES = (IMAGES, IMAGE_PAIRS)
 
 SHAPES = {
@@ -29,28 +29,31 @@ SHAPES = {
     "unpaired": ("prompt", "completion", "label"),
     "prompt": ("prompt",),
 }
-"""The columns of each shape, in the order of `DataSource.columns`; for preference pairs the prompt may come first."""
+"""The columns of each format, in the order of `DataSource.columns`. For preference pairs, a prompt column may precede
+them.
+"""
 
 ALPACA = ("instruction", "output")
-"""The columns of Alpaca's rows: prompts and completions that a published template puts into words; `input` is optional.
-"""
+"""The columns of Alpaca's rows, whose texts a published prompt template combines. A column `input` is optional."""
 INPUT = "input"
 
 TOKEN_MASKS = ("completion_mask", "assistant_masks", "attention_mask")
-"""Masks of tokenized rows: 1 marks a learned token, or in `attention_mask` a token that is not padding."""
+"""Columns with masks of tokenized rows. 1 marks a token that counts in the loss or, in `attention_mask`, a token that
+is not padding.
+"""
 
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the trainer reads in addition to the columns of the shape."""
+"""Columns that the trainer reads in addition to the columns of the format."""
 
 
 def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
-    """The shapes of rows without images."""
+    """The formats without images."""
     return tuple(one for one in shapes if one not in WITH_IMAGES)
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The method's shape that has this number of columns; None unless exactly one has it. A preference pair counts as
-    three columns, including the prompt.
+    """The format among `shapes` with this number of columns; None if there is none, or several. A preference pair
+    counts as three columns, including the prompt.
     """
     text = of_text(shapes)
     fitting = [one for one in text if count == (3 if one == "preference" else len(SHAPES[one]))]
@@ -58,8 +61,8 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
 
 
 def token_columns(names: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of tokenized rows. The first column has the ids, masks are recognized by their
-    names, and any other column has the labels.
+    """Map the parts of tokenized rows (`input_ids`, masks, `labels`) to the dataset's columns. The first column has the
+    ids, masks are recognized by their names, and another column has the labels.
     """
     others = {name if name in TOKEN_MASKS else "labels": name for name in names[1:]}
     return {"input_ids": names[0], **others}
@@ -68,7 +71,7 @@ def token_columns(names: Sequence[str]) -> dict[str, str]:
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the columns of its shape, under the names that the spec gives them."""
+    """The source with the columns of its format, under the names that the spec gives them; and findings."""
     problems = Problems()
     if source.shape == "tokens" and source.columns is None:
         found = [name for name in ("labels", *TOKEN_MASKS) if name in (source.found or ())]
@@ -90,14 +93,14 @@ def columns_of(
 
 
 def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
-    """The source with Alpaca's columns: instruction and output, and optionally the input between them."""
+    """The source with Alpaca's columns: instruction and output, or with three columns instruction, input and output."""
     prompt, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
     return evolve(source, shape="prompt_completion", columns=(prompt, answer), context=context, wording="alpaca")
 
 
 def as_chat(source: DataSource) -> DataSource:
-    """The source with its texts as turns of a conversation (`data.chat`) if its rows have a prompt of their own;
-    otherwise the source as it is.
+    """The source with its texts converted to chat turns (`data.chat`), if its format has separate prompts; otherwise
+    the source unchanged.
     """
     if source.shape not in ("prompt_completion", "preference", "unpaired"):
         return source
@@ -105,7 +108,9 @@ def as_chat(source: DataSource) -> DataSource:
 
 
 def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with a column whose text follows the prompt."""
+    """The source with a column whose text is appended to the prompt; and a finding if its format has no prompt
+    column.
+    """
     named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
     prompted = SHAPES[source.shape][0] == "prompt" and source.shape not in WITH_IMAGES
     if prompted or (source.shape == "preference" and named):
@@ -116,7 +121,7 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
 
 
 def in_words(shape: str) -> str:
-    """The name of a shape in a message, such as "preference pairs"."""
+    """The name of a format in messages: `preference` is "preference pairs"."""
     words = {
         "preference": "preference pairs",
         "unpaired": "judged completions",
@@ -129,7 +134,9 @@ def in_words(shape: str) -> str:
 
 
 def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its prompt in the column `prompt`; the other columns keep their names."""
+    """The source with `prompt` as its prompt column; the other columns stay. Also a finding if its format has no prompt
+    column.
+    """
     need = SHAPES[source.shape]
     if source.shape == "preference":
         return evolve(source, columns=(prompt, *(source.columns or need)[-2:])), []
@@ -147,16 +154,16 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
 
 
 def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
-    """The finding for `columns` if it does not have as many names as the shape has columns."""
+    """A finding if `columns` does not have as many names as the format has columns; otherwise empty."""
     need = SHAPES.get(source.shape, ())
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
-    # additional columns: a preference's prompt, columns that rewards read, or labels and masks of tokens
+    # optional columns: a preference pair's prompt, columns that rewards read, or labels and masks of tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        more = 0  # two columns would be the labels
-    # the prompt column may be missing: then the conversation ends with the judged answer
+        more = 0  # two columns would be labels
+    # without a prompt column, the conversation ends with the answer to judge
     less = source.shape == "unpaired"
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []

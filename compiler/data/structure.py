@@ -1,4 +1,4 @@
-"""Find the kinds of a conversation: what its turns contain in addition to a role and a text, such as tool calls."""
+"""Classify conversations by what their turns contain besides a role and a text, such as tool calls."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from collections.abc import Iterator, Mapping, Sequence
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys of a turn by which tools such as OpenAI's and axolotl mark that it is not learned."""
+"""Keys of a turn with which some tools (such as OpenAI's and axolotl) say, by a false or zero value, that the model
+does not learn it.
+"""
 MASKED = ("mask", "masked")
-"""Keys of a turn by which tools such as torchtune mark with true that it is not learned."""
+"""Keys of a turn with which some tools (such as torchtune) say, by true, that the model does not learn it."""
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
-"""Matches the name of a key that is likely to say whether a turn is learned."""
+"""A pattern for names of keys that probably say whether the model learns a turn."""
 TURN_KEY = "turn_key:"
-"""The beginning of the kind of a row with such a key that no trainer reads; the key follows."""
+"""The prefix of a property that `structure` returns: a turn has a key that probably says whether it is learned, but no
+trainer reads it. The key's name follows.
+"""
 
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
-"""Names by which published preference pairs call the column of the prompt."""
+"""Names under which published preference pairs have the column with the prompt."""
 
 
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
-    """The kinds of a conversation. Each element of `turns` is a role, the turn itself and its content.
+    """Return the properties of a conversation that rules report, as a set of names. Each element of `turns` is a role,
+    the turn itself and its content.
 
-    - `tool_calls`, `several_calls` in a turn, `text_with_call`: a text next to a call
+    - `tool_calls`; `several_calls` in one turn; `text_with_call`: a turn has both a text and a call
     - `odd_arguments`: a call whose arguments are not a JSON object
-    - `reasoning_twice`: the same turn has reasoning in a field and in its content
-    - `reasoning` in a field of a turn; `early_reasoning` before the last question
+    - `reasoning_twice`: a turn has reasoning both in a field and in its content
+    - `reasoning`: in a field of a turn; `early_reasoning`: before the last question
     - `inline_reasoning`, `early_inline_reasoning`: the same in the content, between <think> and </think>
     - `tool`, `developer`: turns of these roles
     - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with another weight than 0 and 1
-    - `turn_key:NAME`: a turn with a key that is not read, although it seems to say whether the turn is learned
+    - `turn_key:NAME`: a turn with a key that is ignored, although it seems to say whether the turn is learned
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
     found: set[str] = set()
@@ -71,7 +76,7 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
 
 
 def odd_arguments(call: object) -> bool:
-    """Whether a tool call has arguments that are not a JSON object, or the text of one. A call may have none."""
+    """Whether the arguments of a tool call are neither a JSON object nor its text. Missing arguments are allowed."""
     function = call.get("function", call) if isinstance(call, dict) else None
     given = function.get("arguments") if isinstance(function, dict) else None
     if isinstance(given, str):
@@ -94,20 +99,21 @@ def _marks(role: str, turn: Mapping[str, object]) -> Iterator[str]:
 
 
 def declined(mark: object) -> bool:
-    """Whether a value of a key in `TRAINED` says that the turn is not learned, as in the runtime's `message_fields.py`.
-    CSV-like exports write `"false"` and `"0"` as text.
+    """Whether the value of a key in `TRAINED` says that the turn is not learned, as in the runtime's
+    `message_fields.py`. Exports in formats such as CSV have `"false"` and `"0"` as text.
     """
     return mark.strip().lower() in ("", "0", "false", "no") if isinstance(mark, str) else not mark
 
 
 def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:
-    """The columns of a row that say how it is to be learned, and that no trainer reads; it reads `names`:
+    """Yield the names of problems with a row: its columns say how it should be learned, but the trainer reads only the
+    columns `names`.
 
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
     - `row_weight`: a weight other than 1
     - `bad_answer`: a label of false next to a prompt and its completion
-    - `no_solution`: for a prompt, no `solution` in text
-    - `question`: for a preference pair without a prompt, the prompt in a column of another name
+    - `no_solution`: a prompt without a column `solution` of text
+    - `question`: for a preference pair without a prompt, a column of another name has the prompt
     """
     if shape == "prompt_completion" and row.get("history"):
         yield "history"
@@ -122,7 +128,9 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
 
 
 def _asked_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether a column has a question that the first answer of a pair does not contain."""
+    """Whether a column that the trainer does not read has a question, and the first answer of the pair does not contain
+    it.
+    """
     answer = row.get(names[0])
     if isinstance(answer, list) and answer and isinstance(answer[0], dict):
         first = answer[0].get("role", answer[0].get("from"))

@@ -1,6 +1,7 @@
-"""Survey all rows of a local file in one pass: counts, and the first row of each kind that rules report.
+"""Survey all rows of a local file in one pass: counts, and for each property that rules report, the first row that has
+it.
 
-A `Survey` is small, so it can be remembered instead of the file (`survey_cache.py`).
+A `Survey` is small, so it can be stored for later commands, which then do not read the file (`survey_cache.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
 MANY = 256
-"""The most columns and roles that are kept. A file with more is not training data."""
+"""Maximum number of columns, roles or properties that are kept. A file with more is not training data."""
 
 
 @mutable
@@ -44,9 +45,9 @@ def survey(
     roles: Mapping[str, str] | None = None,
     documents: str = "line",
 ) -> Survey:
-    """Survey all rows of a file. `columns` are the dataset's own names in the order of the format; `context` is the
-    column that follows the prompt; `roles` maps names of speakers to roles; `documents` is the part of a text file that
-    makes a row.
+    """Survey all rows of a file. `columns` are the dataset's own names in the order of the format; `context` is a
+    column whose text is appended to the prompt; `roles` maps names of speakers to roles; `documents` says what makes a
+    row of a text file.
     """
     rows: Iterable[Row | Broken] = read(data, path, documents)
     if roles:
@@ -75,7 +76,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         if context and isinstance(values[0], str) and (shape != "preference" or len(names) > 2):
             values[0] += f"\n{row.get(context) or ''}"
         if number == 0:
-            talks = any(isinstance(value, list | dict) for value in values)  # a dict is one turn
+            talks = any(isinstance(value, list | dict) for value in values)  # a dict is a single turn
         if texts:
             texts -= {name for name in texts if _is_text(row.get(name))}
             filled = filled or row.get(context) is not None
@@ -90,7 +91,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             kinds.add(kind, number)
         if row.get("tools") or row.get("functions"):
             kinds.add("tools", number)
-        if row.get("tools") or row.get("system"):  # both are part of the text that is learned from
+        if row.get("tools") or row.get("system"):  # tools and system prompts are a part of the rendered text
             same = (same, str((row.get("tools"), row.get("system"))))
         key = hash(same)
         if key in seen:
@@ -103,7 +104,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             long = len(values[0].split())
             words[long] = words.get(long, 0) + 1
     read = number + (broken is None)
-    if not filled:  # an empty context is none
+    if not filled:  # an empty context column counts as missing
         texts.discard(context)
     if wrong is None and broken is None and texts and read and shape != "unpaired":
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
@@ -114,14 +115,16 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
 
 
 def _label(cell: object) -> object:
-    """The value of a label in a CSV file, as pandas reads it."""
+    """Convert the label in a CSV cell to a bool or an int, as pandas does."""
     if cell in ("True", "TRUE", "true", "False", "FALSE", "false"):
         return str(cell).lower() == "true"
     return int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a cell of a CSV file shows that its column contains texts."""
+    """Whether a CSV cell is a text, and not a number or a bool. If no cell of a column is, pandas does not read it as
+    text.
+    """
     if not isinstance(cell, str):
         return False
     try:
@@ -132,7 +135,7 @@ def _is_text(cell: object) -> bool:
 
 
 def empty(value: object) -> bool:
-    """Whether a text, a list of parts or None has no visible character."""
+    """Whether a content (a text, a list of parts, or None) has no visible characters."""
     if isinstance(value, str):
         return not value or value.isspace()
     if isinstance(value, list):
@@ -144,8 +147,8 @@ def empty(value: object) -> bool:
 
 
 def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tuple[set[str], list[object]]:
-    """Kinds of a conversation that rules report, and a key that equal conversations share. A part of a conversation
-    (`whole` is false) may begin with an answer.
+    """The properties of a conversation that rules report (such as `unanswered`), and a key that is equal for equal
+    conversations. A part of a conversation (`whole` is false) may begin with an answer.
     """
     if not isinstance(value, list):
         return set(), [str(value)]
@@ -215,7 +218,7 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """The ids and labels of a correct row of tokens, whether each token is learned, and the row's largest id."""
+    """For a valid row of tokens: its ids, its labels, whether each token counts in the loss; and the largest id."""
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
     assert isinstance(ids, list)
@@ -229,10 +232,10 @@ def _list(value: object) -> list[object]:
 
 
 def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    if not values:  # a row of another shape
+    if not values:  # the row does not fit the format
         return (), None
     ids, labels, learned = map(_list, values)
-    found = set[str]() if any(learned[1:]) else {"empty_answer"}  # nothing predicts the first token
+    found = set[str]() if any(learned[1:]) else {"empty_answer"}  # the first token is never predicted
     if any(mine and label != token for token, label, mine in zip(ids, labels, learned, strict=True)):
         found.add("other_labels")
     if not all(learned):
@@ -241,8 +244,8 @@ def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[
 
 
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
-    """A key of a prompt or an answer, which is a text or a list of turns; equal ones have equal keys. Its kinds are
-    added to `found`.
+    """Return a key of a prompt or an answer (a text or a list of turns). Equal contents have equal keys. Properties
+    that rules report are added to `found`.
     """
     if isinstance(value, dict):
         value = [value]
@@ -265,7 +268,7 @@ def _inspect_pair(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    """Inspect a prompt and its answer, or a conversation that ends with the answer; the label is the last value."""
+    """Inspect a prompt with its answer, or a conversation that ends with the answer. The last value is the label."""
     return (_inspect_pair if len(values) > 2 else _inspect_conversation)(values, number, roles)
 
 
@@ -277,7 +280,7 @@ def _inspect_prompt(values: list[object], number: int, roles: _Counts) -> tuple[
 
 def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found = of_preference(values[0] if len(values) > 2 else None, values[-2], values[-1])
-    if len(values) > 2 and values[0] is None:  # the answers begin with the prompt
+    if len(values) > 2 and values[0] is None:  # both answers begin with the prompt
         values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]
     same = tuple(_part(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))

@@ -1,4 +1,4 @@
-"""Remember the survey of a data file for later commands, so that they need not read up to 64 MiB again."""
+"""Store the survey of a data file for later commands, so that they need not read up to 64 MiB again."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ READERS = (
     "data/survey_cache.py",
     "spec/survey.py",
 )
-"""Source files whose code decides a survey. After a change of one, surveys made before are not used."""
+"""Source files whose code computes a survey. If one changes, stored surveys are not used any more."""
 
 
 @record
 class Known:
-    """What is remembered about a file: the SHA-256 of its bytes, in hex, and the survey of its rows."""
+    """What is stored about a file: the SHA-256 of its contents in hex, and the survey of its rows."""
 
     digest: str
     survey: Survey
 
 
 def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) -> Known | None:
-    """The survey of an unchanged file for rows of this shape and columns, or None."""
+    """The stored survey of an unchanged file, for rows with this format and these columns; None if there is none."""
     found = memory.recall(path, _version(), _key(shape, names))
     try:
         return None if found is None else Known(found[0], _survey(found[1]))
@@ -46,7 +46,7 @@ def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) ->
 
 
 def keep(memory: FileMemory, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], known: Known) -> None:
-    """Remember the survey of a file. `before` is the file's stamp when reading began. Never raises."""
+    """Store the survey of a file. `before` is the file's stamp when reading began. Never raises."""
     memory.keep(path, before, _version(), _key(shape, names), known.digest, _plain(known.survey))
 
 

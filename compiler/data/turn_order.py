@@ -1,4 +1,4 @@
-"""The order of the turns of a row, which some chat templates refuse."""
+"""Classify rows by the order of their turns, because some chat templates refuse certain orders."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from itertools import pairwise
 from xpc.compiler.data.row_shapes import CALLERS, ROLES
 
 
-@lru_cache(maxsize=4096)  # most rows have one of a few orders
+@lru_cache(maxsize=4096)  # cached, because most rows have one of a few orders
 def order(roles: tuple[str, ...]) -> frozenset[str]:
-    """Kinds of a conversation by the order of its roles, which some chat templates refuse.
+    """Return the properties of the order of roles in a conversation, as a set of names. Some chat templates refuse such
+    orders.
 
     - `two_questions`, `two_answers`: two turns of the user, or two of the assistant, follow each other
     - `answer_first`: an answer before the first question
@@ -25,13 +26,13 @@ def order(roles: tuple[str, ...]) -> frozenset[str]:
 
 
 def roles_of(value: object) -> tuple[str, ...]:
-    """The roles of a prompt or an answer in turns; empty for a text."""
+    """The roles of the turns in a prompt or an answer; empty for a text."""
     turns = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
     return tuple(role_of(turn) for turn in turns if isinstance(turn, dict))
 
 
 def role_of(turn: Mapping[str, object]) -> str:
-    """The role of a turn with `role`, or of one with `from`, whose speaker has a role; "" if it has none."""
+    """The role of a turn with `role`, or with `from` if the speaker is known; otherwise ""."""
     if "from" in turn:
         who = str(turn["from"])
         return "assistant" if who in CALLERS else ROLES.get(who, "")
@@ -39,8 +40,8 @@ def role_of(turn: Mapping[str, object]) -> str:
 
 
 def of_pair(prompt: object, answer: object) -> set[str]:
-    """Kinds of the order of a prompt and its answer; `turn_in_answer` if the answer has a turn of another role than
-    the assistant's.
+    """Like `order`, for a prompt and its answer. Adds `turn_in_answer` if the answer has turns of other roles than the
+    assistant's.
     """
     first, then = roles_of(prompt), roles_of(answer)
     if not then:
@@ -49,7 +50,9 @@ def of_pair(prompt: object, answer: object) -> set[str]:
 
 
 def of_preference(prompt: object, chosen: object, rejected: object) -> set[str]:
-    """`of_pair` of both answers. Answers that begin with the prompt are split where they differ."""
+    """Like `of_pair`, for the chosen and the rejected answer. Answers that begin with the prompt are split where they
+    differ.
+    """
     if not isinstance(chosen, list) or not isinstance(rejected, list):
         return of_pair(prompt, chosen) | of_pair(prompt, rejected)
     if roles_of(chosen)[:1] != ("assistant",):

@@ -1,4 +1,6 @@
-"""Rules for all clusters: settings that a launcher does not read, checkpoints, a shared folder (XP89x, XP913)."""
+"""Rules for all clusters: settings that an engine does not read, restarts without a checkpoint, a missing shared
+folder.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
     """Every written setting of `launch` must be one that the spec's launcher reads. For example, only Slurm has
     partitions, only containers have images, and a run on this machine has no time limit. `requeue = false` is always
-    allowed. So are settings in a base for another launcher that the child replaces.
+    allowed. If a spec extends another spec and replaces its launcher, settings of the old launcher in the extended spec
+    are allowed, too.
 
     Why it is bad: the spec states something that does not happen.
 
@@ -92,7 +95,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
     answer = f"write `volume = NAME`, the name of {what}"
-    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may contain the files
+    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may contain the local files
     if paths:
         yield Finding(
             spec.place("launch", "mounts no folder"),
@@ -143,7 +146,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
 
 
 def _outside(spec: Spec) -> list[str]:
-    """Local files and folders that the run reads but the bundle does not contain."""
+    """The local files and folders that the run reads although the bundle has no copy of them."""
     found = [spec.model.path] if spec.model.path else []
     return found + [
         one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
@@ -151,8 +154,8 @@ def _outside(spec: Spec) -> list[str]:
 
 
 def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
-    """Refuse a vLLM server in a job that ends only when all its nodes have ended. Every launcher with such jobs calls
-    this function.
+    """Refuse a vLLM server in a job that ends only when all its nodes have ended. The rules of all engines with such
+    jobs call this function.
     """
     if spec.asks_server:
         yield Finding(
@@ -165,7 +168,7 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
 
 
 def image_fault(spec: Spec) -> Iterator[Finding]:
-    """Refuse an invalid image name. Every launcher that reads an image calls this function."""
+    """Refuse an invalid image name. The rules of all engines that read `image` call this function."""
     image = spec.get("launch.image")
     why = image_name_fault(image) if isinstance(image, str) else None
     if why is not None:

@@ -1,26 +1,28 @@
-"""The shared folder of containers, and legal names of images and of Kubernetes objects."""
+"""The shared folder of containers, names of container images, and names of Kubernetes objects."""
 
 from __future__ import annotations
 
 from xpc.compiler.spec import Spec
 
 FOLDER = "/workspace"
-"""The path of the shared folder in a container."""
+"""The path at which a container mounts the shared folder."""
 
 CACHE = f"""\
 export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """
-"""Shell lines that keep downloads from the hub in the shared folder."""
+"""Shell lines that put downloads from the hub into the shared folder."""
 
 LONGEST_NAME = 45
-"""The most characters of NAME in a pod's name, NAME-node-0-1023-abcde, which is a DNS label of at most 63."""
+"""Maximum length of NAME in a pod's name, NAME-node-0-1023-abcde. The complete name is a DNS label of at most 63
+characters.
+"""
 
 TOKENS = {
     "wandb": ("WANDB_API_KEY",),
     "swanlab": ("SWANLAB_API_KEY",),
     "clearml": ("CLEARML_API_ACCESS_KEY", "CLEARML_API_SECRET_KEY"),
 }
-"""The variables with the secrets of a tracker."""
+"""For each tracker, the environment variables with its secrets."""
 
 
 def pod_name(name: str) -> str:
@@ -39,12 +41,12 @@ def pod_name(name: str) -> str:
 
 
 def tokens(spec: Spec) -> list[str]:
-    """The variables with the secrets of the run's trackers. MLflow's server usually needs none."""
+    """The environment variables with secrets of the run's trackers. MLflow's server usually needs none."""
     return [name for tracker in spec.names("track") for name in TOKENS.get(tracker, ())]
 
 
 def object_name_fault(name: str) -> str | None:
-    """The reason why Kubernetes would refuse this name for a claim or a secret (RFC 1123 subdomain), or None."""
+    """The reason why Kubernetes would refuse a name for a volume claim or a secret (RFC 1123 subdomain), or None."""
     if len(name) > 253:
         return "it is longer than 253 characters"
     for part in name.split("."):
@@ -58,16 +60,14 @@ def object_name_fault(name: str) -> str | None:
 
 
 def nearest_object_name(name: str) -> str:
-    """The legal name nearest to an illegal one."""
+    """A legal name for a Kubernetes object that is similar to an illegal one."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in name.lower())[:253]
     parts = [part.strip("-") for part in kept.split(".")]
     return ".".join(part for part in parts if part) or "my-name"
 
 
 def image_fault(image: str) -> str | None:
-    """The reason why no registry can have an image with this name, or None. Source: distribution/reference's
-    grammar.
-    """
+    """The reason why an image name is illegal in every registry, or None. Source: distribution/reference's grammar."""
     import re
 
     if image.startswith("docker:"):

@@ -14,16 +14,21 @@ MEMBERS = "members"
 
 
 class Engine:
-    """The base class of engines. Its methods suit an engine that adds no files."""
+    """The base class of engines. The methods here are for an engine that adds no files to a bundle."""
 
     submission: tuple[str, ...] = ()
-    """Options of the submitting command that `extra_args` may not contain; empty if the engine adds `extra_args` to no
-    command."""
+    """Options that the submitting command or the job file already has, so `extra_args` may not contain them. Empty if
+    the engine passes no `extra_args` to a command.
+    """
     volume: str = ""
-    """The kind of shared folder, such as a PersistentVolumeClaim, that nodes without a lasting disk need."""
+    """The kind of shared folder, such as a PersistentVolumeClaim, that an engine needs if its nodes keep no files.
+    Empty for other engines.
+    """
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files that the engine adds to a bundle. `pin` is the digest of `run.sha256` (`engines/pin.py`)."""
+        """The files that the engine adds to a bundle, by name. `pin` is the digest by which a starting job recognizes
+        its bundle (`engines/pin.py`).
+        """
         return {}
 
     def readme(self, spec: Spec) -> list[str]:
@@ -35,13 +40,13 @@ class Engine:
         return quoted(out, "launch.sh")
 
     def start_lines(self, spec: Spec) -> list[str]:
-        """The lines of README.md that start launch.sh by hand. Most engines need none, because they start it on every
-        node themselves.
+        """Lines of README.md on how to start launch.sh by hand. Most engines have none, because they start launch.sh on
+        every node themselves.
         """
         return ["./launch.sh"]
 
     def commands(self, spec: Spec, out: str) -> list[str]:
-        """The lines that start the bundle in `out`: a command, or one for each node after comments about them."""
+        """Shell lines that start the bundle in `out`: one command, or commented commands for each node."""
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:
@@ -63,8 +68,8 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors about several members of a sweep. `machines` is the place where the sweep varies hardware, `sweep` the
-        place of the sweep.
+        """Errors of a sweep as a whole, such as members that need different machines. `machines` is where the spec
+        varies the hardware, `sweep` where the sweep is written.
         """
         return iter(())
 

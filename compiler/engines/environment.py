@@ -12,13 +12,13 @@ FILE = "environment.sh"
 
 
 def stated(spec: Spec) -> bool:
-    """Whether the bundle has an `environment.sh`."""
+    """Whether the bundle has a file `environment.sh`."""
     return bool(spec.names("launch.env")) or spec.get("launch.setup") is not None
 
 
 def environment(spec: Spec) -> str:
-    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them; XP910
-    checks the names.
+    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them. A rule checks the
+    names.
     """
     shell = read_sections(__file__, FILE)
     lines = [shell["head"]]
@@ -33,5 +33,7 @@ def environment(spec: Spec) -> str:
 
 
 def read(spec: Spec, where: str) -> str:
-    """Shell lines that read `environment.sh`; "" if the bundle has none."""
+    """Shell lines that read `environment.sh` from the folder `where` (a shell expression); "" if the bundle has
+    none.
+    """
     return read_sections(__file__, FILE)["read"].format(where=where) if stated(spec) else ""

@@ -1,15 +1,15 @@
-"""The commands that install what a run needs."""
+"""The pip commands that install what a run needs."""
 
 from __future__ import annotations
 
 from xpc.compiler.spec import Spec
 
 FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
-"""Packages that flash-attn's setup.py imports or that its build needs, in addition to torch."""
+"""Packages that the build of flash-attn needs, in addition to torch."""
 
 
 def install(spec: Spec) -> list[str]:
-    """The commands that install into an empty environment. flash-attn comes last, because its build needs torch."""
+    """The pip commands for an empty environment. flash-attn comes last, because its build needs torch."""
     locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
     steps = [f"pip install -r requirements.txt{locked}"]
     if spec.text("model.attn") == "flash2":

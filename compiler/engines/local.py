@@ -8,28 +8,30 @@ from xpc.compiler.engines.engine import Engine
 from xpc.compiler.spec import Spec
 
 SHOWN = 8
-"""The most nodes for which every command is shown. With more nodes, the first two and the last are shown."""
+"""Maximum number of nodes for which every command is shown. With more nodes, only the first two and the last are
+shown.
+"""
 ADDRESS, PORT = "10.0.0.1", 29500
-"""An example of node 0's address, and a port that is usually free."""
+"""For the shown commands: an example address of node 0, and a port that is usually free."""
 
 
 class Local(Engine):
-    """The engine `local`, which adds no files: a shell starts the run."""
+    """The engine `local`: a shell starts launch.sh. It adds no files to a bundle."""
 
     def start_lines(self, spec: Spec) -> list[str]:
-        """The command for each node."""
+        """The command to type on each node."""
         return on_each_node(spec, "./launch.sh")
 
     def commands(self, spec: Spec, out: str) -> list[str]:
-        """The command for each node."""
+        """The command to type on each node."""
         return on_each_node(spec, self.command(spec, out))
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:
-        """The command for each node."""
+        """The command to type on each node, for all members of a sweep."""
         return on_each_node(spec, self.sweep_command(spec, out))
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """The commands of the sweep's own `launch.sh`."""
+        """Commands of the sweep's own `launch.sh`, which starts members on this machine."""
         return [
             ("./launch.sh --list", "the names of the members"),
             (f"./launch.sh {members[0]}", "one of them"),
@@ -38,7 +40,7 @@ class Local(Engine):
 
 
 def on_each_node(spec: Spec, command: str) -> list[str]:
-    """A command as it is typed on each node, after comments about what must be the same. One node needs only the
+    """The lines to type on each node: comments on what must be the same, and a command per node. For one node, only the
     command.
     """
     nodes = spec.hardware.nodes

@@ -16,18 +16,20 @@ from xpc.grammar.package_data import read_text
 LIST = "run.sha256"
 NOT_RUN = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp")
 LATER = "data/"
-"""The prefix of files with rows, which are not listed: rows are compared with their digests when they are read."""
+"""The prefix of data files, which `run.sha256` does not list, because they are compared with their digests when they
+are read.
+"""
 
 
 def listed(files: Mapping[str, bytes]) -> bytes:
-    """The text of `run.sha256`: the digests of the files that run, sorted by name."""
+    """The text of `run.sha256`: a line with the digest of each file that affects the run, sorted by name."""
     names = sorted(name for name in files if name not in NOT_RUN and not name.startswith(LATER))
     return "".join(f"{pin(files[name])}  {name}\n" for name in names).encode()
 
 
-@lru_cache(maxsize=256)  # the members of a sweep share the trainer's files
+@lru_cache(maxsize=256)  # cached, because the members of a sweep have equal trainer files
 def pin(data: bytes) -> str:
-    """The digest of a file, in 64 hexadecimal digits."""
+    """The SHA-256 of a file's contents, in 64 hexadecimal digits."""
     return sha256(data).hexdigest()
 
 

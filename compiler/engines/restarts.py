@@ -1,4 +1,4 @@
-"""Restarts of a stopped run: whether they help, how many there are, and how long a run needs to stop."""
+"""Restarts of a stopped run: whether they are useful, how many there are, and how much time a run gets to stop."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
-"""Exit status of a run that was asked to stop; it resumes when it is started again."""
+"""Exit status of a run that was asked to stop. It resumes when it is started again."""
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
-"""A line for engines that restart a run themselves, so that launch.sh does not."""
+"""A shell line that turns off restarts by launch.sh, for engines that restart a run themselves."""
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting that leaves a restarted run without a checkpoint to resume from, or None."""
+    """The setting because of which a restarted run would have no checkpoint to resume from. None if it can resume."""
     every = spec.amount("save.every")
     if every.unit == "never":
         return "save.every"
@@ -26,13 +26,13 @@ def restart_blocker(spec: Spec) -> Path | None:
 
 
 def reads_requeue(spec: Spec) -> bool:
-    """Whether the spec's engine reads `requeue`: every engine except `local` does."""
+    """Whether the spec's engine reads `requeue`. Every engine except `local` does."""
     return spec.text("launch") in readers(BY_PATH["launch.requeue"])
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine restarts a stopped run: as the spec states, or else if there are checkpoints to resume
-    from.
+    """Whether the engine restarts a stopped run. If the spec does not state `requeue`, it does so if there are
+    checkpoints to resume from.
     """
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 
@@ -49,7 +49,7 @@ def retries(spec: Spec) -> int:
 def grace(spec: Spec) -> int:
     """The seconds that a run gets to stop: enough for a step and a checkpoint at 500 MB/s, and at least five minutes.
 
-    AdamW in mixed precision saves 14 bytes per parameter.
+    For AdamW in mixed precision, a checkpoint has 14 bytes per parameter.
     """
     facts = spec.model.facts
     seconds = 900 if facts is None else 120 + facts.params * 14 // 500_000_000

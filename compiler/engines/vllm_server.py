@@ -1,4 +1,6 @@
-"""The vLLM server of a run. An engine starts it on its own node; otherwise README.md has the command."""
+"""The vLLM server that generates completions for a run. Some engines start it on its own node; for others, README.md
+has the command.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,17 @@ from xpc.compiler.spec import Spec
 
 
 def server_options(spec: Spec) -> str:
-    """The options of `trainer/vllm_server.py` that divide a node's GPUs among copies of the model."""
+    """The options of `trainer/vllm_server.py` for tensor and data parallelism, which divide a node's GPUs among copies
+    of the model.
+    """
     tensor = _gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
     return f"--tensor-parallel {tensor} --data-parallel {copies}"
 
 
 def _gpus(spec: Spec) -> int:
-    """The number of GPUs that one copy of the model needs: a power of two, so that 16-bit weights take at most 60 % of
-    each GPU.
+    """The number of GPUs for one copy of the model: the smallest power of two with which 16-bit weights take at most 60
+    % of each GPU's memory.
     """
     gpu, facts = spec.hardware.gpu, spec.model.facts
     count = 1

@@ -1,4 +1,4 @@
-"""An example of every setting, as lines of a spec, for docs/reference.md and `xpc explain SETTING`."""
+"""Make an example of every setting, as lines of a spec, for docs/reference.md and `xpc explain SETTING`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from xpc.compiler.suggest.typed_form import typed
 from xpc.grammar.record import evolve
 
 NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2.5-1.5b-instruct"}
-"""Settings that are required by every method that reads them."""
+"""Settings that must be stated for every method that reads them."""
 
 
 def example(row: Setting) -> str:
-    """Lines of a spec that write the setting; "" for a setting that is never legal."""
+    """Lines of a spec that contain the setting; "" for a setting that is never legal."""
     if row.path == "strategy.activation_checkpointing":
         return ""
     line = examples().get(row.path)

@@ -1,4 +1,4 @@
-"""Find the settings that a word names."""
+"""Find the settings for a word of `xpc explain`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Settin
 
 
 def setting_rows(name: str) -> list[Setting]:
-    """The settings with this path, name, choice (`zero2`) or clause (`memory`), including those of a data source."""
+    """The settings with this path, name, choice (`zero2`) or clause (`memory`). Settings of a data source are
+    included.
+    """
     named = [row for row in TABLE if name in (row.path, row.name)]
-    inside = [] if any(row.path == name for row in named) else list(children(name))  # `eval` is a clause and a setting
+    # a setting comes before a clause of the same name, such as `eval`
+    inside = [] if any(row.path == name for row in named) else list(children(name))
     choice = bare_choices().get(name)
     return [*inside, *(row for row in named if row not in inside)] or ([BY_PATH[choice]] if choice else [])
 
 
 def source_setting(name: str) -> Setting | None:
-    """The setting of a `data` block's source with this name (`take`, `data.take`), or None."""
+    """The setting of a data source with this name (`take`, `data.take`), or None."""
     return SOURCE_SETTINGS.get(name.removeprefix("data."))

@@ -1,6 +1,6 @@
-"""`xpc explain` for names other than settings: models, GPUs, datasets, rewards, and the libraries' arguments.
+"""`xpc explain` for names that are not settings: models, GPUs, datasets, rewards, and the libraries' arguments.
 
-Loaded only if nothing else is known about a name.
+Imported only if a name is not a setting, code or file.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ WORDS = {
     "zip": "in a `sweep`, lists that vary together: `zip { gbs = [128, 256], micro = [16, 8] }`",
     "file": 'a file next to the spec: `chat_template = file("mine.jinja")`',
 }
-"""The words of the language that are not settings."""
+"""The words of the language that are not settings, each with an explanation."""
 AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}
-"""The words that `every` takes instead of a number."""
+"""The words that a setting such as `every` takes instead of a number, each with an explanation."""
 
 
 def explain_name(name: str) -> str | None:
-    """Everything known about a name, or None."""
+    """Everything known about a name as text, or None if it is unknown."""
     parts = [
         *(_word(name), _stack(name), _model(name), _gpu(name), _dataset(name), _reward(name), _choices(name)),
         _arguments(name),
@@ -76,10 +76,12 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """The meanings of a name in addition to these settings: a word, a choice, a reward, or a library's argument."""
+    """Other meanings of a name that is also the name of the settings `rows`: a word of the language, a choice, a
+    reward, or a library's argument.
+    """
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    own = owner_of(name)  # `max_length` is both a setting of vLLM and TRL's name for `batch.seq`
+    own = owner_of(name)  # `max_length` is a setting of vLLM, and also TRL's name for `batch.seq`
     return _word(name) + said + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
@@ -96,7 +98,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """The description of a choice, if the tables have one."""
+    """The description of a choice, or ""."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -117,7 +119,9 @@ def _reward(name: str) -> str:
 
 
 def _choices(name: str) -> str:
-    """The settings that have a choice or a loss with this name, for choices that cannot be written on their own."""
+    """The settings that have a choice or a loss with this name. Choices that can be written alone, such as `bf16`, are
+    left out.
+    """
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
         every = ", ".join(f"`{row.path}`" for row in BY_PATH.values() if row.kind is EVERY)
@@ -130,9 +134,7 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """How each target treats a library's argument: the setting that decides it, `extra`, or why it is
-    omitted.
-    """
+    """For each target, what decides a library's argument: a setting, or `extra`; or why the argument is omitted."""
     lines: list[str] = []
     for target in stacks.every():
         told: dict[str, list[str]] = {}
@@ -155,7 +157,7 @@ def _arguments(name: str) -> str:
 
 
 def _rules_about(name: str) -> list[str]:
-    """The rules whose first sentence names a library's argument, each with this sentence."""
+    """The rules whose first sentence names a library's argument, each with that sentence."""
     from textwrap import fill
 
     from xpc.compiler.rules import every
@@ -171,7 +173,7 @@ def _rules_about(name: str) -> list[str]:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """How a target treats an argument of a method's trainer; "" if that trainer does not have it."""
+    """What decides an argument of a method's trainer on this target; "" if the trainer does not have it."""
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
     today = "" if new == name else f"`{new}` today, "
@@ -187,7 +189,9 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, escape: str, name: str) -> str:
-    """How a target treats a key of accelerate.yaml or deepspeed.json, given in full or by its last part."""
+    """What decides a key of accelerate.yaml or deepspeed.json on this target. `name` is the key's full name or its last
+    part.
+    """
     legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
     owned = extras.owned_names(stack, escape, "sft")
     whole = sorted(one for one in {*legal, *owned, *keys} if name in (one, one.rpartition(".")[2]))
@@ -215,7 +219,7 @@ def _extra_target(name: str) -> str:
 
 
 def _foreign(name: str) -> str:
-    """The equivalent of a name from another tool, or the reason why there is none."""
+    """What to write in xpc for a name from another tool, or the reason why there is no equivalent."""
     from xpc.compiler.suggest.meaning import SAME, meaning
     from xpc.compiler.suggest.no_equivalent import loose_reason, own_reason, reason
 

@@ -1,4 +1,6 @@
-"""`python -m xpc.compiler.explain.reference`: write docs/reference.md and the page of each clause from the settings."""
+"""`python -m xpc.compiler.explain.reference`: write docs/reference.md and a page for each clause, from the table of
+settings.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Clauses with few settings, each with the clause on whose page they are listed."""
+"""Clauses without a page of their own, because they have few settings. Each is mapped to the clause on whose page they
+are.
+"""
 SENTENCE = """\
 `train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
 `extra`, which passes a library's own arguments on.
@@ -26,18 +30,18 @@ GENERATED = "Written by `make docs`; do not edit. [reference.md](../reference.md
 
 
 def pages() -> Mapping[str, str]:
-    """The text of each page, by its path in docs/."""
+    """Map the path of each page in docs/ to its text."""
     clauses = {page_of(clause): None for clause in CLAUSES}
     return {"reference.md": index(), **{f"reference/{name}.md": clause_page(name) for name in clauses}}
 
 
 def page_of(clause: str) -> str:
-    """The page on which the settings of a clause are, such as `lora` for those of `qlora`."""
+    """The page with the settings of a clause: the settings of `qlora` are on the page `lora`."""
     return next((page for page, more in TOGETHER.items() if clause in more), clause)
 
 
 def index() -> str:
-    """The list of all settings, each with a link to its section."""
+    """The text of the list of all settings, each with a link to its section."""
     short = ", ".join(f"`{name}`" for name, path in outer_names().items() if name != path)
     lines = [read_text(__file__, "reference_head.md").rstrip("\n").replace("SHORT", short)]
     for name in dict.fromkeys(map(page_of, CLAUSES)):
@@ -47,7 +51,7 @@ def index() -> str:
 
 
 def clause_page(name: str) -> str:
-    """The page of a clause: a section with an anchor for each setting."""
+    """The text of a clause's page: a section with an anchor for each setting."""
     title = ", ".join(f"`{one}`" for one in _clauses(name))
     lines = [f"# Settings of {title}", "", GENERATED, ""]
     lines += [SENTENCE] if name == "train" else []
@@ -95,13 +99,13 @@ def _section(row: Setting) -> list[str]:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence, for a cell of a table."""
+    """The first sentence of a text, for a table."""
     sentence, dot, _ = " ".join(text.split()).partition(". ")
     return (sentence + dot.strip()).replace("|", "\\|")
 
 
 def write(folder: str, texts: Mapping[str, str]) -> None:
-    """Write pages below a folder, and delete pages of the same subfolders that are no longer written."""
+    """Write pages below a folder, and delete old pages in the same subfolders."""
     for place in {os.path.dirname(path) for path in texts} - {""}:
         os.makedirs(os.path.join(folder, place), exist_ok=True)
         for name in os.listdir(os.path.join(folder, place)):

@@ -1,5 +1,5 @@
-"""`python -m xpc.compiler.explain.stack_pages`: write a page for each stack from its tables, the rules and the
-advisories.
+"""`python -m xpc.compiler.explain.stack_pages`: write a documentation page for each stack, from its tables, the rules
+and the advisories.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from xpc.grammar.package_data import read_json
 
 
 def page(name: str) -> str:
-    """The page of a stack as Markdown."""
+    """The page of a stack, as Markdown."""
     stack = next(one for one in stacks.every() if one.name == name)
     parts = (_head(stack), _pins(stack), _methods(stack), _differences(stack), _refused(stack), _advised(stack))
     return "\n\n".join(parts) + "\n"
@@ -82,7 +82,7 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """A table of the stack's facts that differ from another stack's, with their descriptions from facts.py."""
+    """A table of facts that differ between a stack and another one, with their descriptions from facts.py."""
     described = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []
@@ -96,7 +96,7 @@ def _differences(stack: Stack) -> str:
 
 
 def _documented() -> dict[str, str]:
-    """Each fact with the first sentence of its docstring in facts.py."""
+    """Map each fact to the first sentence of its docstring in facts.py."""
     body = next(one for one in ast.parse(inspect.getsource(facts)).body if isinstance(one, ast.ClassDef)).body
     found = {}
     for node, doc in pairwise(body):
@@ -147,13 +147,13 @@ def _advised(stack: Stack) -> str:
 
 
 def with_links(text: str) -> str:
-    """The text of docs/stacks.md, with links to all stacks' pages in the line that begins with `Pages:`."""
+    """The text of docs/stacks.md, with links to the pages of all stacks in the line that begins with `Pages:`."""
     links = ", ".join(f"[{name}]({file_name(name)})" for name in stacks.names())
     return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
 
 
 def with_menu(text: str) -> str:
-    """The text of mkdocs.yml, with all stacks' pages in its menu, newest first."""
+    """The text of mkdocs.yml, with the pages of all stacks in its menu, newest first."""
     first, *others = re.findall(r"^ +- stack-.*\n", text, flags=re.MULTILINE)
     for one in others:
         text = text.replace(one, "")
@@ -162,7 +162,7 @@ def with_menu(text: str) -> str:
 
 
 def rewrite(path: str, change: Callable[[str], str]) -> None:
-    """Change a file in place."""
+    """Apply a function to the text of a file, and write the result back."""
     with open(path, "r+", encoding="utf-8") as handle:
         changed = change(handle.read())
         handle.seek(0)

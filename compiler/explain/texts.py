@@ -1,4 +1,4 @@
-"""`xpc explain`: what a code means, what a setting does, and where the values of a spec come from."""
+"""`xpc explain`: the meaning of a code, the effect of a setting, or where the values of a spec come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.grammar.package_data import read_json
 
 
 def explain(what: str) -> str | None:
-    """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None for anything unknown."""
+    """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None for other words."""
     if what.upper().startswith("XP") and what[2:].isdecimal():
         return _code(what.upper())
     path, _, name = what.rpartition(":")
@@ -25,7 +25,8 @@ def explain(what: str) -> str | None:
         return spec_values(path, name)
     rows, of_source = setting_rows(what), source_setting(what)
     if not rows and of_source is None:
-        from xpc.compiler.explain.names import explain_name  # a name of the registry or of a library
+        # imported late, for other names of the registry or of a library
+        from xpc.compiler.explain.names import explain_name
 
         return explain_name(what) or _slug(what)
     from xpc.compiler.explain.names import also
@@ -35,7 +36,9 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The text for a code, given by its slug (`batch-does-not-divide`), which every finding prints next to the code."""
+    """The text for the slug of a code (`batch-does-not-divide`), which findings print next to the code. None for other
+    words.
+    """
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import every
     from xpc.grammar.codes import CODES as SYNTAX
@@ -62,7 +65,7 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """The text of a code, with its example before the source, and the targets and proofs at the end."""
+    """Insert the example of a code before its source, and append its targets and proofs."""
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"
@@ -78,12 +81,12 @@ def _with_example(text: str, code: str) -> str:
 
 
 def _of_source(row: Setting) -> str:
-    """The text for a setting of one data source, which is written on the source's own line in a `data` block."""
+    """The text for a setting of one data source, which is written next to the source in a `data` block."""
     from xpc.compiler.suggest.typed_form import typed
 
-    # A separate prompt column can be one turn of a conversation, or text that the completion continues.
+    # A separate prompt column may be one turn of a conversation, or text that the completion continues.
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
-    rest = ", capybara(share=30%)" if row.name == "share" else ""  # in a mixture every source has a share
+    rest = ", capybara(share=30%)" if row.name == "share" else ""  # in a mixture with shares, every source needs one
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
         f"  example  data talk {{ {ref}({typed(row, None)}){rest} }}\n"

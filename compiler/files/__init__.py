@@ -1,1 +1,1 @@
-"""Read and write files: the workspace of a spec, standard streams, bundles on disk, digests."""
+"""Read and write files: the files that a spec names, bundles on disk, digests of files, and standard streams."""

@@ -1,9 +1,9 @@
-"""Replace a folder or files in one step: other processes see the old or the new version, even if this process is
+"""Replace a folder or files in one step: other processes see either the old or the new version, even if this process is
 killed.
 
 The new folder is made next to its target under a hidden name, and then renamed. While it is made, this process holds a
-lock on it, which the kernel releases when the process dies. So the next write to the target can recognize leftovers of
-a killed process: it puts an old folder back if the target is missing, and removes the rest.
+lock on it, which the kernel releases when the process dies. So the next write to the target recognizes leftovers of a
+killed process: it restores the old folder if the target is missing, and removes all other leftovers.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from contextlib import contextmanager, suppress
 from xpc.compiler.files.digest import sha256
 
 NEW, OLD = "new", "old"
-"""Names in the hidden folder: one for the new folder, and one for the old folder if the two could not be exchanged."""
+"""Names in the hidden folder: one for the new folder, and one for the old folder if the system cannot exchange two
+folders in one step.
+"""
 HERE, EXCHANGE = -100, 2
-"""AT_FDCWD and RENAME_EXCHANGE of Linux' renameat2(2)."""
+"""The values of AT_FDCWD and RENAME_EXCHANGE for Linux' renameat2(2)."""
 
 
 def exchange(one: str, other: str) -> bool:
-    """Exchange two names in one step. Returns False if the system or the file system cannot do this."""
+    """Exchange two paths in one step. Returns False if the system or the file system cannot do this."""
     if not sys.platform.startswith("linux"):
         return False
-    import ctypes  # slow to import, and needed only to replace a folder
+    import ctypes  # slow to import, and needed only here
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):  # the C library is too old
+    except (AttributeError, OSError):  # the C library is too old to have renameat2
         return False
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return bool(call(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
@@ -41,10 +43,11 @@ def exchange(one: str, other: str) -> bool:
 def replace_folder(
     target: str, fill: Callable[[str], None], is_foreign: Callable[[str], str], aside: bool
 ) -> str | None:
-    """Replace `target` by the folder that `fill` makes. Returns the new path of the old folder, if it is kept.
+    """Replace the folder `target` by a new one, which `fill` writes. Returns the new path of the old folder, or None if
+    it was deleted.
 
-    The old folder is kept, as the first free `target.before-N`, if `aside` is set or if `is_foreign` finds files in it
-    that somebody added meanwhile. Raises OSError, and then the old folder is still in place.
+    The old folder is kept as the first free `target.before-N` if `aside` is set, or if `is_foreign` finds files in it
+    that the compiler did not write. If OSError is raised, the old folder is still in place.
     """
     with _work_folder(target) as hidden:
         new, old = os.path.join(hidden, NEW), os.path.join(hidden, OLD)
@@ -60,8 +63,7 @@ def replace_folder(
                     raise
         if aside:
             kept = _free(target)
-            # after a kill here, the old folder is at the target, or the new one is there and the old one in the hidden
-            # folder
+            # If this process is killed from here on, the old folder is the target or `target.before-N`.
             os.rename(new, kept)
             if exchange(kept, target):
                 return kept
@@ -79,8 +81,8 @@ def replace_folder(
 
 
 def _step_by_step(new: str, target: str, old: str) -> None:
-    """Replace the target by two renames instead of an exchange. If killed between them, there is no target, and
-    `recover` puts the old folder back.
+    """Replace the target by two renames, if an exchange is impossible. If the process is killed between them, there is
+    no target, and the next write restores the old folder (`recover`).
     """
     os.rename(target, old)
     try:
@@ -98,8 +100,8 @@ def _free(target: str) -> str:
 
 
 def replace_files(files: Mapping[str, bytes]) -> None:
-    """Write each file completely or not at all. No file is written before all of them fit on the disk. A symbolic link
-    is followed, not replaced.
+    """Write each file completely or not at all. No file is replaced before all new contents are on the disk. A symbolic
+    link is followed, not replaced.
 
     Raises OSError, whose `filename` is the path as it was given.
     """
@@ -127,7 +129,7 @@ def replace_files(files: Mapping[str, bytes]) -> None:
 
 
 def _new_file(prefix: str) -> str:
-    """An empty file with a unique name and the default mode of new files."""
+    """Create an empty file with a unique name and the default mode of new files. Returns its path."""
     for _ in range(100):
         path = prefix + os.urandom(4).hex()
         try:
@@ -147,8 +149,8 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 @contextmanager
 def _work_folder(target: str) -> Iterator[str]:
-    """A locked private folder next to the target. It is removed at the end, unless it contains the only copy of the old
-    target.
+    """A context with a locked private folder next to the target. It is removed at the end, unless it contains the only
+    copy of the old target.
     """
     folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
                                                                  dir=os.path.dirname(target)))  # fmt: skip
@@ -161,10 +163,10 @@ def _work_folder(target: str) -> Iterator[str]:
 
 
 def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
-    """Make a new file or folder next to the target; returns it and the descriptor that holds its lock.
+    """Make a new hidden file or folder next to the target. Returns its path and the file descriptor that holds its
+    lock.
 
-    Before the new file or folder is locked, another process may treat it as a leftover and remove it. Then this
-    function makes another one.
+    Until it is locked, another process may treat it as a leftover and remove it. Then this function tries again.
     """
     for _ in range(100):
         path = make(_prefix(target))
@@ -177,15 +179,17 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
 
 
 def _prefix(target: str) -> str:
-    """The prefix of hidden names for this target: its own name, cut to 40 characters, and its digest."""
+    """The prefix of hidden names for this target: its name, cut to 40 characters, and the beginning of the name's
+    digest.
+    """
     name = os.path.basename(target)
     mark = sha256(os.fsencode(name)).hexdigest()[:8]
     return os.path.join(os.path.dirname(target), f".{name[:40]}.{mark}.")
 
 
 def _locked(path: str) -> int | None:
-    """A descriptor that holds the lock of a file or folder; None if another process has the lock or the path
-    is gone.
+    """Lock a file or folder. Returns the file descriptor that holds the lock; None if another process has locked it, or
+    if it is gone.
     """
     import fcntl
 
@@ -202,7 +206,7 @@ def _locked(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        except OSError:  # without file locks, no folder can be recognized as a leftover
+        except OSError:  # the file system has no locks, so nothing is recognized as a leftover
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
             return held
@@ -213,8 +217,10 @@ def _locked(path: str) -> int | None:
 
 
 def leftovers(target: str) -> Iterator[str]:
-    """Yields each hidden file or folder that a killed process left next to the target, locked, and removes it
-    afterwards.
+    """Yield each hidden folder that a killed process left next to the target, and remove it afterwards. Hidden files
+    are only removed.
+
+    Each is locked meanwhile.
     """
     parent, prefix = os.path.split(_prefix(target))
     try:
@@ -241,8 +247,8 @@ def leftovers(target: str) -> Iterator[str]:
 
 
 def _supports_locks(held: int) -> bool:
-    """Whether the file system supports locks. Without them, a running process cannot be distinguished from a
-    killed one.
+    """Whether the file system supports locks. Without locks, a killed process cannot be distinguished from a running
+    one.
     """
     import fcntl
 
@@ -254,8 +260,8 @@ def _supports_locks(held: int) -> bool:
 
 
 def recover(target: str, is_foreign: Callable[[str], bool]) -> None:
-    """Restore or remove what killed processes left next to the target. A folder for which `is_foreign` is
-    true is kept.
+    """Restore or remove what killed processes left next to the target. A folder for which `is_foreign` is true is moved
+    to `target.before-N`.
     """
     for folder in leftovers(target):
         old = os.path.join(folder, OLD)

@@ -15,7 +15,9 @@ from xpc.compiler.files.workspace import read_toml
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
-"""Folders that are the same in all members of a sweep. Each file is on disk once, and all members have links to it."""
+"""Folders with equal files in all members of a sweep. Each file is stored once, and all members have hard links to
+it.
+"""
 
 
 class BundleError(Exception):
@@ -23,11 +25,12 @@ class BundleError(Exception):
 
 
 def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | None:
-    """Write the files of a bundle, or of a sweep's folder, to `out`; returns where an old folder was moved, if any.
+    """Write the files of a bundle, or of a sweep's folder, to `out`. Returns the path to which an old folder was moved,
+    or None.
 
-    An `out` that is not a bundle, or a bundle with files that the compiler did not write, raises BundleError; with
-    `force` it is moved aside to the first free `out.before-N`. If the process is killed meanwhile, `out` is the old or
-    the new directory; a hidden folder may be left next to it, which the next write removes.
+    Raises BundleError if `out` is not a bundle, or has files that the compiler did not write; with `force` it is moved
+    to the first free `out.before-N` instead. If the process is killed meanwhile, `out` is either the old or the new
+    folder; a hidden folder may be left next to it, which the next write removes.
     """
     try:
         target = os.path.realpath(out)
@@ -74,16 +77,16 @@ def _make_folder(folder: str, made: set[str]) -> None:
 
 
 def _linked(first: str, path: str) -> bool:
-    """Hard-link a file to a second name, if possible. Copying a member copies the content of its hard links."""
+    """Make a hard link `path` to the file `first`. Returns False if that is impossible."""
     try:
         os.link(first, path)
-    except OSError:  # no hard links on this file system, or too many to one file
+    except OSError:  # the file system has no hard links, or the file has too many
         return False
     return True
 
 
 def _enclosing_bundle(target: str) -> str:
-    """The bundle that contains a path, or ""."""
+    """The path of the bundle that contains a path, or ""."""
     while (parent := os.path.dirname(target)) != target:
         target = parent
         if any(os.path.isfile(os.path.join(target, name)) for name in MANIFESTS) and _digests(target) is not None:
@@ -92,12 +95,16 @@ def _enclosing_bundle(target: str) -> str:
 
 
 def _has_foreign_files(target: str) -> bool:
-    """Whether a leftover folder has files that the compiler did not write. False for an unfinished bundle."""
+    """Whether a leftover folder has files that the compiler did not write. False for an unfinished bundle, which has no
+    manifest.
+    """
     return _digests(target) is not None and bool(why_foreign(target))
 
 
 def why_foreign(target: str) -> str:
-    """The reason why the compiler may not replace the directory, or ""."""
+    """The reason why the compiler may not replace the folder: it has files that the compiler did not write, or changed
+    ones. "" if it may.
+    """
     if not os.path.lexists(target):
         return ""
     if not os.path.isdir(target):
@@ -136,12 +143,12 @@ def why_foreign(target: str) -> str:
 
 
 def _raise(error: OSError) -> None:
-    """Raise the error. A folder that cannot be listed may contain anything, so it must not be replaced."""
+    """Raise the error. If a folder cannot be listed, it may contain anything, so it must not be replaced."""
     raise error
 
 
 def _is_sealed(path: str) -> bool:
-    """Whether a manifest is unchanged: its last line has the digest of the lines above."""
+    """Whether a manifest is unchanged: its last line must have the digest of the lines above."""
     try:
         data = read_file(path)
     except OSError:
@@ -151,7 +158,9 @@ def _is_sealed(path: str) -> bool:
 
 
 def _digests(target: str) -> dict[str, str] | None:
-    """The `[files]` table of a bundle, or of all members of a sweep; None without a readable manifest."""
+    """The digests of all files of a bundle, or of all members of a sweep, from its manifests; None without a readable
+    manifest.
+    """
     table = _table(os.path.join(target, "bundle.toml"), "bundle")
     if table is not None:
         return _files(table)
@@ -164,7 +173,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # the comparison of digests below finds missing and unreadable files
+        if bundle is not None:  # missing and unreadable files are reported when the digests are compared
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out
@@ -177,7 +186,7 @@ def _files(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _table(path: str, head: str) -> dict[str, object] | None:
-    """Read a manifest: a TOML file with `files`, whose table `head` names the xpc version that wrote it. None for other
+    """Read a manifest: a TOML file with the tables `files` and `head` (`bundle` or `sweep`). Returns None for other
     files.
     """
     table = read_toml(path)
@@ -188,5 +197,5 @@ def _table(path: str, head: str) -> dict[str, object] | None:
 
 
 def sealed(table: bytes) -> bytes:
-    """The manifest with a digest of its lines appended as the last line, so that an edit is noticed."""
+    """Append a line with the digest of all lines to a manifest, so that edits are noticed."""
     return table + f"# The lines above: {shared_digest(table)}\n".encode()

@@ -1,7 +1,7 @@
 """Compute the digests of a bundle's files, to compare it with another bundle.
 
-All regular files are included, also those that `bundle.toml` does not list, because a module that somebody adds to
-`trainer/` would run.
+All regular files are included. A file that is not in `bundle.toml` also counts, because a module that somebody adds to
+`trainer/` could run.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import mutable
 
 TOTAL = 4 * 2**30
-"""The most bytes of all files of a bundle together."""
+"""Maximum total size in bytes of a bundle's files."""
 MOST = 20_000
-"""The most files of a bundle; a data folder has at most 10,000."""
+"""Maximum number of files of a bundle. A data folder in it has at most 10,000."""
 ENTRY = re.compile(rb'"([A-Za-z0-9_][A-Za-z0-9._/=,@-]*)" = "(sha256:[0-9a-f]{64})"')
 TEXTS = re.compile(rb"\"\"\"|\'\'\'")
-"""The quotes of a text over several lines, in which a line may look like an entry."""
+"""The quotes of a multi-line string of TOML. A line inside such a string could look like an entry."""
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
-"""The end of the digest of a script that lacks its executable bit."""
+"""A suffix that is appended to the digest of a script without executable bit, so that this counts as a difference."""
 
 
 @mutable
 class BundleTree:
-    """The files below a folder: `digests` by name, in hex. `bytecode` has the .pyc files of `__pycache__` folders.
+    """The files below a folder. `digests` maps their names to SHA-256 digests in hex, `bytecode` those of .pyc files in
+    `__pycache__` folders.
 
     `foreign` are folders without any file of the manifest, such as the output of a run; they are not read. `listed` are
     the digests in the manifest.
@@ -44,13 +45,15 @@ class BundleTree:
     listed: Mapping[str, str]
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file. Raises UsageError."""
+        """The contents of one file. Raises UsageError."""
         return read_regular(os.path.join(self.folder, name))
 
 
 def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
-    """Read the files of a bundle. `known` has digests by device and inode, for members of a sweep, which share most
-    files. Raises UsageError if the folder is no bundle, or has a file that is not read.
+    """Compute the digests of a bundle's files. Raises UsageError if the folder is not a bundle, or has a file that is
+    not regular.
+
+    `known` is a cache of digests by device and inode, because the members of a sweep share most files.
     """
     listed = _listed(folder)
     digests: dict[str, str] = {}
@@ -90,7 +93,8 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
 def _listed(folder: str) -> Mapping[str, str]:
     """The digests in the manifest of a bundle. Raises UsageError if there is none.
 
-    A manifest as the compiler writes it is not parsed as TOML, which takes milliseconds: a sweep may have 10,000.
+    A manifest that is formatted as the compiler does is not parsed as TOML, which would take milliseconds for each of
+    up to 10,000 members of a sweep.
     """
     if not os.path.islink(path := os.path.join(folder, MANIFEST)) and os.path.isfile(path):
         above, table, entries = read_regular(path).partition(b"\n[files]\n")
@@ -107,7 +111,7 @@ def _listed(folder: str) -> Mapping[str, str]:
 
 
 def stated_weights(folder: str) -> dict[str, str]:
-    """The digests of local models' files in the manifest of a bundle. Most bundles have none, and are not parsed."""
+    """The digests of local models' files in the manifest of a bundle; empty for most bundles."""
     import tomllib
 
     data = read_regular(os.path.join(folder, MANIFEST))

@@ -1,7 +1,7 @@
-"""Read a bundle's own `spec.xp`, whose `file("x")` names refer to the copies in the bundle.
+"""Read the `spec.xp` of a bundle, whose names of files (`file("x")`) refer to the copies in the bundle.
 
-Loaded only for a spec inside a bundle. Such a spec states every default; `check` and the reviewing commands read only
-what its author wrote.
+Imported only for a spec inside a bundle. Such a spec states every default; `check` and the comparing commands read only
+what the user wrote.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 
 @mutable
 class BundleWorkspace(Workspace):
-    """The workspace of a bundle. `copies_of` maps the names of files in the spec to their copies in the bundle.
+    """The workspace of a spec in a bundle. `copies_of` maps the names of files in the spec to their copies in the
+    bundle.
 
-    A file without a copy, such as a model's folder, is searched for below `data_root`, as in a run, and then next to
-    the bundle or its sweep, where the spec was.
+    A file without a copy, such as a model's folder, is searched for below `data_root`, as in a run. After that, it is
+    searched for next to the bundle or its sweep, where the original spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
     data_root: str = ""
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name of a file in the spec, and the path of its copy."""
+        """The name of a file in the spec, and the path of its copy or, without a copy, of the file that was found."""
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
-        if copy is not None or name == self.lock:  # a lock that was written later does not belong to this bundle
+        if copy is not None or name == self.lock:  # a lock next to the bundle may be newer than the bundle
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
         first = [os.path.join(self.data_root, name)] if self.data_root else []
@@ -58,7 +59,7 @@ class BundleWorkspace(Workspace):
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """The same as for any workspace, but a copied file is checked under the name that the spec gives it."""
+        """Like Workspace.outside_fault, but a copied file is checked under the name that it has in the spec."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)
@@ -66,15 +67,13 @@ class BundleWorkspace(Workspace):
         return HIDDEN.format(written) if hidden and name.startswith(("../", "/")) else ""
 
     def _inside(self, name: str) -> list[str]:
-        """The copied files of a folder, by their names in the folder."""
+        """The names of the copied files of a folder, relative to the folder."""
         prefix = name.rstrip("/") + "/"
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
 
 
 def _folders_above(root: str) -> list[str]:
-    """The folder that contains the bundle, and the folder that contains its sweep
-    (`FOLDER/SWEEP.bundle/members/NAME`).
-    """
+    """The folder that contains the bundle; for a member of a sweep, also the folder that contains the sweep."""
     above = os.path.dirname(root)
     sweep = os.path.dirname(above)
     member = os.path.basename(above) == "members" and os.path.exists(os.path.join(sweep, "sweep.toml"))
@@ -82,9 +81,9 @@ def _folders_above(root: str) -> list[str]:
 
 
 def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | None:
-    """The `bundle.toml` of a folder, or None if the compiler did not write one.
+    """Read the `bundle.toml` of a folder; None if the compiler did not write one.
 
-    With `brief`, its `files` lack those of the trainer and its assumed settings are not read, because a sweep has up to
+    With `brief`, the trainer's files and the assumed settings are left out, which is faster, because a sweep has up to
     a thousand manifests.
     """
     table = read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str)
@@ -107,18 +106,20 @@ def _without_trainer(text: str) -> str:
 
 
 def _leads_out(name: str) -> bool:
-    """Whether a file name leads out of the bundle. A bundle may come from an untrusted source."""
+    """Whether a file name leads out of the bundle, such as `../x`. A bundle may come from an untrusted source."""
     return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: str = "") -> BundleWorkspace:
-    """The workspace of a bundle with this manifest. Files without a copy are first searched for below `data_root`."""
+    """Make the workspace of a bundle with the manifest `table`. Files without a copy are first searched for below
+    `data_root`.
+    """
     copies = {}
     for name, digest in table["inputs"].items():
         own = bundle_name(name, digest.removeprefix("sha256:"))
         held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
-        # the bundle may come from anybody
+        # links are refused, because the bundle may come from anybody
         if held and not any(os.path.islink(path) for path in parts(folder, held[0])):
             copies[name] = held[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
@@ -129,8 +130,10 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
-    """A bundle's `spec.xp` reduced to what the author wrote, with each line at its original place and files under their
-    names in the spec.
+    """Restore the spec that the user wrote from a bundle's `spec.xp`: without lines that the compiler filled in, and
+    with the original names of files.
+
+    Removed lines become empty, so that line numbers stay the same.
     """
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
     for name, copy in copies_of.items():
@@ -139,7 +142,9 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
 
 
 def bundle_name(path: str, digest: str) -> str:
-    """A safe file name inside a bundle: the file's own name in plain characters, made unique by its digest."""
+    """A safe file name for a copy in a bundle: `my reward.py` becomes `my_reward-1a2b3c4d.py`, with the beginning of
+    its digest.
+    """
     stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
     clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
     tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"

@@ -1,6 +1,6 @@
-"""Compute SHA-256 of small texts without OpenSSL, because importing `hashlib` loads it, which takes milliseconds.
+"""Compute SHA-256 of small texts without OpenSSL, because importing `hashlib` loads OpenSSL, which takes milliseconds.
 
-The digests are the same; for megabytes `hashlib` is faster.
+The digests are the same. For megabytes of data, `hashlib` is faster.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256 as sha256
 else:
-    try:  # random.py of the standard library does the same from Python 3.12 on
+    try:  # `random` of Python 3.12 imports SHA-2 in the same way
         from _sha2 import sha256
     except ImportError:
         try:
-            from _sha256 import sha256  # 3.11
-        except ImportError:  # an interpreter built without _sha2
+            from _sha256 import sha256  # Python 3.11
+        except ImportError:  # Python was built without _sha2
             from hashlib import sha256
 
 
 def digest(data: bytes) -> str:
-    """The digest in the form of manifests: `sha256:` and 64 hexadecimal digits."""
+    """The SHA-256 digest as manifests have it: `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + sha256(data).hexdigest()
 
 
 shared_digest = lru_cache(maxsize=256)(digest)
-"""`digest` with a cache: the members of a sweep share the trainer and their data."""
+"""Like `digest`, with a cache for repeated data: the members of a sweep share the trainer and their data files."""

@@ -1,4 +1,4 @@
-"""Compute the SHA-256 of files of any size: each file once per process, with a line of progress if it takes seconds."""
+"""Compute the SHA-256 of files of any size, each only once per process, with progress lines if it takes seconds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 BLOCK = 2**22
 SHOWN = 4 * 2**30
-"""The number of bytes between two lines of progress, which takes a few seconds to hash."""
+"""Number of bytes between two progress lines; hashing that many takes a few seconds."""
 VERSION = "sha256"
 _known: dict[tuple[str, str], str] = {}
-"""The digests that this process has computed, by path and stamp."""
+"""A cache of the digests that this process has computed, by path and stamp (size and times) of the file."""
 
 
 def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = False) -> str | None:
-    """The digest in hex; None if the file cannot be read or is not a regular file.
+    """The SHA-256 of a file in hex; None if it cannot be read or is not a regular file.
 
     The digest is stored in `memory`. With `trusted`, a stored digest is used if the file's size, times and inode are
     unchanged.
@@ -43,9 +43,9 @@ def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = Fal
 
 
 def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> tuple[int, str] | None:
-    """The size and the digest of a regular file of at most `most` bytes; None for anything else.
+    """The size in bytes and the SHA-256 of a regular file of at most `most` bytes; None for other files.
 
-    For a pointer of Git LFS, they are those of the file that it stands for. A digest in `memory` is trusted.
+    If the file is a Git LFS pointer, they are those of the file to which it points. A digest in `memory` is trusted.
     """
     from xpc.compiler.files import lfs
 
@@ -65,7 +65,7 @@ def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> t
 
 
 def show_count(done: int, total: int) -> None:
-    """A line of progress about many small files."""
+    """Print a progress line about many small files."""
     print(f"hashing: {done:,} of {total:,} images", file=sys.stderr, flush=True)
 
 
@@ -84,7 +84,8 @@ def _read(path: str) -> str | None:
                 if done - shown >= SHOWN:
                     shown = done
                     size = max(done, status.st_size)
-                    # The file's name is not printed: it may have escape sequences, which this room cannot remove.
+                    # The file's name is not printed, because it may contain escape sequences, which cannot be removed
+                    # here.
                     print(f"hashing: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
     except OSError:
         return None

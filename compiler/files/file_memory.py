@@ -1,8 +1,8 @@
-"""Remember facts that were computed from a file's bytes, such as the survey of a data file's rows, for later commands.
+"""Remember facts that were computed from a file's contents, such as counts over a data file's rows, for later commands.
 
 An entry is used only if the file's size, times of change and inode are the same as before and after it was read. A file
 that changed in the last two seconds is not remembered, because a second change within one tick of the file system's
-clock would not show. Commands work without entries: they then read the file.
+clock would not be noticed. Entries only save time: without them, commands read the file.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ import stat
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
-"""The number of seconds after which another change of a file certainly shows in its times, on any file system."""
+"""Number of seconds after a change in which another change might not show in the file's times, on any file system."""
 FACTS = 16
-"""The most facts that are kept about one file."""
+"""Maximum number of facts that are kept about one file."""
 Stamp = tuple[str, float]
 """A file's size, times, inode and device as text, and the time of its last change in seconds since the epoch."""
 
 
 @mutable
 class FileMemory:
-    """Remembered facts in `folder`, which is created for the first one.
+    """Facts about files, stored in `folder`, which is created when the first one is stored.
 
-    A fact is plain JSON. It is found under its file's path, a `key`, and a `version`, which names the code that
-    computed it.
+    A fact is plain JSON. It is found by the path of its file, a `key`, and a `version` of the code that computed it.
     """
 
     folder: str
 
     def stamp(self, path: str) -> Stamp | None:
-        """The present state of a regular file; None for anything else."""
+        """The current stamp of a regular file; None for other files."""
         try:
             found = os.stat(path)
         except (OSError, ValueError):
@@ -42,7 +41,7 @@ class FileMemory:
         return ":".join(map(str, parts)), max(found.st_mtime, found.st_ctime)
 
     def recall(self, path: str, version: str, key: str) -> tuple[str, object] | None:
-        """The digest of the file and the remembered fact, if the file is unchanged; otherwise None."""
+        """The digest of the file and the stored fact, if the file is unchanged; otherwise None."""
         from xpc.compiler.files.private_folder import read
 
         now = self.stamp(path)
@@ -53,7 +52,9 @@ class FileMemory:
         return (digest, facts[key]) if isinstance(digest, str) and isinstance(facts, dict) and key in facts else None
 
     def keep(self, path: str, before: Stamp | None, version: str, key: str, digest: str, fact: object) -> None:
-        """Remember a fact about a file. `before` is the file's stamp when reading began. Never raises."""
+        """Store a fact about a file. `before` is the file's stamp when reading began; if it has changed, nothing is
+        stored. Never raises.
+        """
         import json
         import time
 
@@ -70,7 +71,7 @@ class FileMemory:
 
 
 def user_memory() -> FileMemory | None:
-    """The user's memory in `~/.cache/xpc/data`; None if it is turned off (XPC_CACHE=off)."""
+    """The facts in the user's cache folder, `~/.cache/xpc/data`; None if it is turned off (XPC_CACHE=off)."""
     from xpc.compiler.files.private_folder import private_folder
 
     folder = private_folder("data")

@@ -1,4 +1,4 @@
-"""List and read the files of a bundle that somebody else may have made, without following links or waiting for pipes.
+"""List and read the files of a bundle that may be malicious, without following links or waiting for pipes.
 
 A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported and never opened. The
 compiler copies no data above a size limit, so larger files are not read.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from xpc.grammar.record import field, mutable
 
 LARGEST = 64 * 2**20
-"""The largest file of a bundle in bytes. A copied data file has at most as many (workspace.MAX_DATA)."""
+"""Maximum size in bytes of a file in a bundle. Copied data files have the same limit (workspace.MAX_DATA)."""
 KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISFIFO, "a pipe"),
@@ -26,10 +26,10 @@ BYTECODE = "__pycache__"
 
 @mutable
 class Tree:
-    """The contents of a folder and its subfolders, by names with `/`.
+    """The contents of a folder and its subfolders, by path relative to the folder.
 
     `files` has the status of each regular file, `folders` the empty folders, and `bytecode` the `__pycache__` folders
-    that contain only bytecode. `odd` describes everything else with a phrase such as `is a link`.
+    that contain only bytecode. `odd` maps all other entries to a phrase such as `is a link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)
@@ -39,8 +39,8 @@ class Tree:
 
 
 def tree(folder: str) -> Tree:
-    """The contents of a folder; the path of the folder itself may be a link. Raises OSError if the folder cannot be
-    listed.
+    """List a folder and its subfolders. The path of the folder itself may be a link. Raises OSError if the folder
+    cannot be listed.
     """
     out = Tree()
     open_folders = [("", os.path.realpath(folder))]
@@ -67,7 +67,7 @@ def tree(folder: str) -> Tree:
 
 
 def is_bytecode(folder: str) -> bool:
-    """Whether a folder (not a link) contains only bytecode that Python wrote during a run."""
+    """Whether a folder (not a link) contains only bytecode, which Python writes during a run."""
     if os.path.basename(folder) != BYTECODE or os.path.islink(folder):
         return False
     with os.scandir(folder) as inside:
@@ -75,20 +75,21 @@ def is_bytecode(folder: str) -> bool:
 
 
 def without_following(path: str, flags: int) -> int:
-    """Open a file, as an opener of `open`: a link is an error, and a pipe is not waited for. Raises OSError."""
+    """An opener for `open` that raises OSError for a link, and does not wait for a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def read(path: str, limit: int = LARGEST) -> bytes:
-    """The bytes of a regular file. Raises OSError with a sentence for a link, a device, or a file above the
-    size limit.
+    """The contents of a regular file. Raises OSError with a sentence for a link, a device, or a file larger than
+    `limit` bytes.
     """
     with os.fdopen(without_following(path, os.O_RDONLY), "rb") as handle:
         status = os.fstat(handle.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
-        data: bytes = handle.read(min(status.st_size, limit) + 1)  # a buffer of the limit would cost more than reading
-        if len(data) > status.st_size:  # the file has grown since
+        # `read(limit)` would allocate a buffer of the limit, which is slower than reading
+        data: bytes = handle.read(min(status.st_size, limit) + 1)
+        if len(data) > status.st_size:  # the file has grown meanwhile
             data += handle.read(limit + 1 - len(data))
         if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
@@ -96,7 +97,7 @@ def read(path: str, limit: int = LARGEST) -> bytes:
 
 
 def parts(folder: str, name: str) -> Iterator[str]:
-    """The paths of a file's parent folders within a bundle, then the path of the file."""
+    """Yield the path of each folder from the bundle down to a file, then the path of the file."""
     for part in name.split("/"):
         folder = os.path.join(folder, part)
         yield folder

@@ -1,4 +1,4 @@
-"""Read the specs that a command line names, and show their paths in diagnostics relative to the working directory."""
+"""Read the specs that a command line names. Diagnostics show their paths relative to the working directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.silenced import Silenced
 
 MAX_SPEC = 16 * 2**20
-"""The largest spec that is read, in bytes."""
+"""Maximum size of a spec in bytes."""
 
 
 class UsageError(Exception):
@@ -23,7 +23,7 @@ class SpecError(Exception):
 
 
 def read_spec(path: str) -> tuple[bytes, str, Workspace]:
-    """The bytes of a spec, its name in diagnostics and bundles, and its workspace.
+    """Read a spec. Returns its bytes, its name in diagnostics and bundles, and its workspace.
 
     Raises UsageError if it cannot be read.
     """
@@ -41,11 +41,11 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """Like `read_spec`, for a spec with these bytes at an absolute path; no file needs to exist there."""
+    """Like `read_spec`, for given contents of a spec at an absolute path. No file needs to exist there."""
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
-        from xpc.compiler.files import bundled  # rarely needed
+        from xpc.compiler.files import bundled  # imported late, because it is rarely needed
 
         table = bundled.manifest(folder)
         if table is not None:
@@ -58,7 +58,7 @@ def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
 
 
 def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
-    """The diagnostics with their sources' paths relative to the working directory."""
+    """The diagnostics with paths relative to the working directory. `path` is the path of the spec."""
     base = os.path.dirname(path)
     if not base:
         return list(problems)
@@ -67,7 +67,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """Like `located`, for findings silenced by comments in the spec."""
+    """Like `located`, for findings that comments in the spec silence."""
     from xpc.grammar.record import evolve
 
     move = _mover(os.path.dirname(path))
@@ -81,8 +81,8 @@ def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
 
 
 def _mover(base: str) -> Callable[[Label], Label]:
-    """Make a function that gives labels a source with its path from the working directory; labels of one source get one
-    new source.
+    """Return a function that replaces a label's source by one whose path is relative to the working directory. Labels
+    with the same source get the same new source.
     """
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source

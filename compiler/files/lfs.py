@@ -1,4 +1,6 @@
-"""Pointers of Git LFS: short texts that a commit contains, and a checkout without LFS too, instead of large files."""
+"""Git LFS pointers: short texts that git stores instead of large files. In a checkout without LFS, the files contain
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize ([0-9]{1,18})\n"
 )
 MOST = 1024
-"""The most bytes of a pointer, by the specification of Git LFS."""
+"""Maximum size of a pointer in bytes, from the specification of Git LFS."""
 
 
 def pointer(data: bytes) -> tuple[str, int] | None:
-    """The digest and the size of the file that a pointer refers to; None if the data is not a pointer."""
+    """The digest and the size of the file to which a pointer refers; None if the data is not a pointer."""
     found = POINTER.fullmatch(data) if len(data) <= MOST and data.startswith(b"version ") else None
     return None if found is None else (found[1].decode(), int(found[2]))

@@ -1,18 +1,18 @@
-"""How this package is installed, for messages that say how to add what is missing."""
+"""How xpc is installed, for messages that say how to install missing parts."""
 
 from __future__ import annotations
 
 import os
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-"""The folder above `compiler/`: a checkout, or the package in site-packages."""
+"""The folder that contains `compiler/`: a git checkout, or the package in site-packages."""
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an optional part of xpc (`lsp`, `import`), or its packages.
+    """The command that installs an optional part of xpc (`lsp`, `import`), or the packages that it needs.
 
-    In a checkout it is `pip install -e '.[lsp]'`. For an installed wheel it names the packages, because no index has
-    xpc.
+    In a checkout it is `pip install -e '.[lsp]'`. For an installed wheel it names the packages, because xpc is on no
+    package index.
     """
     if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
         folder = "." if os.path.realpath(os.getcwd()) == os.path.realpath(ROOT) else ROOT

@@ -1,4 +1,6 @@
-"""The contents of a lock: the commits, files and packages that a spec's names stood for when `xpc lock` ran."""
+"""The contents of a lock file: the commits, files and packages for which the names in a spec stood when `xpc lock`
+ran.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ MODEL, DATASET, KERNEL = KINDS = ("model", "dataset", "kernel")
 
 @record
 class Pin:
-    """A repository of the hub. `requested` is the branch, tag or commit in the spec, "" for the default branch.
+    """The pinned commit of a repository on the hub. `requested` is the branch, tag or commit in the spec, "" for the
+    default branch.
 
     For a model, `config` is the text of its config.json, `chat` whether its tokenizer has a chat template, and
     `template` that template's digest. For a dataset, `columns` and the `rows` of each split belong to one `part`
@@ -31,13 +34,13 @@ class Pin:
 
     @property
     def name(self) -> str:
-        """As a spec writes it: `org/rows:part@v1`."""
+        """The repository as a spec writes it: `org/rows:part@v1`."""
         return f"{self.id}{f':{self.part}' if self.part else ''}{f'@{self.requested}' if self.requested else ''}"
 
 
 @record
 class Environment:
-    """The requirements that one call of pip installs, and all packages to which they resolve."""
+    """The requirements that one pip command installs, and all packages to which they resolve."""
 
     requirements: tuple[str, ...]
     resolved: tuple[str, ...]
@@ -45,10 +48,11 @@ class Environment:
 
 @mutable
 class Lock:
-    """A lock. While a spec is resolved with it, `lookups` collects every reference that was looked up, and its pin.
+    """A lock file. While a spec is resolved with it, `lookups` collects every reference that was looked up, and its
+    pin.
 
     `name` is the lock file's name. `files` has digests and `rows` counts, by the names in the spec; `digest` is the
-    bundle's, and `text` the part of the file that a bundle copies.
+    bundle's, and `text` the part of the lock file that a bundle copies.
     """
 
     name: str
@@ -63,7 +67,9 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a reference: the same repository at the same branch, or at exactly the pinned commit."""
+        """The pin of a repository on the hub, if the spec asks for the same branch as when it was pinned, or for
+        exactly the pinned commit. Otherwise None.
+        """
         wanted = requested or ""
         for one in self.pins:
             if (one.kind, one.id, one.part) == (kind, id, part or "") and wanted in (one.requested, one.revision):

@@ -1,8 +1,8 @@
-"""Small JSON files that xpc stores for its own use, in a folder that only the user can write to.
+"""Small JSON files that xpc stores for its own use, in a cache folder that only the user can write to.
 
-The folder stays open while it is used. Links in its place or inside it are not followed, only the user's own regular
-files are read, and only entries are deleted. Commands work without entries: an entry that cannot be read or written
-counts as missing.
+The folder stays open while it is used. It must not be a link, nor contain links. Only regular files of the user are
+read, and only entries are deleted. Commands also work without entries: an entry that cannot be read or written counts
+as missing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST = 256
-"""The most entries that a folder keeps."""
+"""Maximum number of entries in a folder."""
 LARGEST = 2**20
-"""The largest entry, in bytes."""
+"""Maximum size of an entry in bytes."""
 
 
 def private_folder(kind: str) -> str | None:
-    """The folder for entries of a kind, `~/.cache/xpc/KIND`; None if XPC_CACHE=off or there is no absolute home."""
+    """The folder for one kind of entries, `~/.cache/xpc/KIND`; None if XPC_CACHE=off, or if the home folder is
+    unknown.
+    """
     if os.environ.get("XPC_CACHE") == "off":
         return None
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -45,8 +47,8 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
 
 
 def write(folder: str, name: str, text: str) -> None:
-    """Write an entry, and delete the oldest entries beyond MOST. An entry larger than LARGEST is not written. Never
-    raises.
+    """Write an entry, and delete the oldest ones if there are more than MOST. An entry larger than LARGEST is not
+    written. Never raises.
     """
     if len(text) > LARGEST:
         return
@@ -64,9 +66,10 @@ def write(folder: str, name: str, text: str) -> None:
 
 
 def _opened(folder: str, make: bool = False) -> int | None:
-    """Open the folder; None if others can write to it.
+    """Open the folder and return its file descriptor; None if others can write to it. With `make`, a missing folder is
+    created.
 
-    The folders above `xpc` may be links (people link `~/.cache`), but `xpc` and the folders inside it may not.
+    The folders above `xpc` may be links (many people link `~/.cache`), but `xpc` and the folders inside it may not.
     """
     above, kind = os.path.split(folder)
     base, ours = os.path.split(above)
@@ -112,7 +115,7 @@ def _write(name: str, text: str, folder: int) -> None:
             handle.write(text)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        _remove(temporary, folder)  # a partial entry of this process, or of a killed process with the same pid
+        _remove(temporary, folder)  # a partial entry of an earlier attempt or of a killed process
         raise
 
 
@@ -122,7 +125,7 @@ def _remove(name: str, folder: int) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Delete the oldest entries, and partial entries of killed processes; other files stay."""
+    """Delete the oldest entries beyond MOST, also partial entries of killed processes. Other files stay."""
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
     if len(names) > MOST:
@@ -132,8 +135,6 @@ def _prune(folder: int) -> None:
 
 
 def _is_entry(name: str) -> bool:
-    """Whether a file is an entry: its name is 64 hexadecimal digits. While the entry is being written, `.` and a
-    process id follow.
-    """
+    """Whether a file is an entry: its name is 64 hexadecimal digits. A partial entry is named `DIGITS.PID`."""
     hexadecimal, _, number = name.partition(".")
     return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())

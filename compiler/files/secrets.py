@@ -10,7 +10,7 @@ MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
     "PRIVATE KEY", "wandb_v1_",
 )  # fmt: skip
-"""Texts with which tokens begin or which they contain."""
+"""Texts that occur in every token or key of TOKENS, for a fast test."""
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -23,24 +23,24 @@ TOKENS = {
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
     "a password in a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
-"""Each kind of secret with its pattern, as its issuer or secret scanners document it. No pattern matches a hex
+"""A pattern for each kind of secret, as documented by its issuer or by secret scanners. No pattern matches a hex
 digest.
 """
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
-"""Endings of keys whose values are secrets, whatever they look like."""
+"""Endings of keys whose values are secrets, even if the value itself does not look like one."""
 
 HEX = frozenset("0123456789abcdef")
 
 
 def pinned(revision: str | None) -> bool:
-    """Whether a revision is a full commit. Branches and tags can move, and the hub does not accept
-    abbreviated commits.
+    """Whether a revision is a full commit hash. Branches and tags can move, and the hub does not accept abbreviated
+    hashes.
     """
     return revision is not None and len(revision) == 40 and set(revision) <= HEX
 
 
 def suspect(text: str) -> bool:
-    """Whether a text may contain a secret: a cheap test before `find`, because nearly every text contains none."""
+    """Whether a text may contain a secret. A fast test before `find`, because most texts contain none."""
     if any(mark in text for mark in MARKS):
         return True
     return "://" in text and any(
@@ -49,7 +49,7 @@ def suspect(text: str) -> bool:
 
 
 def find(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and kind of each part of the text that looks like a secret, in order."""
+    """The start, end and kind of each part of a text that looks like a secret, in order."""
     if not suspect(text):
         return []
     import re
@@ -59,15 +59,18 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 
 NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
-"""A pattern for a variable or option whose name is that of a secret, with its value (XP911)."""
+"""A pattern for a variable or option with a name such as `API_KEY`, and its value. For findings of rule XP911."""
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
-"""A pattern for a name or project that looks like an older key of Weights & Biases (XP791)."""
+"""A pattern for a run's or project's name that looks like an older key of Weights & Biases. For findings of rule
+XP791.
+"""
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:
-    """The text with stars in place of secrets; its length stays the same.
+    """Replace the secrets in a text by stars. Its length stays the same.
 
-    `codes` are the codes of the printed findings. XP791 and XP911 are about secrets that no pattern recognizes.
+    `codes` are the codes of the printed findings. Rules XP791 and XP911 report secrets that only the patterns KEY and
+    NAMED recognize, so these are applied if the codes are among them.
     """
     letters = list(text)
     for start, end, _ in find(text):
@@ -81,13 +84,13 @@ def masked(text: str, codes: Iterable[str] = ()) -> str:
 
 
 def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Findings with stars in place of secrets, because diagnostics are printed into logs of CI."""
+    """Replace the secrets in findings by stars, because findings are printed into CI logs."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
     found = list(found)
     codes = {one.code for one in found}
-    shown: dict[int, Source] = {}  # each source is searched only once, even if it has many findings
+    shown: dict[int, Source] = {}  # search each source only once, even if it has many findings
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))
@@ -109,6 +112,6 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Whether the value of a key in an imported file must not be shown."""
+    """Whether the value of a key in an imported file must not be printed."""
     name = key.lower().rpartition(".")[2].lstrip("$").replace("-", "_")
     return bool(value) and (name == "token" or name.endswith(NAMES) or bool(find(value)))

@@ -1,5 +1,5 @@
-"""Handle standard streams that are closed or full, or whose reader has ended. Such a failure is reported as a failed
-write, and not as an error of the spec.
+"""Handle standard streams that are closed or full, or whose reader has ended. Such errors are reported as a failed
+write, not as an error in the spec.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ class Unwritable(Exception):
 
 
 class Stream:
-    """Standard output or standard error. If writing fails, the stream raises Unwritable with `reports`; otherwise it
-    drops the output.
+    """Standard output or standard error. If writing fails, the stream raises Unwritable if `reports` is true; otherwise
+    it drops the output.
     """
 
     def __init__(self, to: TextIO, reports: bool) -> None:
         self.to, self.reports = to, reports
 
     def write(self, text: str) -> int:
-        """Write a text. Raises Unwritable; a failure of standard error is ignored, because there is nowhere
-        to report it.
+        """Write a text. Raises Unwritable. Failures of standard error are ignored, because they cannot be reported
+        anywhere.
         """
         try:
             return self.to.write(text)
@@ -55,7 +55,7 @@ class Stream:
 
 
 class Guarded:
-    """A context in which the standard streams are `Stream`s. A closed stream is replaced by the null device."""
+    """A context in which the standard streams are replaced by `Stream`s, and a closed stream by the null device."""
 
     def __enter__(self) -> None:
         self.before = sys.stdout, sys.stderr
@@ -67,7 +67,7 @@ class Guarded:
 
 
 def _guarded(stream: TextIO | None, reports: bool) -> TextIO:
-    if stream is None:  # closed by the caller
+    if stream is None:  # the caller has closed the stream
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -75,7 +75,7 @@ def _guarded(stream: TextIO | None, reports: bool) -> TextIO:
 
 
 def standard_input(limit: int) -> bytes:
-    """Standard input, cut after `limit` + 1 bytes. Raises OSError with a sentence."""
+    """Read standard input, at most `limit` + 1 bytes. Raises OSError with a sentence."""
     if sys.stdin is None:
         raise OSError("it is closed")
     return sys.stdin.buffer.read(limit + 1)

@@ -1,8 +1,8 @@
-"""Read all files that a spec names through one class, so that every byte that decides a bundle is hashed.
+"""Read all files that a spec names through one class, so that every file that affects a bundle is hashed.
 
-The pure stages ask a `Workspace` for a file by the name in the spec, which is relative to the file that contains the
-name. They get bytes, or a sentence that says what is wrong. Names in results are relative to the spec's folder and
-never absolute, so a bundle is the same on every machine.
+The compiler asks a `Workspace` for a file by its name in the spec, which is relative to the file that contains the
+name. It gets the contents, or a sentence on what is wrong. Names in results are relative to the spec's folder and never
+absolute, so a bundle is the same on every machine.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from xpc.compiler.files.pins import Lock
 
 MAX_TEXT = 16 * 2**20
-"""The largest text (spec, template, config) that is read, in bytes."""
+"""Maximum size in bytes of a text file (spec, template, config) that is read."""
 MAX_DATA = 64 * 2**20
-"""The largest local data file that is copied into a bundle, in bytes."""
+"""Maximum size in bytes of a local data file that is copied into a bundle."""
 MOST = 10_000
-"""The most files of a data folder."""
+"""Maximum number of files in a data folder."""
 LEVELS = 2
-"""The most folders above a file of a model's folder, inside that folder."""
+"""Maximum depth of subfolders in a model's folder that are searched."""
 SKIPPED = (".", "checkpoint-", "global_step")
-"""Prefixes of folders in a model's folder that are not looked into."""
+"""Prefixes of subfolders in a model's folder that are not searched."""
 HEAD = 2**20
-"""The number of bytes of a data file that are read to find the columns of its first row."""
+"""Number of bytes at the beginning of a data file that are read to find the columns of its first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
-"""Endings of files that are only written for training runs."""
+"""Endings of files that exist only for training runs."""
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
-"""Endings of files outside its folder that a spec may name; files with keys or passwords have other endings."""
+"""Endings of files that a spec may name outside its folder. Files with keys or passwords have other endings."""
 
 HIDDEN = "`{}` lies in a hidden folder outside the spec's"
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
-"""Endings of files of rows; their columns are read from the first row."""
+"""Endings of data files whose columns are read from the first row."""
 READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
-"""Endings of files whose rows are all read while compiling (compiler/data/reader.py)."""
+"""Endings of data files of which all rows are read while compiling (compiler/data/reader.py)."""
 TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
-"""Endings of files of rows for a task of lm-evaluation-harness."""
+"""Endings of data files for a task of lm-evaluation-harness."""
 
 
 @record
@@ -63,12 +63,13 @@ class Workspace:
     """The files of a spec, relative to `root`, the spec's folder.
 
     `located` has the names of all files that were looked up; `reads` maps those that were read to their digests.
-    `memory` keeps the surveys of data files for later commands; without it every data file is read. A data file that a
-    bundle `copies` is always read. A file of more than `most_copied` bytes (None: MAX_DATA) is not copied. It is read
-    only for its digest, if `hashes` is true. `lock` is the name of the spec's lock, which need not exist, and `pins`
-    its contents. For the spec of a bundle, `named` is the file that it was compiled from. With `allow_oom`, a run that
-    does not fit its GPUs is a note, not an error. At most `most_members` of a sweep are checked; 0 means all. The
-    members of a sweep share `answers`, so that each file is read once for all members; each member has its own `reads`.
+    `memory` stores counts over data files for later commands; without it every data file is read. A data file that is
+    copied into a bundle (`copies`) is always read. A file of more than `most_copied` bytes (None: MAX_DATA) is not
+    copied; it is read only for its digest, if `hashes` is true. `lock` is the name of the spec's lock, which need not
+    exist, and `pins` its contents. For the spec of a bundle, `named` is the file that it was compiled from. With
+    `allow_oom`, a run that does not fit its GPUs is reported as a note instead of an error. At most `most_members` of a
+    sweep are checked; 0 means all. The members of a sweep share `answers`, so that each file is read once for all
+    members; each member has its own `reads`.
     """
 
     root: str
@@ -86,7 +87,7 @@ class Workspace:
     most_members: int = 0
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name and the path of a file that the file `base` names; both names are relative to the root."""
+        """The name and the path of a file that is named in the file `base`. The name is relative to `root`."""
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
@@ -94,18 +95,19 @@ class Workspace:
         return name, os.path.join(self.root, name)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """The path of an image that a row names relative to `folder`; None if it leads out of that folder, also through
-        a link.
+        """The path of an image that a row names relative to `folder`; None if it is outside that folder, also through a
+        link.
         """
         return inside_of(self.locate(folder)[1], written)
 
     def read_relative(
         self, written: str, base: str, endings: tuple[str, ...] = TEXTS, limit: int = MAX_TEXT
     ) -> Read | str:
-        """A file named by `file("x")` or `extends "x"`, relative to the file `base` that contains these words.
+        """Read a file that is named by `file("x")` or `extends "x"` in the file `base`. Returns a sentence if that is
+        not possible.
 
-        An absolute path is refused, because it leads to different files on different machines, and the file goes into
-        the bundle. A file outside the spec's folder is also refused if it is not a text for a training run
+        An absolute path is refused, because the file goes into the bundle and another machine may have another file
+        there. A file outside the spec's folder is also refused if it is not a text for a training run
         (`outside_fault`).
         """
         if os.path.isabs(written):
@@ -113,8 +115,7 @@ class Workspace:
         return self.outside_fault(written, base, endings) or self.read(written, base, limit)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """The reason why a file outside the spec's folder is refused, whether reached by its name or through a link; ""
-        if it may be read.
+        """The reason why a file outside the spec's folder is refused, also if a link leads to it; "" if it may be read.
 
         A spec may come from anybody, and the files that it names are copied into a bundle that others can read, or
         quoted in a diagnostic. So `../../.ssh/id_ed25519` and a link to it are refused. Templates and bases in a folder
@@ -122,7 +123,7 @@ class Workspace:
         """
         try:
             home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
-        except ValueError:  # no file has such a name (NUL, or half of a surrogate pair), and `read` refuses it
+        except ValueError:  # no file can have such a name (NUL, or half of a surrogate pair), so `read` refuses it
             return ""
         above = os.path.commonpath((home, path))
         if above == home:
@@ -135,7 +136,7 @@ class Workspace:
         return ""
 
     def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
-        """The file's bytes, or a sentence that says why they cannot be read."""
+        """Read a file. Returns its contents and digest, or a sentence on why it cannot be read."""
         answers = {} if self.answers is None else self.answers
         key = (written, base, limit)
         if key not in answers:
@@ -158,7 +159,7 @@ class Workspace:
                 data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            if len(data) > limit or size > limit:  # check the data too: files in /proc report size 0
+            if len(data) > limit or size > limit:  # check the contents, too, because files in /proc report size 0
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
             if pointer(data) is not None:
                 return f"`{_shown(written)}` is a pointer of Git LFS; `git lfs pull` replaces it by its file"
@@ -169,7 +170,7 @@ class Workspace:
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
-        """`file`, `folder`, or "" if there is neither."""
+        """`file`, `folder`, or "" if neither exists."""
         if "\0" in written:
             return ""
         _, path = self.locate(written, base)
@@ -179,7 +180,7 @@ class Workspace:
             return ""
 
     def other_kind(self, written: str) -> str:
-        """A phrase for a path that is neither a file nor a folder; "" if nothing exists there."""
+        """A phrase for a path that is neither a file nor a folder, such as a pipe; "" if nothing exists there."""
         if "\0" in written:
             return ""
         try:
@@ -189,13 +190,13 @@ class Workspace:
         return "is a link to a missing file" if stat.S_ISLNK(there) else "is not a regular file"
 
     def nearest_name(self, written: str, base: str = "") -> str | None:
-        """The file or folder that a missing file's name misspells. Names outside the spec's folder are never revealed,
-        because a spec may come from anybody and others may read its diagnostics.
+        """The existing file or folder of which a missing file's name is probably a typo; None if there is none.
 
-        A file of another kind is never suggested (a spec for `rows.jsonl.gz`), nor a name with another number or
-        word: `run-a.xp` is another experiment than `run-b.xp`.
+        Names outside the spec's folder are never suggested, because a spec may come from anybody and others may read
+        its diagnostics. A file with another ending is never suggested (a spec for `rows.jsonl.gz`), nor a name with
+        another number or word: `run-a.xp` is another experiment than `run-b.xp`.
         """
-        from xpc.grammar.nearest import misspelt_file  # imported only for a wrong spec
+        from xpc.grammar.nearest import misspelt_file  # imported late, because only wrong specs need it
 
         folder, slash, name = written.rpartition("/")
         place = os.path.realpath(self.locate(folder or ".", base)[1])
@@ -210,16 +211,17 @@ class Workspace:
         return None if near is None else folder + slash + near
 
     def help_for(self, written: str, base: str = "", relative_to: str = "the spec") -> str:
-        """The help for a file that cannot be read."""
+        """The help text for a file that cannot be read."""
         near = None if self.kind(written, base) else self.nearest_name(written, base)
         return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
     def walk(self, written: str) -> list[str] | str:
-        """The files below a folder, relative to it, sorted and without hidden ones; or a sentence that says why they
-        are not read.
+        """The files below a folder, relative to it and sorted, without hidden files; or a sentence on why they are not
+        read.
 
         A link to a folder is refused, because it may lead anywhere, even to the folder itself. A folder that contains
-        the spec is also refused, because bundles in it are not rows, and `..` may be somebody's home folder.
+        the spec is also refused, because it may contain bundles, which are not rows, and `..` may be somebody's home
+        folder.
         """
         _, path = self.locate(written)
         place = os.path.realpath(path)
@@ -239,8 +241,8 @@ class Workspace:
         return sorted(found)
 
     def listed(self, written: str) -> list[str]:
-        """The names of the files in a folder and its subfolders, without hidden files. Links to folders are
-        not followed.
+        """The names of the files in a folder and its subfolders, relative to it, without hidden files. Links to folders
+        are not followed.
         """
         path, out = self.locate(written)[1], []
         for where, folders, names in os.walk(path):
@@ -252,8 +254,8 @@ class Workspace:
         return sorted(out)
 
     def digest(self, written: str) -> str | None:
-        """The SHA-256 of a file of any size, in hex. None if it cannot be read, or if `hashes` is off, because a check
-        need not wait for digests.
+        """The SHA-256 of a file of any size, in hex. None if it cannot be read, or if `hashes` is off, because most
+        checks need no digests.
         """
         if not self.hashes:
             return None
@@ -273,19 +275,19 @@ class Workspace:
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
-        """The first MiB of a local data file, which shows the columns of its first row."""
+        """The first MiB of a local data file, to find the columns of its first row."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
-            return handle.read(HEAD) or b""  # read() returns None for a file that would block
+            return handle.read(HEAD) or b""  # `read` returns None for a file that would block
 
     def tail(self, written: str, count: int) -> bytes:
-        """The last `count` bytes of a local data file whose head was read."""
+        """The last `count` bytes of a local data file. Call `head` first."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
             handle.seek(-min(count, os.fstat(handle.fileno()).st_size), os.SEEK_END)
             return handle.read(count) or b""
 
 
 def inside_of(folder: str, written: str) -> str | None:
-    """The real path of a file below a folder; None if it leads out of the folder, also through a link."""
+    """The real path of a file below a folder; None if the file is outside the folder, also through a link."""
     try:
         root, place = os.path.realpath(folder), os.path.realpath(os.path.join(folder, written))
         return place if os.path.commonpath((root, place)) == root else None
@@ -294,9 +296,9 @@ def inside_of(folder: str, written: str) -> str | None:
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """Read a file that a command line names, at most `limit` bytes, without waiting for data that never comes.
+    """Read a file that a command line names, at most `limit` bytes. Never waits for a file that blocks.
 
-    /dev/stdin and /dev/fd/N may be pipes, as a shell's `<(...)` makes them; other pipes and devices are refused. Raises
+    /dev/stdin and /dev/fd/N may be pipes, which a shell makes for `<(...)`. Other pipes and devices are refused. Raises
     OSError with a sentence.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
@@ -316,7 +318,7 @@ def read_file(path: str, limit: int) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open without blocking, because some files look regular and never end or never begin (/proc/kmsg)."""
+    """Open a file without blocking, because some files look regular and never end or never begin (/proc/kmsg)."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -325,9 +327,9 @@ def _shown(name: str) -> str:
 
 
 def read_toml(path: str, part: Callable[[str], str] = str) -> dict[str, Any] | None:
-    """A TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file.
+    """Read a TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file.
 
-    `part` shortens the text before it is parsed.
+    `part` shortens the text before it is parsed, for speed.
     """
     import tomllib
 

@@ -1,4 +1,6 @@
-"""Read the `spec.xp` of a bundle back to what its author wrote, without what the compiler filled in."""
+"""Restore the spec that the user wrote from the `spec.xp` of a bundle, in which the compiler has filled in all
+settings.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,18 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""Beginnings of the comment after a setting that the author did not write. A base's name is not among them."""
+"""Beginnings of the comments that the compiler adds to settings that it filled in. Settings from an extended spec have
+another comment, with its name.
+"""
 LENGTH = "length: "
-"""The prefix of the comment on the header's `for N epochs`."""
+"""The prefix of the comment on `for N epochs` in the `train` line."""
 
 
 @record
 class Line:
-    """A line of the file: its number from 1, its code without the comment, and the comment's text."""
+    """A line of a bundle's `spec.xp`: its number from 1, its code without the comment, and the comment's text
+    (`note`).
+    """
 
     number: int
     code: str
@@ -25,19 +31,19 @@ class Line:
 
     @property
     def filled(self) -> bool:
-        """Whether the compiler filled in the setting on this line."""
+        """Whether the compiler, and not the user, wrote the setting on this line."""
         return self.note.removeprefix(LENGTH).startswith(FILLED) and not self.note.endswith(".xp")
 
 
 @lru_cache(maxsize=1)
 def lines(text: str) -> list[Line]:
-    """The lines of a bundle's `spec.xp`. A `#` inside a text does not begin a comment."""
+    """The lines of a bundle's `spec.xp`. A `#` inside a string does not begin a comment."""
     source = Source("spec.xp", text)
     starts = {source.position(one.span.start)[0]: one for one in scan(source).comments}
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
-        # the author of the spec wrote a `# xpc:` comment
+        # the user wrote a `# xpc:` comment
         if note is not None and note.text.startswith("# xpc:"):
             note = None
         code = line if note is None else line[: len(line) - len(note.text)]
@@ -46,12 +52,12 @@ def lines(text: str) -> list[Line]:
 
 
 def written(found: Sequence[Line], in_place: bool = False) -> str:
-    """The text without settings, heads and lengths that were filled in, and without blocks that contain nothing else.
+    """The text without settings that the compiler filled in, and without blocks that become empty.
 
-    With `in_place` each removed line becomes an empty one.
+    With `in_place`, removed lines become empty lines.
     """
     out: list[str | None] = []
-    heads: list[int] = []  # line numbers at which the open blocks begin
+    heads: list[int] = []  # line numbers of the open blocks
     for at, line in enumerate(found):
         out.append(_kept(line))
         if line.code.endswith("{"):
@@ -66,7 +72,7 @@ def written(found: Sequence[Line], in_place: bool = False) -> str:
 
 
 def _kept(line: Line) -> str | None:
-    """The part of a line that the author wrote, or None."""
+    """The part of a line that the user wrote, or None."""
     if not line.filled:
         return line.code
     if line.code.startswith("train "):

@@ -1,7 +1,7 @@
 """`xpc lsp`: a language server for `.xp` files over standard input and output.
 
-The answers are computed from a text and an offset (place, hover, completion, navigation, tokens); only `server` knows
-the protocol. It needs pygls, the extra `lsp`.
+Only the module `server` knows the protocol. The others compute answers from a text and an offset: place, hover,
+completion, navigation, tokens. The server needs pygls, from the optional dependencies `lsp`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     try:
         from xpc.compiler.language_server.server import SERVER
     except ImportError as error:
-        if (error.name or "").startswith("xpc"):  # xpc itself is broken; installing the missing package would not help
+        if (error.name or "").startswith("xpc"):  # a part of xpc itself is missing, not pygls
             raise
         from xpc.compiler.files.package import install_command
 

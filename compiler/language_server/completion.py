@@ -1,4 +1,4 @@
-"""Completions at a place."""
+"""Completions at a position of a text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from xpc.compiler.language_server.place import Place, setting_of_value
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
-"""Words that begin a statement but are not clauses."""
+"""Words that can begin a statement, besides names of clauses."""
 
 
 @record
 class Item:
     """One completion: the shown label, the inserted text, its kind (`setting`, `clause`, `value`) and its
-    documentation. The text of a `snippet` has places to fill in, `${1:name}`.
+    documentation. The text of a `snippet` has placeholders, `${1:name}`.
     """
 
     label: str
@@ -50,11 +50,11 @@ hardware ${4:1 x h100-80gb}
 precision bf16
 batch(gbs=${5:16}, seq=${6:1024})
 """
-"""A spec to begin with."""
+"""A snippet with a complete first spec."""
 
 
 def complete(place: Place) -> list[Item]:
-    """The completions for a place, most likely first."""
+    """The completions at a position, most likely first."""
     if place.key == "#":
         return []
     path = setting_of_value(place)
@@ -83,7 +83,7 @@ def _names(place: Place) -> Iterator[Item]:
     if head is not None and not place.first and (not place.chosen or head.kind is k.CHOICES):
         yield from _values(head)
     if head is not None and head.kind is k.HARDWARE and (place.follows == "x" or place.follows.isdecimal()):
-        # `hardware 8 x` is written already, or `hardware 8`
+        # `hardware 8 x` or `hardware 8` is already written
         times = "" if place.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
     clause = "lora" if place.clause in ADAPTERS else place.clause
@@ -91,7 +91,7 @@ def _names(place: Place) -> Iterator[Item]:
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
-    """Whether a setting can be written with a choice of its clause: a method, an engine or a kind of adapter."""
+    """Whether a setting is legal together with a choice of its clause: a method, an engine or a kind of adapter."""
     if row.clause == "lora" and chosen in ADAPTERS:
         if chosen not in OF_KIND:
             return row.name != "block_size"
@@ -101,7 +101,7 @@ def _is_legal(row: Setting, chosen: str) -> bool:
 
 
 def without_places(snippet: str) -> str:
-    """The text of a snippet without its places to fill in, for editors that do not support snippets."""
+    """The text of a snippet without placeholders, for editors that do not support snippets."""
     return re.sub(r"\$\{\d+:([^}]*)\}", r"\1", snippet)
 
 

@@ -19,7 +19,7 @@ def hover(place: Place, checked: Checked) -> str | None:
         value = value_here(checked, path)
         return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
     about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
-    if place.clause == "hardware" and not place.key:  # a count, `x`, or a GPU
+    if place.clause == "hardware" and not place.key:  # a count, an `x`, or a GPU's name
         count = word == "x" or (word[:1].isdecimal() and about is None)
         about = explain("hardware") if count else about
         value = value_here(checked, "hardware")

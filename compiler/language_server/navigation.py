@@ -1,4 +1,4 @@
-"""Go to definition: from a name in a spec to a base, a file, or the `data` block with that name."""
+"""Go to definition: from a name in a spec to the extended spec, the file, or the `data` block with that name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """A file, and the offsets of the name if the definition is in the same file, otherwise (0, 0)."""
+    """The target of "go to definition": a file, and the start and end of the name if the definition is in the same
+    file, otherwise (0, 0).
+    """
 
     path: str
     start: int = 0
@@ -18,7 +20,9 @@ class Target:
 
 
 def definition(place: Place, text: str, path: str) -> Target | None:
-    """The definition of a word: a quoted file relative to the spec, or the block `data NAME { }` in the same text."""
+    """The definition of a word: a quoted file relative to the spec, or the block `data NAME { }` in the same text; None
+    if there is none.
+    """
     word = place.token.text
     if word.startswith('"'):
         found = os.path.join(os.path.dirname(path), word.strip('"'))

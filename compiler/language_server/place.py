@@ -1,4 +1,5 @@
-"""Find the word at an offset of a text that is being edited, its enclosing block, and the name or value there.
+"""Find the word at an offset of a text that is being edited, together with its block, and the setting whose value it
+is.
 
 The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
 """
@@ -16,7 +17,7 @@ TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"?|#[^\n]*|[{}()\[\]=,\n]|[^\s{}()\[\
 
 @record
 class Token:
-    """A word, quoted text, comment or punctuation mark at [start, end)."""
+    """A word, a quoted text, a comment or a punctuation mark, at the offsets [start, end)."""
 
     start: int
     end: int
@@ -44,8 +45,8 @@ class Place:
 
 @mutable
 class Frame:
-    """An open bracket, or the top level of the text: its path, the choice before it, and the statement that is being
-    read in it.
+    """The state of reading inside an open bracket, or at the top level: its path, the choice before the bracket, and
+    the words of the statement so far.
     """
 
     bracket: str
@@ -58,7 +59,7 @@ class Frame:
     value: bool = False
 
     def end(self) -> None:
-        """End the statement."""
+        """Forget the words of the statement, because it has ended."""
         self.head = self.last = self.key = self.choice = ""
         self.value = False
 
@@ -69,7 +70,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def places(text: str) -> Iterator[Place]:
-    """Every word and quoted text with its context."""
+    """Yield every word and quoted text with its context."""
     stack = [Frame("", "")]
     for token in tokens(text):
         here, mark = stack[-1], token.text
@@ -89,7 +90,7 @@ def places(text: str) -> Iterator[Place]:
 
 
 def _place_of(here: Frame, token: Token) -> Place:
-    """The place of a word. Also adds the word to the frame's statement."""
+    """The context of a word. Also adds the word to the current statement."""
     if here.bracket == "[":
         return Place(token, here.path, here.key)
     if here.value:
@@ -104,7 +105,7 @@ def _place_of(here: Frame, token: Token) -> Place:
 
 
 def _statement_path(here: Frame) -> str:
-    """The path to which the words after the head of a statement belong."""
+    """The path of the clause or block to which further words of the statement belong."""
     return (_path(here.path, here.head) if here.head else "") or here.path
 
 
@@ -116,8 +117,8 @@ def _opened_path(here: Frame, mark: str) -> str:
 
 
 def _path(inside: str, name: str) -> str:
-    """The path that a name begins: `packing` in `batch` begins batch.packing, `adamw(` begins optimizer; "" for other
-    names.
+    """The path of the block or clause that a name begins: `packing` in `batch` begins batch.packing, `adamw(` begins
+    optimizer; "" for other names.
     """
     nested = f"{inside}.{name}"
     if nested in BY_PATH:
@@ -128,7 +129,7 @@ def _path(inside: str, name: str) -> str:
 
 
 def place_at(text: str, offset: int) -> Place:
-    """The word that an offset touches, or an empty word at the offset."""
+    """The word at an offset, with its context; an empty word if there is none."""
     typed = next((one for one in tokens(text) if one.start < offset <= one.end and one.text not in "({[)}]=,\n"), None)
     if typed is not None and typed.text.startswith("#"):
         return Place(Token(offset, offset, ""), key="#")
@@ -147,7 +148,7 @@ def _is_blank(text: str) -> bool:
 
 
 def setting_of_value(place: Place) -> str:
-    """The path of the setting whose value is at this place; "" if the place is not a value."""
+    """The path of the setting whose value the word is; "" if it is not a value."""
     if not place.key:
         return ""
     ways = (f"{place.clause}.{place.key}", place.clause if place.clause.rpartition(".")[2] == place.key else "")
@@ -155,8 +156,8 @@ def setting_of_value(place: Place) -> str:
 
 
 def setting_named(place: Place) -> str:
-    """The path of the setting or clause that the word names, directly or by a bare choice (`adamw`); "" if
-    there is none.
+    """The path of the setting or clause that the word names, also by a choice that can be written alone (`adamw`); ""
+    if there is none.
     """
     if place.key:
         return ""

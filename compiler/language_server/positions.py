@@ -1,4 +1,4 @@
-"""Convert between offsets and editor positions, which are a line and a number of code units within the line.
+"""Convert between offsets in a text and the positions of editors: a line, and a number of code units in the line.
 
 A line ends only at a line feed, a carriage return or both. str.splitlines and pygls know more line ends, so they are
 not used.
@@ -18,29 +18,29 @@ UNITS: Mapping[str, Units] = {
     "utf-16": lambda text: len(text.encode("utf-16-le")) // 2,
     "utf-32": len,
 }
-"""The number of code units of a text, by the encoding negotiated with the editor."""
+"""Functions that count the code units of a text, for each encoding that editors can choose."""
 HALF = re.compile("[\ud800-\udfff]")
-"""A lone surrogate, half of a character being typed: valid in JSON but not in UTF-8."""
+"""A pattern for a lone surrogate, half of a character that is being typed. It is valid in JSON but not in UTF-8."""
 
 
 def as_bytes(text: str) -> bytes:
-    """The text of an editor as the bytes of a file."""
+    """Encode the text of an editor as the bytes of a file."""
     return HALF.sub("\ufffd", text).encode()
 
 
 def as_source(text: str) -> Source:
-    """The text of an editor as a Source of the compiler."""
+    """The text of an editor as a Source, which the compiler reads."""
     return decode(as_bytes(text), "spec.xp")[0]
 
 
 def position(source: Source, offset: int, units: Units) -> tuple[int, int]:
-    """The line of an offset and the code units before it in that line, both from 0."""
+    """The line of an offset, and the number of code units before the offset in that line; both count from 0."""
     line, column = source.position(offset)
     return line - 1, units(source.line(line)[: column - 1])
 
 
 def offset(source: Source, line: int, character: int, units: Units) -> int:
-    """The offset of a position, clipped to the end of the line and of the text."""
+    """The offset of a line and a number of code units, clipped to the end of the line and of the text."""
     if line >= source.lines:
         return len(source.text)
     text, column = source.line(line + 1), 0

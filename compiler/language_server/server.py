@@ -26,11 +26,12 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import MAX_SIZE, parse
 from xpc.grammar.source import Source
 
-gc.enable()  # the command line turns it off for short processes
-# Full sync: pygls applies incremental changes by its own lines, which also end at form feeds and U+2028.
+gc.enable()  # the command line turns garbage collection off, for short processes
+# Editors send the full text, because pygls would apply incremental changes by its own lines, which also end at form
+# feeds and U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
-"""Seconds without typing before a text is checked."""
+"""Seconds without typing after which a text is checked."""
 SORTS = {
     "keyword": types.CompletionItemKind.Keyword, "clause": types.CompletionItemKind.Class,
     "setting": types.CompletionItemKind.Property, "value": types.CompletionItemKind.EnumMember,
@@ -38,39 +39,37 @@ SORTS = {
     "gpu": types.CompletionItemKind.Unit, "snippet": types.CompletionItemKind.Snippet,
 }  # fmt: skip
 MEMBERS = 64
-"""The most members of a sweep that are checked while somebody types. `xpc check` checks all, in some
+"""Maximum number of members of a sweep that are checked while somebody types. `xpc check` checks all, which takes
 milliseconds each.
 """
 SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
 
 
 def path_of(document: TextDocument) -> str:
-    """The path of a document's file; a document that was never saved is in the working directory."""
+    """The path of a document's file. For a document that was never saved, it is in the working directory."""
     return to_fs_path(document.uri) or os.path.abspath("untitled.xp")
 
 
 def checked(document: TextDocument) -> Checked:
-    """The document as `xpc check` would check it, with unsaved changes. For a sweep, only the first members are
-    checked.
-    """
+    """Check a document like `xpc check`, but with unsaved changes, and only the first members of a sweep."""
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
     workspace.memory, workspace.copies, workspace.most_members = user_memory(), False, MEMBERS
     return check_text(data, name, workspace)
 
 
 def units_of(document: TextDocument) -> Units:
-    """The code units in which the editor counts."""
+    """The unit in which the editor counts columns: UTF-8, UTF-16 or UTF-32 code units."""
     return UNITS[document.position_codec.encoding or "utf-16"]
 
 
 def range_of(document: TextDocument, source: Source, start: int, end: int) -> types.Range:
-    """The range [start, end) of a text in the editor's code units."""
+    """Convert the offsets [start, end) to a range in the editor's code units."""
     units = units_of(document)
     return types.Range(types.Position(*position(source, start, units)), types.Position(*position(source, end, units)))
 
 
 def place_in(document: TextDocument, source: Source, at: types.Position) -> Place:
-    """The place at a position; an empty place if the text is above the size limit of specs."""
+    """The word at an editor's position with its context; empty if the text is larger than a spec may be."""
     if len(source.text) > MAX_SIZE:
         return place_at("", 0)
     return place_at(source.text, offset(source, at.line, at.character, units_of(document)))
@@ -81,8 +80,8 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
 
 
 def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
-    """A finding as a diagnostic of the protocol. A finding in a base is shown at line 1, with its place in
-    the message.
+    """Convert a finding to a diagnostic of the protocol. A finding in an extended spec is shown at line 1, with its
+    file and line in the message.
     """
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
@@ -104,7 +103,7 @@ def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
 
 
 def publish(uri: str) -> None:
-    """Check a document and send its findings."""
+    """Check a document and send its findings to the editor."""
     document = SERVER.workspace.get_text_document(uri)
     found = [as_protocol(document, one) for one in checked(document).problems]
     SERVER.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
@@ -118,13 +117,13 @@ def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams) -> N
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_SAVE)
 def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> None:
-    """Check a saved document again, because its bases may have changed."""
+    """Check a saved document again, because the specs that it extends may have changed."""
     publish(params.text_document.uri)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_CHANGE)
 async def changed(server: LanguageServer, params: types.DidChangeTextDocumentParams) -> None:
-    """Check an edited document after PAUSE seconds without typing."""
+    """Check a changed document after PAUSE seconds without typing."""
     uri, version = params.text_document.uri, params.text_document.version
     await asyncio.sleep(PAUSE)
     if server.workspace.get_text_document(uri).version == version:
@@ -169,7 +168,7 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
 
 
 def _knows_snippets(server: LanguageServer) -> bool:
-    """Whether the editor lets its user fill in the places of a snippet."""
+    """Whether the editor supports snippets with placeholders."""
     abilities = server.client_capabilities.text_document
     completion = abilities.completion if abilities is not None else None
     item = completion.completion_item if completion is not None else None
@@ -182,7 +181,7 @@ def _inserted(item: Item, fills: bool) -> str:
 
 @SERVER.feature(types.TEXT_DOCUMENT_DEFINITION)
 def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Location | None:
-    """The base, file or data block that a name refers to."""
+    """The extended spec, file or data block that a name refers to."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     found = definition(place_in(document, source, params.position), source.text, path_of(document))
@@ -196,7 +195,7 @@ def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Loc
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
 def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The canonical form, as written by `xpc fmt`; None if the text has syntax errors."""
+    """The edit that formats a document as `xpc fmt` does; None if the text has syntax errors."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     tree, wrong = parse(source)
@@ -210,7 +209,7 @@ def formatted(server: LanguageServer, params: types.DocumentFormattingParams) ->
     types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
 )
 def actions(server: LanguageServer, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """The edits of findings at a range, as quick fixes."""
+    """The edits of the findings in a range, as quick fixes."""
     document = server.workspace.get_text_document(params.text_document.uri)
     out = []
     for one in checked(document).problems:
@@ -229,7 +228,7 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
 
 @SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
-    """The kind of each token in the protocol's encoding: five numbers per token, relative to the previous token."""
+    """The kinds of all tokens in the protocol's encoding: five numbers per token, relative to the previous token."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source, units = as_source(document.source), units_of(document)
     data: list[int] = []

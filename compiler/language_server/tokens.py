@@ -1,4 +1,4 @@
-"""Semantic highlighting: the kind of each token, determined by its meaning and not only by its spelling."""
+"""Semantic highlighting: the kind of each token, which depends on its meaning and not only on its spelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?[%A-Za-z]*")
 
 @record
 class Coloured:
-    """A token at [start, end) and its kind, one of TYPES."""
+    """A token at the offsets [start, end) and its kind, one of TYPES."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class Coloured:
 
 
 def coloured(text: str) -> Iterator[Coloured]:
-    """Every word, quoted text and comment of a spec, in order."""
+    """Yield every word, quoted text and comment of a spec with its kind, in order."""
     seen = {one.token.start: one for one in places(text)}
     for token in tokens(text):
         place = seen.get(token.start)

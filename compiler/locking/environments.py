@@ -1,4 +1,4 @@
-"""Resolve the requirements of a bundle to packages with pip, without installing them."""
+"""Resolve the requirements of a bundle to exact packages with pip, without installing them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xpc.compiler.files.pins import Environment
 from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
-"""The time limit of a resolution in seconds. It can be slow: if the index has no separate metadata, pip downloads the
-packages.
+"""Time limit of a resolution in seconds. It is slow if the index has no separate metadata, because pip then downloads
+the packages.
 """
 WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
          "--no-input")  # fmt: skip
@@ -30,16 +30,16 @@ threading.Thread(target=end_with_the_lock, daemon=True).start()
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__")
 """
-"""A program that runs pip until pip ends, or until its standard input ends because `xpc lock` was killed."""
+"""A Python program that runs pip. It also ends when its standard input ends, because `xpc lock` was killed."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""The requirements file whose package is built against the installed torch. Without torch pip cannot resolve it, so
-only its pin is recorded.
+"""The requirements file for flash-attn, which is built against the installed torch. Without torch pip cannot resolve
+it, so only its pin is recorded.
 """
 
 
 class ResolveError(Exception):
-    """Raised if the requirements do not resolve, or pip fails; the message is one sentence."""
+    """Raised if requirements cannot be resolved, or pip fails. The message is one sentence."""
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
@@ -65,20 +65,20 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        except ResolveError:  # the package conflicts with the base pins, so a separate step installs it
+        except ResolveError:  # the packages conflict with the base pins, so a separate command installs them
             out[name] = Environment(lines, _resolved(lines, python))
     return out
 
 
 def _run(words: list[str], folder: str) -> tuple[int, str, str]:
-    """The exit status, output and errors of pip, which is stopped if this process ends. Raises OSError and
+    """Run pip, and return its exit status, output and errors. pip is stopped if this process ends. Raises OSError and
     subprocess.SubprocessError.
     """
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
         process_group=0,
     ) as process:  # fmt: skip
-        held, process.stdin = process.stdin, None  # otherwise `communicate` would close it
+        held, process.stdin = process.stdin, None  # otherwise `communicate` would close standard input
         try:
             report, complaints = process.communicate(timeout=SECONDS)
             return process.returncode, report, complaints
@@ -108,7 +108,7 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         found = [one["metadata"] for one in json.loads(report)["install"]]
         resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
         wrong = next((one for one in resolved if PACKAGE.fullmatch(one) is None), None)
-        if wrong is not None:  # somebody else may control the index
+        if wrong is not None:  # the index may be malicious
             raise ResolveError(f"pip's answer has a package `{wrong[:60]}`, which is not `NAME==VERSION`")
         return resolved
     except (ValueError, KeyError, TypeError, AttributeError) as error:

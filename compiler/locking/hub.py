@@ -21,23 +21,23 @@ from xpc.compiler.files.secrets import pinned
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
-"""The time limit in seconds for a connection that sends nothing."""
+"""Time limit in seconds for a connection that sends nothing."""
 DEADLINE = 120.0
-"""The time limit in seconds for a complete answer, which may come byte by byte."""
+"""Time limit in seconds for a complete answer, which might come byte by byte."""
 LARGEST = 16 * 2**20
-"""The most bytes of one answer."""
+"""Maximum size in bytes of an answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
 
 
 class HubError(Exception):
-    """Raised if the hub fails to answer; the message is one sentence."""
+    """Raised if the hub gives no usable answer. The message is one sentence."""
 
 
 class _Redirects(HTTPRedirectHandler):
     """Follows redirects, but does not send the token to another host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
-        """The redirected request; raises if the redirect is not allowed."""
+        """Make the redirected request. Raises HTTPError if the redirect is not allowed."""
         if urlsplit(newurl).scheme not in ("http", "https"):
             raise HTTPError(newurl, code, "a redirect to another protocol", headers, fp)
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -47,7 +47,9 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class Hub:
-    """The hub that the environment selects. Its methods raise HubError for missing or inaccessible repositories."""
+    """The hub that the environment selects. Its methods raise HubError for repositories that are missing or not
+    accessible.
+    """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         if environment.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
@@ -61,7 +63,7 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
-        repository = MODEL if kind == KERNEL and not requested else kind  # Facts.flash_kernels explains this
+        repository = MODEL if kind == KERNEL and not requested else kind  # see Facts.flash_kernels
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
         revision = answer.get("sha")
@@ -118,7 +120,7 @@ class Hub:
         found: list[bytes | BaseException] = []
         thread = Thread(target=lambda: found.append(self._answer(path)), daemon=True)
         thread.start()
-        thread.join(DEADLINE)  # a socket's timeout restarts with each byte
+        thread.join(DEADLINE)  # the timeout of a socket restarts with each byte
         try:
             if not found:
                 raise OSError(f"no complete answer within {DEADLINE:.0f} seconds")
@@ -141,11 +143,11 @@ class Hub:
         return data
 
     def _answer(self, path: str) -> bytes | BaseException:
-        """The body of an answer, cut at one byte more than LARGEST; or the exception that was raised."""
+        """The body of an answer, cut after LARGEST + 1 bytes; or the exception that was raised."""
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
-                # `read` with a size does not report that the answer ended early
+                # `read` with a size does not notice that an answer is incomplete
                 if len(data) <= LARGEST and answer.length:
                     raise IncompleteRead(data, answer.length)
                 return data
@@ -154,11 +156,13 @@ class Hub:
 
 
 class _Missing(Exception):
-    """Raised if the file or repository does not exist."""
+    """Raised if a file or repository does not exist."""
 
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The columns, and the rows per split, of a dataset's configuration, from the dataset's card (`dataset_info`)."""
+    """The columns, and the rows per split, of a configuration of a dataset, from the dataset's card
+    (`dataset_info`).
+    """
     info = card.get("dataset_info")
     entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
     named = [one for one in entries if one.get("config_name", "default") == (part or "default")]
@@ -170,7 +174,7 @@ def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict
 
 
 def _is_name(value: object) -> bool:
-    """Whether a lock can contain this name: a printable text."""
+    """Whether a lock may contain this name, which must be printable."""
     return isinstance(value, str) and value.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""The text of a lock: TOML with one entry per line, so that a diff shows what changed."""
+"""Write a lock file: TOML with one entry per line, so that a diff shows what changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = "# Pinned versions of what the spec names, written by `xpc lock`. Commit 
 
 
 def written(lock: Lock) -> bytes:
-    """The part of the lock that is copied into a bundle: everything except the bundle's digest."""
+    """The text of the lock without the bundle's digest. This part is copied into a bundle."""
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
     for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.requested)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]
@@ -37,7 +37,7 @@ def written(lock: Lock) -> bytes:
 
 
 def complete(lock: Lock) -> bytes:
-    """The complete lock file."""
+    """The complete text of the lock file."""
     return written(lock) + f"{BUNDLE}digest = {value(lock.digest)}\n".encode()
 
 

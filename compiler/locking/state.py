@@ -1,4 +1,4 @@
-"""Compare a compiled spec with its lock: find stale and missing pins."""
+"""Compare a compiled spec with its lock, to find outdated and missing pins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RENEW = "`xpc lock` writes it again"
 
 
 def specs(checked: Checked) -> list[CheckedSpec]:
-    """The spec of the run, or the specs of all members of a sweep."""
+    """The spec of a run, or the specs of all members of a sweep."""
     if checked.members:
         return [one.spec for one in checked.members if one.spec is not None]
     return [] if checked.spec is None else [checked.spec]
@@ -46,24 +46,26 @@ def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
 
 
 def counts(checked: Checked) -> dict[str, int]:
-    """The number of rows of each local data file whose rows can be counted."""
+    """The number of rows of each local data file, if they can be counted."""
     found = {source.path: count(source) for source in _sources(checked) if source.path is not None}
     return {path: rows for path, rows in found.items() if rows is not None}
 
 
 def described(reference: tuple[str, str, str, str]) -> str:
-    """A reference in words, such as `the dataset me/rows`."""
+    """A reference to a repository in words: `the dataset me/rows`."""
     kind, id, requested, part = reference
     return f"the {kind} {Pin(kind, id, requested, '', part).name}"
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
-    """References that have no commit in the spec or the lock, each as kind, id, branch and configuration."""
+    """The references without a commit, neither in the spec nor in the lock: each is a kind, an id, a branch and a
+    configuration.
+    """
     return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """The reasons why `--locked` refuses the spec, one sentence each."""
+    """The reasons, as sentences, why `--locked` refuses the spec; empty if the lock is current."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

@@ -1,4 +1,4 @@
-"""Lower a spec to the files of a bundle. Each file has a module of pure functions."""
+"""Lower a checked spec to the files of a bundle. Each file has a module with pure functions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU mac
 
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle by name, `bundle.toml` last. Equal specs and files give equal bytes."""
+    """Every file of the bundle by name, `bundle.toml` last. The same spec and input files always give the same
+    bytes.
+    """
     files = emitted(spec)
     files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
     return files
 
 
 def emitted(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle except `bundle.toml`, which has the digests of all other files."""
+    """Every file of the bundle except `bundle.toml`, which has the digests of the other files."""
     plan = payload(spec)
     stated = plan["arguments"]
     started_by = engine(spec)
@@ -55,7 +57,7 @@ def emitted(spec: CheckedSpec) -> dict[str, bytes]:
     if flash is not None:
         texts["requirements-flash.txt"] = flash + "\n"
     if spec.get("eval.tasks") is not None:
-        from xpc.compiler.lower import evaluate  # few specs name tasks
+        from xpc.compiler.lower import evaluate  # imported late, because few specs name tasks
 
         texts["evaluate.sh"] = evaluate.script(spec)
         texts["evaluation.json"] = _json(evaluate.evaluation(spec))

@@ -16,12 +16,12 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-"""Names of attention implementations in transformers, by xpc's names."""
+"""Map xpc's names of attention implementations to transformers' names."""
 
 
 def distributed_type(spec: Spec) -> str:
-    """The distributed type that accelerate must report inside the run. The runtime stops if accelerate reports another
-    type.
+    """The distributed type (such as FSDP) that accelerate must report in the run. If it reports another one, the
+    runtime stops.
     """
     if spec.zero_stage:
         return "DEEPSPEED"
@@ -37,8 +37,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
     Several processes on one CPU machine are configured as MULTI_GPU with `use_cpu`, because accelerate's launcher
     starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). With
-    DEEPSPEED the key `mixed_precision` is omitted, because accelerate refuses it next to a DeepSpeed file, even with
-    its default.
+    DEEPSPEED the key `mixed_precision` is omitted, because accelerate refuses it together with a DeepSpeed file, even
+    with its default.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {
@@ -87,8 +87,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
 
 def _fp8(spec: Spec) -> dict[str, Json]:
-    """How torchao computes in fp8. Only FSDP gathers weights in fp8: without it, weights that are prepared for this
-    cannot be saved (RuntimeError in safetensors).
+    """The configuration of torchao for fp8. Weights are gathered in fp8 only with FSDP: without FSDP, weights that are
+    prepared for this cannot be saved (RuntimeError in safetensors).
 
     Source: accelerate 1.15 `utils/dataclasses.py` (`AORecipeKwargs`); confirmed by running it on a CPU.
     """
@@ -118,7 +118,8 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
 
 
 def _ulysses(spec: Spec) -> dict[str, Json]:
-    """The groups of processes that share a sequence in a DeepSpeed run. ZeRO itself shards over all processes.
+    """The groups of processes that share a sequence in a DeepSpeed run (Ulysses). ZeRO itself shards over all
+    processes.
 
     Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
     """
@@ -139,7 +140,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {
         "fsdp_activation_checkpointing": False,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        # accelerate 1.15 refuses to load weights in one process only if torchao computes in fp8
+        # accelerate 1.15 refuses this option only if torchao computes in fp8
         "fsdp_cpu_ram_efficient_loading": spec.text("precision") != "fp8",
         "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
@@ -164,7 +165,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:
-    """The table as YAML 1.1 that parses back to the same table. Texts are always quoted."""
+    """The table as YAML 1.1 below a comment. Parsing it gives the same table. Strings are always quoted."""
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in table.items():
         if isinstance(value, dict):

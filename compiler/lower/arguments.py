@@ -1,7 +1,7 @@
-"""Lower a spec to trainer arguments: every argument that can change numbers, under its name on the target.
+"""Lower a spec to trainer arguments: every argument that can change the result, under its name on the target.
 
-The base is the target's table of effective defaults. Then each setting overwrites the arguments that its row of the
-table of settings lists.
+It begins with the target's table of default values. Then each setting overwrites the arguments that the table of
+settings lists for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COMPILES = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
 
 
 def arguments(spec: Spec) -> dict[str, Json]:
-    """The arguments of the method's class (`spec.config`), sorted by name."""
+    """The arguments of the method's configuration class (`spec.config`, such as SFTConfig), sorted by name."""
     out = spec.stack.base_arguments(spec.config)
     decided: dict[str, Json] = {}
     for part in (_length, _batch, optimizer, schedule, _precision, _memory, _when, _data, _machine):
@@ -24,8 +24,9 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only sft's class has, or that this class accepts only to warn about them. XP126 refused a
-        # setting that would need one; otherwise the argument is about data, and the runtime reads the rows itself.
+        # Drop arguments that only SFTConfig has, or that this class accepts only to warn about them. A setting that
+        # needs such an argument is refused by a rule, or is about data, and then the runtime applies it to the rows
+        # itself.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -39,9 +40,11 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and JSON texts are
-    parsed. A whole number for a float becomes one: the model's configuration gets some, and transformers 5 checks the
-    types there.
+    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and JSON strings are
+    parsed.
+
+    A whole number for an argument of type float becomes a float, because transformers 5 checks the types of values that
+    it passes to the model's configuration.
     """
     out: dict[str, Json] = {}
     known = spec.fields() if spec.extra.get("trl") else {}
@@ -52,11 +55,11 @@ def _extra(spec: Spec) -> dict[str, Json]:
                 plain = float(plain)
             out[name] = plain
     config = out.get("accelerator_config")
-    # Each process reads the stream. Otherwise accelerate joins the batches of all processes, which have different
-    # lengths (trl 1.16 sets the same).
+    # Each process reads the stream itself. Otherwise, accelerate would join the batches of all processes, which have
+    # different lengths (trl 1.16 sets the same).
     streamed = {"dispatch_batches": False} if spec.flag("data.streaming") else {}
     if isinstance(config, str) or streamed:
-        import json  # rarely needed
+        import json  # imported late, because it is rarely needed
 
         base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
@@ -68,8 +71,8 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments, completed as the class does it: a mode or a backend turns compilation on, and the default backend
-    is inductor.
+    """The arguments with torch.compile's completed as transformers does it: a mode or a backend turns compilation on,
+    and the default backend is inductor.
     """
     if out.get("torch_compile") is False:
         return {}
@@ -77,8 +80,8 @@ def _compiled(out: dict[str, Json]) -> dict[str, Json]:
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The metric for checkpoints, schedules and early stopping, and whether higher is better, which follows from its
-    name.
+    """The arguments for the metric by which checkpoints are compared: its name, and whether higher is better, which
+    follows from the name.
     """
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
@@ -152,8 +155,8 @@ def _memory(spec: Spec) -> dict[str, Json]:
 
 
 def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
-    """An interval as strategy and steps, such as (`steps`, 100), (`steps`, 0.05), (`epoch`, unused) or (`no`,
-    unused).
+    """An interval as a strategy and a number of steps: (`steps`, 100), (`steps`, 0.05), or with unused steps (`epoch`,
+    ...) and (`no`, ...).
     """
     if amount.unit == "never":
         return "no", steps
@@ -187,8 +190,8 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """The arguments for the hub. If the target has no argument for the branch, the runtime reads the branch from the
-    section `hub`.
+    """The arguments for pushing to the hub. If the target has no argument for the branch, the runtime reads the branch
+    from the section `hub` of trainer_args.json.
     """
     out: dict[str, Json] = {
         "push_to_hub": True,
@@ -223,14 +226,14 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # Without a value, the Trainer searches the graph for unused parameters in every step, except with
-        # checkpointing. In a language model, only experts that get no tokens of a batch are unused.
+        # Without a value, the Trainer searches the graph for unused parameters in every step, except with gradient
+        # checkpointing. In a language model, the only unused parameters are experts that get no tokens of a batch.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
-        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. Without it, accelerate uses the CPU if there is
-        # no GPU.
+        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. Without use_cpu, it uses the CPU if there is no
+        # GPU.
         out["use_cpu"] = not spec.zero_stage
         out["dataloader_pin_memory"] = False
         out["ddp_backend"] = "gloo" if spec.hardware.world > 1 and not spec.zero_stage else None

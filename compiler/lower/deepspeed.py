@@ -1,4 +1,4 @@
-"""Write `deepspeed.json`. Its numbers are those of the trainer arguments, and no value is "auto"."""
+"""Write `deepspeed.json`. All values are numbers that agree with the trainer arguments; none is "auto"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 NEVER = 10**9
-"""Value of `steps_per_print`: so large that DeepSpeed prints no progress lines, which would repeat the runtime's."""
+"""The value of `steps_per_print`. It is so large that DeepSpeed never prints its progress lines, because the runtime
+prints progress itself.
+"""
 
 
 def deepspeed(spec: Spec) -> dict[str, Json]:
@@ -50,7 +52,7 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
 
 
 def deepspeed_optimizer(spec: Spec) -> bool:
-    """Whether the file names the optimizer, so that DeepSpeed creates it.
+    """Whether deepspeed.json names the optimizer, so that DeepSpeed creates it.
 
     DeepSpeed then also steps the schedule, and passes it the batch size as the metric (runtime/engine.py,
     _take_model_step; checked by running it). So with a schedule that needs a metric, the run uses transformers' AdamW.
@@ -60,7 +62,7 @@ def deepspeed_optimizer(spec: Spec) -> bool:
 
 
 def deepspeed_extension(spec: Spec) -> Literal["fused_adam", "cpu_adam"] | None:
-    """The extension that DeepSpeed compiles for its AdamW; None for an optimizer of torch or transformers."""
+    """The C++ extension that DeepSpeed compiles for its AdamW; None for an optimizer of torch or transformers."""
     if not spec.zero_stage:
         return None
     plan: dict[str, Any] = deepspeed(spec)

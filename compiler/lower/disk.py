@@ -1,8 +1,8 @@
-"""Disk space of a run: bytes of a checkpoint and of the final model, and how many checkpoints exist at once.
+"""Disk space of a run: bytes of a checkpoint and of the final model, and how many checkpoints exist at the same time.
 
 For example, full training of 3B parameters on ZeRO-2 in bf16 saves 2 bytes per parameter twice (in model.safetensors
 and DeepSpeed's own file) and 12 bytes in the optimizer's shards: 46 GiB per checkpoint. Adapters take only a few MiB. A
-part whose size the spec does not determine counts as zero, so that no run is refused for space that it would not need.
+part of unknown size counts as zero, so that no run is refused for space that it might not need.
 tests/proof/test_checkpoint_sizes.py compares these sizes with real checkpoints of each kind.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The assumed number of checkpoints if all are kept and their number depends on the data."""
+"""The assumed number of checkpoints if all are kept and the data decides how many there are."""
 
 
 def disk(spec: Spec) -> Disk | None:
@@ -44,7 +44,7 @@ def disk(spec: Spec) -> Disk | None:
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
         full += model  # DeepSpeed also writes the weights into its own checkpoint
-        # both names of tied weights are written: in the model file, or with adapters in a separate file
+        # tied weights are saved twice, under both names: in the model file, or with adapters in a separate file
         if facts.tied:
             twice = facts.vocab * facts.hidden * weight
             model, full = (model, full + twice) if spec.lora else (model + twice, full)
@@ -71,7 +71,7 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """The number of trained parameters; 0 if frozen parts, rotations or experts make it unknown."""
+    """The number of trained parameters; 0 if unknown, because of frozen parts, rotations or experts."""
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
     if spec.lora:
@@ -80,8 +80,8 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """Trained parameters of the adapters, and of the modules that are trained in full (`modules_to_save`); 0 if
-    unknown.
+    """The number of trained parameters of the adapters, and of modules that are trained in full (`modules_to_save`); 0
+    if unknown.
     """
     if not spec.low_rank and facts.experts:
         return 0
@@ -94,7 +94,7 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _shared(spec: Spec, facts: ModelFacts) -> int:
-    """Parameters of the random matrices that VeRA's layers share, which are saved with the adapter."""
+    """The number of parameters in the random matrices that VeRA's layers share. They are saved with the adapter."""
     if not spec.flag("vera"):
         return 0
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
@@ -102,10 +102,10 @@ def _shared(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
-    """Bytes that PiSSA's or OLoRA's initial matrices in float32 add to a saved adapter."""
+    """Bytes of the float32 initial matrices of PiSSA or OLoRA, which are saved with the adapter."""
     if spec.get("lora.init") is None:
         return 0
-    from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # rarely needed
+    from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # imported late, because it is rarely needed
 
     if spec.get("lora.init") not in CHANGES_THE_BASE:
         return 0
@@ -114,7 +114,9 @@ def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
 
 
 def _checkpoints(spec: Spec) -> int:
-    """The most checkpoints that exist at once: the kept ones, the best one, and the one being written."""
+    """Maximum number of checkpoints that exist at the same time: those that are kept, the best one, and the one being
+    written.
+    """
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0
@@ -127,7 +129,7 @@ def _checkpoints(spec: Spec) -> int:
     elif every.unit == "epoch":
         saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
     elif every.value >= 1 and steps is not None:
-        saves = max(1, ceil(steps / every.value))  # the last step is also saved
+        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step is also saved
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

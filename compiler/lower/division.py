@@ -1,4 +1,5 @@
-"""Decide which parts of a run's batch arithmetic may change when the run is restarted, and why others may not.
+"""Decide how a run's global batch may be divided differently after a restart: into other numbers of processes and
+micro-batches.
 
 accelerate distributes micro-batches to processes in turn, so a step has the same rows in the same order for every
 division of the global batch into processes, micro-batches and accumulation. This module lists what else a step depends
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Division, Method
 
 ELEMENTWISE = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
-"""Optimizers, by transformers' names, whose states have the shape of the weights, so that they can be resharded. Other
-optimizers keep one number per block or row, or save in their own format (bitsandbytes).
+"""Optimizers, by transformers' names, that can be resharded for another number of processes, because their states have
+the shape of the weights. Other optimizers keep one number per block or row, or save in their own format (bitsandbytes).
 """
 UNTESTED = ("hpz", "mics", "nvme", "parameter_alignment", "grad_accum_dtype")
-"""Parts of the names of DeepSpeed keys with which resharding of checkpoints was not tested."""
+"""Parts of the names of DeepSpeed keys with which the resharding of checkpoints was not tested."""
 
 
 def division(
     method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int,
     extra: Iterable[str] = (),
 ) -> Division:  # fmt: skip
-    """The section `division` of trainer_args.json; `extra` are the keys of `extra deepspeed`."""
+    """The section `division` of trainer_args.json: for `step`, `processes` and `micro`, the reason why it may not
+    change, or None. `extra` are the keys of `extra deepspeed`.
+    """
     ulysses = distributed_type == "DEEPSPEED" and context_parallel > 1
     if distributed_type == "DEEPSPEED" and not ulysses:
         processes = _shard_obstacle(arguments, extra)
@@ -43,7 +46,7 @@ def division(
 
 
 def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
-    """The reason why another division of the batch would change a step, or None."""
+    """The reason why another division of the batch would change the result of a step, or None."""
     grouped = arguments.get("group_by_length") or arguments.get("train_sampling_strategy")
     if method["generates"]:
         return "each process generates its completions from a random state of its own"
@@ -59,8 +62,8 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
-    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. The runtime reshards
-    them, because DeepSpeed does not.
+    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. The runtime does the
+    resharding, because DeepSpeed does not.
     """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"
@@ -69,7 +72,7 @@ def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str 
 
 
 def _process_obstacle(distributed_type: str, fsdp1: bool, context_parallel: int) -> str | None:
-    """The reason why another number of processes cannot read the checkpoints, or None."""
+    """The reason why a run with another number of processes cannot read the checkpoints, or None."""
     if distributed_type == "FSDP" and fsdp1:
         return "loading a checkpoint of another number of processes was not tested with FSDP1"
     if context_parallel > 1:
@@ -78,7 +81,7 @@ def _process_obstacle(distributed_type: str, fsdp1: bool, context_parallel: int)
 
 
 def _has_micro_batch_mean(method: Method, arguments: Mapping[str, Json]) -> bool:
-    """Whether a part of the loss is a mean over a micro-batch instead of a mean over the step."""
+    """Whether a part of the loss is a mean over each micro-batch, and not over the complete step."""
     losses = arguments.get("loss_type")
     named = [str(one) for one in losses] if isinstance(losses, list) else [str(losses)]
     return means_over_micro_batch(

@@ -1,8 +1,8 @@
-"""Write the section of `README.md` that compares stacks: arguments that have another name or another default in an
-older or newer stack.
+"""Write the section of `README.md` that compares stacks: arguments with another name or another default in an older or
+newer stack.
 
-A bundle states every argument, so a default that changes between versions does not change the run. The section lists
-the changed defaults that would otherwise apply.
+A bundle states every argument, so a default that changes between versions does not change the run. The section shows
+the defaults that would apply otherwise.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ UNCOMPARED = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
      "include_tokens_per_second")
 )  # fmt: skip
-"""Arguments whose default is not compared: the precision is derived, the spec sets names, and the rest only affects
-reports.
+"""Arguments whose default is not compared: precision is derived, names come from the spec, and the others affect only
+logs.
 """
 
 
 def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) -> list[str]:
-    """The section's lines; empty if the stacks agree.
+    """The lines of the section; empty if the stacks agree.
 
     `stated` are the arguments of the bundle; `cell` escapes a text for a table.
     """
@@ -54,7 +54,9 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 def _renamed(
     stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Arguments of another target that this target renamed or removed, each with its new name or its replacement."""
+    """Arguments of another stack that this stack has renamed or removed, each with its new name, or with what replaces
+    it.
+    """
     here, there = stack.fields(config), other.fields(theirs)
     omitted = stack.omitted(config)
     both = [one for name in written for one in (name, other.rename(name)) if one is not None]
@@ -83,7 +85,9 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
 
 @cache
 def _changed_defaults(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
-    """The arguments of a class whose default differs in another stack, each with the fields of both stacks."""
+    """The arguments of a class whose default differs in another stack. Each has the field of this stack and that of the
+    other.
+    """
     here, there = stack.fields(config), other.fields(theirs)
     pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())
     return {
@@ -101,9 +105,7 @@ def _config(spec: Spec, other: Stack) -> str:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two defaults mean the same. Unset and empty are the same; so are a name and a list with only this
-    name.
-    """
+    """Whether two defaults mean the same: unset equals empty, and a name equals a list with only this name."""
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 
 

@@ -1,4 +1,4 @@
-"""Write `evaluate.sh` and `evaluation.json`. As in launch.sh, no text of the spec is in the script."""
+"""Write `evaluate.sh` and `evaluation.json`. As in launch.sh, the script contains no text of the spec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from xpc.grammar.package_data import read_text
 
 FORMAT = 1
 SHARE = 0.6
-"""The share of a GPU's memory that the weights may take if every process loads a copy. The rest is for the batch."""
+"""The share of a GPU's memory up to which every process loads its own copy of the weights. The remaining memory is for
+the batch.
+"""
 
 
 def tasks(spec: Spec) -> tuple[str, ...]:
@@ -19,17 +21,19 @@ def tasks(spec: Spec) -> tuple[str, ...]:
 
 
 def requirement(spec: Spec) -> str:
-    """The pin of lm-evaluation-harness for `requirements-eval.txt`; training does not need it."""
+    """The requirement (`lm_eval==...`) for `requirements-eval.txt`. It is separate, because training does not need
+    it.
+    """
     return harness.requirement(tasks(spec))
 
 
 def script(spec: Spec) -> str:
-    """The text of `evaluate.sh`. On one machine it starts one process per GPU if the model fits on one GPU, otherwise
-    one process.
+    """The text of `evaluate.sh`. On one machine it starts one process per GPU if the model fits on one GPU, otherwise a
+    single process.
     """
     processes = _processes(spec)
     words = '"$python"'
-    if processes > 1:  # -P: do not import modules from the folder that the caller is in
+    if processes > 1:  # with -P, Python imports no modules from the caller's folder
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = read_text(__file__, "evaluate.sh").format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})
@@ -56,7 +60,7 @@ def evaluation(spec: Spec) -> dict[str, Json]:
 
 
 def _processes(spec: Spec) -> int:
-    """The number of processes: one per GPU of a machine if the weights fit on one GPU, otherwise a single one that
+    """The number of processes: one per GPU of a machine if the weights fit on one GPU, otherwise a single process that
     spreads the weights over all GPUs.
     """
     gpu, facts = spec.hardware.gpu, spec.model.facts

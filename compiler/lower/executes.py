@@ -1,4 +1,4 @@
-"""Write the first section of a bundle's `README.md`, which lists the code that the spec makes the run execute, with
+"""Write the first section of a bundle's `README.md`: the code that the run executes because the spec names it, with
 digests.
 """
 
@@ -14,8 +14,8 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each program that the run executes in addition to the trainer, or a sentence if there is no such
-    program.
+    """A line for each program that the run executes in addition to the trainer, or a sentence that there is none.
+    `cell` escapes a text for Markdown.
     """
     lines: list[str] = []
     model = cell(spec.model.location)

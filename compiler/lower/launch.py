@@ -1,4 +1,4 @@
-"""Write `launch.sh`. It contains no free text of the spec: values reach the programs through files."""
+"""Write `launch.sh`. It contains no free text of the spec: values are passed to the programs in files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ VARIABLES = {
     "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
-"""Descriptions of the variables that the script reads, in the order in which its first comment lists them."""
+"""Descriptions of the environment variables that the script reads, in the order in which its first comment lists
+them.
+"""
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 
@@ -38,8 +40,8 @@ FLAGS = {
 
 
 def launch(spec: Spec) -> str:
-    """The text of `launch.sh`. The script can be called from any folder: it finds the bundle in its own folder, and
-    writes to the caller's folder.
+    """The text of `launch.sh`. The script can be called from any folder: it reads the folder in which it lies, and
+    writes to the folder from which it is called.
     """
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
@@ -93,7 +95,7 @@ def launch(spec: Spec) -> str:
         parts.append(shell["retries"].format(retries=again))
     if multi:
         parts.append(shell["nodes"].format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    # On port 0, accelerate 1.15 finds a free port, but accelerate 1.4 waits forever. torchrun's --standalone needs no
+    # With port 0, accelerate 1.15 finds a free port, but accelerate 1.4 waits forever. torchrun --standalone needs no
     # port. With several nodes, the script has already checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
@@ -111,22 +113,24 @@ def launch(spec: Spec) -> str:
 
 
 def _has_growing_segments(spec: Spec) -> bool:
-    """Whether torch's allocator may use expandable segments. vLLM in the same process cannot use them, because it
+    """Whether torch's allocator may use expandable segments. vLLM in the same process does not support them, because it
     shares memory between processes and offloads it.
     """
     return not (spec.on_cpu or spec.flag("method.vllm"))
 
 
 def environment(spec: Spec) -> str:
-    """Shell lines that source `environment.sh` and then look for python3, in this order because `environment.sh` may
-    activate a virtual environment.
+    """Shell lines that first source `environment.sh` and then look for python3, because `environment.sh` may activate a
+    virtual environment.
     """
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
 def batch_readers(spec: Spec) -> str:
-    """A phrase for what reads separate micro-batches: `8 processes`, or groups of processes that share a sequence."""
+    """A phrase on how many micro-batches are trained on at the same time: `8 processes`, or `4 groups of 2 processes
+    that share a sequence`.
+    """
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
@@ -159,8 +163,8 @@ def _torchrun(spec: Spec, multi: bool) -> str:
 
 
 def _rendezvous_timeout(spec: Spec) -> str:
-    """Options that set how long the launchers wait for each other. By default torch waits 15 minutes (launcher/api.py),
-    or ten with c10d.
+    """Options for how long the nodes wait for each other at the start. By default torch waits 15 minutes
+    (launcher/api.py), or ten with c10d.
 
     `is_host` tells c10d whether this node hosts its store. Without `is_host`, c10d decides this by the machine's name,
     which may not resolve.

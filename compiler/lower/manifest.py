@@ -1,4 +1,4 @@
-"""Write `bundle.toml` and `requirements.txt`: the contents of a bundle, and its derived values."""
+"""Write `bundle.toml`, which lists the inputs and the files of a bundle, and `requirements.txt`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ FLASH = "flash-attn"
 
 @record
 class Identity:
-    """The identity of a bundle. `spec` is the spec's file name, without its folder.
+    """What identifies a bundle: its name, the xpc version, the stack, and its spec. `spec` is the spec's file name,
+    without its folder.
 
     `spec_digest` is the digest of the source. For a sweep, only sweep.toml has this digest, so that a changed comment
     changes a single line. `allow_oom` is true if the run was compiled although the plan predicts that it does not fit
@@ -43,7 +44,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model. `architecture` tells where its sizes come from."""
+    """The resolved model. `architecture` says where its sizes come from."""
 
     id: str | None = None
     path: str | None = None
@@ -54,7 +55,7 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One resolved source of data. The digest of a folder is the digest of what sha256sum prints for its files.
+    """One resolved data source. The digest of a folder is the digest of sha256sum's output for its files.
 
     `images` is the digest of the list of its `image_files`, if its rows name images by path. `evaluated` is the name of
     the evaluation set, if the source is not for training.
@@ -92,7 +93,7 @@ class Manifest:
 
 
 def requirements(spec: Spec) -> str:
-    """The text of `requirements.txt`: the target's exact pins of the packages that this run needs."""
+    """The text of `requirements.txt`: exact versions of the packages that this run needs, from the target's pins."""
     used = {
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
@@ -111,7 +112,7 @@ def requirements(spec: Spec) -> str:
 
 
 def flash_requirement(spec: Spec) -> str | None:
-    """The pin of flash-attn, for `requirements-flash.txt`; None for another kind of attention.
+    """The requirement of flash-attn for `requirements-flash.txt`; None if the run uses other attention.
 
     flash-attn has no wheel, and its setup.py imports torch, so pip can neither build it nor read its requirements
     before torch is installed. So a separate command installs it.
@@ -122,7 +123,7 @@ def flash_requirement(spec: Spec) -> str | None:
 
 
 def manifest(spec: CheckedSpec, files: Mapping[str, bytes]) -> str:
-    """The text of `bundle.toml`; `files` are all other files of the bundle."""
+    """The text of `bundle.toml`; `files` are all other files of the bundle, by name."""
     facts = spec.model.facts
     return written(
         Manifest(
@@ -165,8 +166,8 @@ def written(table: Manifest) -> str:
     import toml
 
     class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
-        """A TOML encoder that quotes texts itself, because toml 0.10 writes a backslash before an `x` in a way that no
-        parser reads.
+        """A TOML encoder that quotes strings itself, because toml 0.10 writes a backslash before an `x` in a way that
+        no parser reads.
         """
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]

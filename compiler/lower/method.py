@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Method as Section
 
 APART = ("method.loss", "method.rewards", "method.teacher", "method.tools", "method.environment", "method.tool_timeout")
-"""Settings that are lowered in other functions, because they decide several arguments, or what the runtime loads."""
+"""Settings that `method_arguments` skips, because they decide several arguments, or what the runtime loads. Other
+functions lower them.
+"""
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
-    """The arguments that the method's settings decide, under the target's names."""
+    """The trainer arguments that the method's settings decide, under the target's names."""
     method, fields = spec.text("method"), spec.fields()
     out: dict[str, Json] = {}
     for row in TABLE:
@@ -47,10 +49,10 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _plain(value: object, kind: str) -> Json:
-    """A setting's value as the argument's type."""
+    """A setting's value, converted to the type of the argument (`kind`)."""
     if isinstance(value, Amount):
         return value.value
-    if kind == "bool" and isinstance(value, str):  # TRL 0.18's scale_rewards
+    if kind == "bool" and isinstance(value, str):  # for scale_rewards of TRL 0.18
         return value != "none"
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -71,8 +73,8 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """Facts about the method's settings for the runtime, which no argument states, such as reward functions and the
-    teacher.
+    """Facts about the method's settings that no trainer argument states, such as reward functions and the teacher. The
+    runtime reads them from trainer_args.json.
     """
     rewards: list[Reward] = []
     for one in spec.weighted("method.rewards"):
@@ -87,7 +89,7 @@ def method_section(spec: Spec) -> Section:
 
 
 def _tools(spec: Spec) -> Tools:
-    """The functions and the environment that the model may call, with the time limit of a call."""
+    """The functions and the environment that the model may call, and the time limit of a call."""
     functions, classes = ([_of_file(one) for one in spec.weighted(path)] for path in CALLED)
     environment = classes[0] if classes else None
     return {"functions": functions, "environment": environment, "seconds": spec.integer("method.tool_timeout")}
@@ -101,7 +103,9 @@ def _of_file(one: Weighted) -> OfFile:
 
 
 def method_facts(method: Method) -> Section:
-    """Facts about the method for the runtime, so that it never compares names of methods."""
+    """Properties of the method, such as whether it generates completions. The runtime reads them instead of comparing
+    names of methods.
+    """
     return {
         "name": method.name,
         "generates": method.generates,
@@ -115,7 +119,7 @@ def method_facts(method: Method) -> Section:
 
 
 def _teacher(spec: Spec, teacher: Model) -> Teacher:
-    """Where the teacher is loaded from, and in which dtype."""
+    """Where the teacher is loaded from, and its dtype."""
     return {
         "id": teacher.id,
         "path": teacher.path,
@@ -125,17 +129,18 @@ def _teacher(spec: Spec, teacher: Model) -> Teacher:
 
 
 def max_prompt(spec: Spec) -> int | None:
-    """The longest prompt, in tokens of the rendered prompt, if the runtime must drop longer ones; otherwise None.
+    """The maximum length of a rendered prompt in tokens, if the runtime must drop rows with longer ones; otherwise
+    None.
 
-    This is so if the trainer has no argument for it. The runtime drops rows with longer prompts and reports their
-    number. TRL 0.18 truncated such prompts at the beginning, which removed the system prompt; a trainer that renders
-    conversations itself cannot get truncated prompts.
+    The runtime does so, and reports their number, if the trainer has no argument for it. TRL 0.18 truncated such
+    prompts at the beginning, which removed the system prompt; a trainer that renders conversations itself cannot get
+    truncated prompts.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
 
 def lora_section(spec: Spec) -> Adapter | None:
-    """The values of the adapters' PEFT configuration and of BitsAndBytesConfig; None if all weights are trained.
+    """The values for the adapters' PEFT configuration and for BitsAndBytesConfig; None if the run has no adapter.
 
     4-bit weights are stored as bytes, bitsandbytes' default. FSDP and ZeRO-3 cannot shard weights of different dtypes,
     so there they are stored in the dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
@@ -167,7 +172,7 @@ def lora_section(spec: Spec) -> Adapter | None:
 
 
 def _shape(spec: Spec) -> AdapterShape:
-    """The kind and shape of the adapters: LoRA's matrices, with LoRA+ rates if set, or those of another kind."""
+    """The kind of the adapters and the sizes of their matrices; with LoRA+, also its learning rates."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
         block = None if rank is not None else spec.integer("lora.block_size")

@@ -1,5 +1,5 @@
-"""Write `model_card.md`, which becomes the README.md next to the trained weights, with the metadata that the
-hub reads.
+"""Write `model_card.md`, which the run saves as README.md next to the trained weights. It has the metadata that the hub
+reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ FILE, MERGED = "model_card.md", "model_card_merged.md"
 
 
 def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
-    """The model card of the weights, or of the `merged` weights of an adapter run, with the digests of `files`.
+    """The model card of the trained weights, or of the `merged` weights of a run with adapters. `files` has the digests
+    of the bundle's files.
 
     If the base is a local folder, only the text names it, because the hub accepts only its own ids as `base_model`.
     """
@@ -50,7 +51,7 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
 
 
 def _task(spec: Spec) -> str:
-    """The hub's name for what the model does."""
+    """The hub's name for the task of the model, such as `text-generation`."""
     if spec.method.scores:
         return "text-classification"
     return "image-text-to-text" if spec.reads_images else "text-generation"

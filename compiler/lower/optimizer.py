@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Muon
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
-"""Schedules that follow an evaluation's metric instead of the step."""
+"""Schedules that react to a metric of the evaluation, and not to the step."""
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """The optimizer's name and hyperparameters. Hyperparameters without an argument are joined as text in
-    `optim_args`.
+    """The arguments for the optimizer's name and hyperparameters. Hyperparameters without their own argument are joined
+    in the text `optim_args`.
     """
     beta1, beta2 = spec.reals("optimizer.betas")
     name = spec.text("optimizer")
@@ -42,7 +42,9 @@ def optimizer(spec: Spec) -> dict[str, Json]:
 
 
 def muon(spec: Spec) -> Muon | None:
-    """The two groups of weights of a Muon run, which the runtime makes; None for another optimizer."""
+    """The two groups of weights of a run with Muon, which the runtime passes to the optimizer; None for other
+    optimizers.
+    """
     if spec.text("optimizer") != "muon":
         return None
     beta1, beta2 = spec.reals("optimizer.betas")
@@ -81,7 +83,9 @@ def _number(value: float) -> str:
 
 
 def schedule(spec: Spec) -> dict[str, Json]:
-    """The schedule's name, keyword arguments and warm-up. The target has one argument for steps and one for a share."""
+    """The arguments for the schedule's name, keyword arguments and warm-up. The target has one argument for a number of
+    warm-up steps and another for a share.
+    """
     name, kwargs = _shape(spec)
     fallback = spec.stack.base_argument("lr_scheduler_kwargs", spec.config)
     out: dict[str, Json] = {"lr_scheduler_type": name, "lr_scheduler_kwargs": dict(kwargs) if kwargs else fallback}
@@ -97,7 +101,9 @@ def schedule(spec: Spec) -> dict[str, Json]:
 
 
 def warmup_of(spec: Spec) -> Amount:
-    """The warm-up. For a schedule-free optimizer, which reads only steps, a share is converted to steps."""
+    """The warm-up as a number of steps or a share. For a schedule-free optimizer, which reads only steps, a share is
+    converted to steps.
+    """
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if has_own_warmup(spec) and warmup.unit == "share" and isinstance(steps, int):
         return Amount("count", -int(-(warmup.value * steps) // 1))
@@ -105,7 +111,9 @@ def warmup_of(spec: Spec) -> Amount:
 
 
 def has_own_warmup(spec: Spec) -> bool:
-    """Whether the optimizer itself warms up (schedule-free AdamW and SGD), so that the schedule must not."""
+    """Whether the optimizer itself does the warm-up (schedule-free AdamW and SGD), so that the schedule must have
+    none.
+    """
     return spec.text("optimizer") in WARM_UP
 
 
@@ -128,7 +136,7 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # The library's defaults, stated explicitly. The library refuses a final rate that is not below the peak.
+            # The library's defaults. It refuses a final rate that is not below the peak.
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):
@@ -142,8 +150,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
 
 
 def _metric(spec: Spec) -> dict[str, Json]:
-    """The keyword arguments of a metric-driven schedule. All bounds are stated, because the library's bounds (1e-3 to
-    1.0 for greedy) are too high for fine-tuning.
+    """The keyword arguments of a schedule that reacts to a metric. All bounds are stated, because the library's bounds
+    (1e-3 to 1.0 for greedy) are too high for fine-tuning.
     """
     out: dict[str, Json] = {
         "mode": "max" if maximized(spec) else "min",
@@ -157,15 +165,16 @@ def _metric(spec: Spec) -> dict[str, Json]:
 
 
 def maximized(spec: Spec) -> bool:
-    """Whether a higher value of the metric is better, for checkpoints and schedules. transformers decides it the same
-    way.
+    """Whether a higher value of the metric is better, for checkpoints and schedules. The test is the same as
+    transformers'.
     """
     higher, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
     return higher if isinstance(higher, bool) else isinstance(metric, str) and not metric.endswith("loss")
 
 
 def peak_unknown(spec: Spec) -> bool:
-    """Whether DeepSpeed's wrapper hides the optimizer's `defaults`, from which the schedule would read its peak.
+    """Whether the schedule cannot read its peak learning rate, because DeepSpeed's wrapper hides the optimizer's
+    `defaults`.
 
     The wrappers of deepspeed 0.19.8 have no `defaults`, those of 0.16.8 do; checked by running them.
     """
@@ -173,7 +182,7 @@ def peak_unknown(spec: Spec) -> bool:
 
 
 def rate(spec: Spec, path: AmountPath) -> float:
-    """The learning rate that a setting states, either directly or as a share of the peak."""
+    """The learning rate at the setting `path`, which states it as a number or as a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 

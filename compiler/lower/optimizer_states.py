@@ -21,14 +21,14 @@ MASTER = 12
 OF_BLOCK = 1 + 4 / 256
 """Bytes per parameter of one 8-bit state, with a float32 scale for each 256 parameters."""
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes per parameter of one 4-bit state. With torchao, too, transformers uses blocks of 256."""
+"""Bytes per parameter of one 4-bit state. transformers uses blocks of 256 with torchao, too."""
 
 SMALL = 4096
-"""The number of elements from which bitsandbytes gives a tensor 8-bit states."""
+"""Minimum number of elements for a tensor to get 8-bit states in bitsandbytes."""
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
-    """Bytes of the states of `trained` parameters whose weights take `weight` bytes each.
+    """Bytes of the optimizer's states for `trained` parameters. `weight` is the bytes of one trained weight.
 
     Adafactor's states, a row and a column per matrix, are not counted.
     """
@@ -51,15 +51,15 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
 
 
 def algorithm(name: str) -> str:
-    """The algorithm of an optimizer without the format of its states, such as `adamw` for `paged_adamw8bit`."""
+    """The optimizer's name without the format of its states: `paged_adamw8bit` becomes `adamw`."""
     for start in ("paged_", "torchao_", "galore_", "apollo_"):
         name = name.removeprefix(start)
     return name.removesuffix("8bit").removesuffix("4bit")
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters whose states bitsandbytes keeps in 32 bits: embeddings, as transformers demands, and
-    small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
+    """The number of parameters whose states bitsandbytes keeps in 32 bits: embeddings, because transformers requests
+    it, and small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
     """
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0
@@ -76,8 +76,7 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
     each: float = OF_BLOCK if name.endswith("8bit") else weight
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
-        # Match a part of the module's path, as transformers does. Stacked experts are not linear modules.
-        # The weights of VeRA, LoHa and MiSS are not in linear modules either.
+        # A target matches a part of the module's path, as in transformers. Stacked experts are not linear modules.
         if (one.count > 1 and spec.stack.facts.experts_stacked) or not spec.low_rank or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1
@@ -91,8 +90,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head (with an empty site). With adapters, the adapters'
-    matrices.
+    """The trained linear modules of a layer, and the head (with "" as its site). With adapters, the adapters' matrices
+    instead.
     """
     if not spec.lora:
         yield from linear_layers(facts)
@@ -109,7 +108,7 @@ def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
 
 
 def _of_layer(kind: str, rank: int, one: Linear) -> Iterator[Linear]:
-    """The sizes of VeRA's, LoHa's or MiSS's weights on a layer."""
+    """The sizes of the matrices of VeRA, LoHa or MiSS on one linear layer."""
     if kind == "vera":
         yield evolve(one, inputs=1, outputs=rank)
         yield evolve(one, inputs=1)

@@ -1,4 +1,4 @@
-"""Write `trainer_args.json`: the training arguments, and the sections for the runtime."""
+"""Write `trainer_args.json`: the trainer arguments, and sections that the runtime reads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
 def payload(spec: Spec) -> Payload:
-    """The content of `trainer_args.json`. `format` is the version of its layout."""
+    """The content of `trainer_args.json`. `format` in it is the version of its layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    # `optim` names the AdamW that trains the weights which Muon does not
+    # `optim` names the AdamW for weights that Muon does not train
     divisible = {**stated, "optim": "muon"} if groups is not None else stated
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
@@ -64,7 +64,7 @@ def payload(spec: Spec) -> Payload:
 
 
 def stack_section(stack: Stack) -> StackSection:
-    """Facts about the stack for the runtime, so that it never compares names of stacks."""
+    """Properties of the stack. The runtime reads them instead of comparing names of stacks."""
     facts = stack.facts
     out: StackSection = {
         "epoch_forgotten": facts.epoch_forgotten,
@@ -99,7 +99,7 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
-    if out["liger"] and spec.model.model_type is None:  # XP331 checks known families
+    if out["liger"] and spec.model.model_type is None:  # for known families, a rule checks this while compiling
         out["liger_unchecked"] = True
     renamed = spec.stack.facts.renames_saved
     if renamed and spec.model.model_type in (None, *renamed):
@@ -162,8 +162,8 @@ def _source(spec: Spec, source: DataSource) -> Source:
 
 
 def _tokens(spec: Spec) -> str:
-    """The column by which the trainer learns only some tokens of a row: "labels" or "completion_mask". "" if the
-    trainer drops both.
+    """The column with which rows tell the trainer which tokens count in the loss: "labels" or "completion_mask". "" if
+    the trainer drops both.
     """
     if spec.stack.facts.reads_labels:
         return "labels"
@@ -189,8 +189,10 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The prompt template, the column of system prompts, the roles of speakers, how a mixture with shares ends, what
-    the chat template may leave out, and how rows are streamed, as far as the spec sets these."""
+    """Optional keys of the section `data`, for settings that the spec uses: the prompt template, the column of system
+    prompts, the roles of speakers, how a mixture with shares ends, what the chat template may leave out, and how rows
+    are streamed.
+    """
     out: Words = {}
     if spec.get("data.long") == "chunk":
         out["long"] = "chunk"
@@ -214,7 +216,7 @@ def _words(spec: Spec) -> Words:
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:
-    """The separate evaluation sets. If `named` is true, each set has its own metrics."""
+    """The separate evaluation sets; None if there are none. If `named` is true, each set has its own metrics."""
     if not spec.evaluated:
         return None
     return {
@@ -226,7 +228,9 @@ def _evaluation(spec: Spec) -> Evaluation | None:
 
 
 def _hub(spec: Spec) -> Hub | None:
-    """Hub settings that no training argument expresses: the branch, and branches for checkpoints."""
+    """Settings of the hub without a trainer argument: the branch, and branches for checkpoints. None if the run does
+    not push.
+    """
     if not spec.flag("save.hub"):
         return None
     return {

@@ -36,7 +36,7 @@ STAGED = (
 def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
     """The text of README.md. Texts of the spec are escaped, so that a name cannot become markup.
 
-    `stated` are the trainer arguments of the bundle, `submit` the engine's lines about submitting the run.
+    `stated` are the trainer arguments of the bundle, `submit` are the engine's lines on how to submit the run.
     """
     hardware = spec.hardware
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
@@ -123,14 +123,14 @@ _MARKUP = str.maketrans(
 
 @lru_cache(4096)
 def cell(text: str) -> str:
-    """A text for a Markdown table: one line, with all markup escaped."""
+    """A text for a Markdown table: on one line, with all markup escaped."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     return text.translate(_MARKUP)
 
 
 def _flash(spec: Spec) -> list[str]:
-    """Lines about what building flash-attn needs, and about the alternative."""
+    """Lines on what the build of flash-attn needs, and on what the run uses without flash-attn."""
     if spec.text("model.attn") != "flash2":
         return []
     lines = [
@@ -169,7 +169,7 @@ def _server(spec: Spec) -> list[str]:
 
 
 def _start_weights(spec: Spec) -> list[str]:
-    """Lines about the weights of an earlier run from which training starts."""
+    """Lines on the weights of an earlier run from which training starts."""
     if spec.continued is not None:
         what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
         what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"
@@ -183,7 +183,7 @@ def _start_weights(spec: Spec) -> list[str]:
 
 
 def _method(spec: Spec) -> str:
-    """A sentence about the method: its loss, what a step contains, and what generates the completions."""
+    """A sentence on the method: its loss, what a step contains, and what generates the completions."""
     parts = [spec.text("method")]
     losses = spec.weighted("method.loss")
     if losses:
@@ -209,7 +209,7 @@ def _method(spec: Spec) -> str:
 
 
 def _hub(spec: Spec) -> str:
-    """A sentence about where the model is pushed, and what the machine needs for the push."""
+    """A sentence on where the model is pushed, and what the machine needs for the push."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):
@@ -245,13 +245,13 @@ def _adapters(spec: Spec) -> str:
 
 
 def _muon(spec: Spec) -> str:
-    """A sentence about the two groups of weights in a run with Muon, with their learning rates."""
+    """A sentence on the two groups of weights of a run with Muon, and their learning rates."""
     rate, other = spec.real("optimizer.lr"), spec.real("optimizer.adamw_lr")
     return f"Muon for hidden matrices at {rate:g}; AdamW for embeddings, head, norms and biases at {other:g}"
 
 
 def _frozen(spec: Spec) -> str:
-    """A sentence about the parts of the model that are trained while the rest is frozen."""
+    """A sentence on which parts of the model are trained if the spec freezes the others."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
@@ -267,7 +267,7 @@ def _at(revision: str | None) -> str:
 
 
 def _source(source: DataSource) -> str:
-    """A data source in words, with its split, commit and shape."""
+    """A data source in words, with its split, commit and format."""
     config = "" if source.config is None else f":{source.config}"
     part = "" if source.slice is None else f":{source.slice}"
     return f"{cell(f'{source.name}{config}[{source.split}{part}]')}{_at(source.revision)}, {source.shape}"
@@ -287,7 +287,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # a base may state settings of another engine, which the spec replaces
+            continue  # an extended spec may state settings of another engine, which are unused
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

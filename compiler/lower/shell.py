@@ -1,4 +1,6 @@
-"""The parts that a bundle's scripts share. The scripts run under bash, from any folder, and take at most one flag."""
+"""Shell code that the scripts of a bundle share. The scripts run under bash, from any folder, and take at most one
+flag.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ RUN = 'exec "${command[@]}"\n'
 
 
 def shared() -> Mapping[str, str]:
-    """The parts of `shell.sh` by name."""
+    """The sections of `shell.sh` by name."""
     return read_sections(__file__, "shell.sh")
 
 
 def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str] = ()) -> str:
-    """The first lines of a script: the shell, the folder and the flags. `flags` maps each flag to the variable that it
-    sets to true.
+    """The first lines of a script: they find its folder and parse its flags. `flags` maps each flag to the shell
+    variable that it sets to true.
 
-    `name` is the script's file name, `done` a word for its result ("trained"), and `several` the flags that take
-    arguments.
+    `name` is the script's file name, `done` a word for what it has done ("trained"), and `several` are the flags that
+    take arguments.
     """
     words = f"{', '.join(flags)} and --help"
     parts = shared()
@@ -35,5 +37,7 @@ def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str]
 
 
 def command(words: list[str], program: str) -> str:
-    """A command as a shell array, with one group of words per line. `program` is a file in the bundle's trainer/."""
+    """Shell code that sets the array `command`, with one group of words per line. `program` is a file in the bundle's
+    trainer/.
+    """
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

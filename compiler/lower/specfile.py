@@ -1,6 +1,8 @@
-"""Write the bundle's `spec.xp`: the compiled experiment without bases, one setting per line with its origin.
+"""Write the bundle's `spec.xp`: the compiled experiment without `extends`, with one setting per line and its origin in
+a comment.
 
-A comment names the origin of each setting that the spec does not state itself: the base, the default or the derivation.
+A setting that the spec does not state itself has a comment with its origin: the extended spec, the default or the
+derivation.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: CheckedSpec) -> str:
-    """The text of `spec.xp`. It parses; and if the spec names no local file, it compiles to the same arguments.
+    """The text of the bundle's `spec.xp`. If the spec names no local file, it compiles to the same arguments again.
 
     Findings that the spec silences are also silenced here, by a comment above their clause.
     """
@@ -46,7 +48,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # a base may state settings of another engine, which the spec replaces
+            # an extended spec may state settings of another engine, which are unused
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -65,7 +67,7 @@ def specfile(spec: CheckedSpec) -> str:
 
 @cache
 def _clauses() -> dict[str, list[Setting]]:
-    """The settings in each clause, in the order of the table of settings."""
+    """Map each clause to its settings, in the order of the table of settings."""
     found: dict[str, list[Setting]] = {}
     for row in TABLE:
         clause, inside, _ = row.path.partition(".")
@@ -74,7 +76,9 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, place: Label | None) -> str:
-    """The first words of the clause that a finding is about; `train` if the place is not in a setting of the spec."""
+    """The beginning of the line at which a finding is silenced: the clause at the finding's position, or `train ` if
+    the position is not in a setting.
+    """
     if place is None:
         return "train "
 
@@ -94,8 +98,8 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings to omit: those that the header states, and `batch.seq` if it has no effect and may not be
-    written.
+    """The settings to omit: those in the `train` line, and `batch.seq` if it has no effect, because then the spec may
+    not state it.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
@@ -142,8 +146,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # then settings with other origins; if the flag is off, only written settings, which still count, such as
-        # `packing.eval`
+        # Then settings with other origins. If the flag is off, only those that the user wrote, because they still count
+        # (`packing.eval`).
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
@@ -164,7 +168,7 @@ def _data(spec: Spec) -> list[str]:
 
 
 def _one_format(sources: tuple[DataSource, ...]) -> str | None:
-    """The common format of all sources, or None if there are several."""
+    """The format of all sources, or None if they have several formats."""
     found = {_format(source) for source in sources}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -174,7 +178,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """A name for the block of training data, different from the names of evaluation sets."""
+    """A name for the block of training data that differs from the names of evaluation sets."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"
@@ -182,7 +186,7 @@ def _corpus(spec: Spec) -> str:
 
 
 def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> list[str]:
-    """The lines of a block's sources. `stated` is the format that the block itself states."""
+    """The lines for the sources in a `data` block. `stated` is the format that the block itself states."""
     out = []
     for source in sources:
         inside = [] if _format(source) == stated else [f"format = {_format(source)}"]
@@ -206,7 +210,7 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
 
 
 def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
-    """The lines of a block of evaluation data."""
+    """The lines of a block with evaluation data."""
     stated = _one_format(one.sources)
     shape = [] if stated is None else [f"  format = {stated}"]
     prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
@@ -214,7 +218,7 @@ def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
 
 
 def ref(source: DataSource) -> str:
-    """A data source as a spec writes it."""
+    """A data source as a spec writes it: `org/rows:config[split]@revision`, or a quoted path."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"
@@ -224,7 +228,7 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment after a value that the spec itself does not state: its origin and reason."""
+    """The comment after a value that the spec does not state itself: its origin and the reason. "" for other values."""
     if value.origin.kind == SPEC:
         return ""
     name = value.origin.name

@@ -28,9 +28,11 @@ FORMAT = 1
 
 
 def sweep(members: Sequence[Member]) -> dict[str, bytes]:
-    """All files of a sweep's folder by name, `sweep.toml` last. Equal specs and files give equal bytes."""
+    """All files of a sweep's folder by name, `sweep.toml` last. The same spec and input files always give the same
+    bytes.
+    """
     first = members[0].spec
-    assert first is not None  # a sweep with an error has no members
+    assert first is not None  # the caller lowers only sweeps without errors
     out: dict[str, bytes] = {}
     digests: list[str] = []
     pins: dict[str, str] = {}
@@ -48,8 +50,8 @@ def sweep(members: Sequence[Member]) -> dict[str, bytes]:
 def top_files(
     first: Spec, members: Sequence[Member], digests: Sequence[str], pins: Mapping[str, str], source: str
 ) -> dict[str, bytes]:
-    """The files next to `members/`. `digests` has the digests of the members' bundle.toml, `source` is the digest of
-    the spec.
+    """The files next to `members/`, by name. `digests` has the digests of the members' bundle.toml, `pins` those of
+    their run.sha256, and `source` is the digest of the spec.
     """
     specs = [one.spec for one in members if one.spec is not None]
     top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **starters(specs, first.name, pins)}
@@ -58,7 +60,7 @@ def top_files(
 
 
 def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that start the members; `pins` are the digests of the members' `run.sha256`, in the order of
+    """The files that start the members, by name. `pins` are the digests of the members' `run.sha256`, in the order of
     the members.
     """
     texts = {
@@ -70,14 +72,14 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
-    """A member's spec with the name and the folder of the member's bundle."""
+    """A member's spec with the name and the folder of its bundle."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
     own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
     return CheckedSpec.of(own, spec.problems, spec.silenced)
 
 
 def value(member: Member, path: str) -> str:
-    """The value of a swept setting for one member, as a spec writes it."""
+    """The value of a swept setting in one member, as a spec writes it."""
     spec = member.spec
     assert spec is not None
     if path == "model":
@@ -89,8 +91,8 @@ def value(member: Member, path: str) -> str:
 def _table(
     first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes], source: str
 ) -> str:
-    """The text of `sweep.toml`: the sweep's identity, the digests of the files next to it, and each member with its
-    settings.
+    """The text of `sweep.toml`: the sweep's name and spec, the digests of the files next to it, and each member with
+    its settings.
     """
     lines = [
         "[sweep]",
@@ -151,7 +153,7 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
 
 
 def _findings(members: Sequence[Member]) -> list[str]:
-    """The findings of all members as list items, each once. An item names its members unless all members have the
+    """The findings of all members as list items, each only once. An item names the members, unless all members have the
     finding.
     """
     names: dict[str, list[str]] = {}

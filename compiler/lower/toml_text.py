@@ -1,4 +1,4 @@
-"""Write names, texts and numbers as TOML."""
+"""Write keys, strings and numbers as TOML."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def key(name: str) -> str:
 
 
 def value(plain: str | int) -> str:
-    """A number, or a quoted string with JSON's escapes, which are TOML's except for DEL."""
+    """A number, or a quoted string. TOML has the same escapes as JSON, except for DEL."""
     return encode_basestring(plain).replace("\x7f", "\\u007f") if isinstance(plain, str) else str(plain).lower()

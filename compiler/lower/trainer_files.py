@@ -1,7 +1,7 @@
-"""The trainer of a bundle: the files of runtime/ that the run needs, unchanged.
+"""Select the trainer of a bundle: the files of runtime/ that the run needs, unchanged.
 
-Two files are shortened: enabled.py loses the lines of unused features, and README.md's list of private library
-functions loses the rows of files that the bundle does not have. `runtime/core/conditions.py` decides which features a
+Only two files are shortened: enabled.py loses the lines of unused features, and README.md's list of private library
+functions loses the lines on files that the bundle does not have. `runtime/core/conditions.py` decides which features a
 run uses. Modules that a selected module imports are also included. The programs `main.py` and `launcher.py` are in
 every bundle.
 """
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
-"""Files next to the folders of `trainer/`. `doctor.py` is not among them, because only `xpc doctor` runs it."""
+"""Files directly in `trainer/` that are in every bundle. `doctor.py` is not, because only `xpc doctor` runs it."""
 NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "picture.py", "result.py")
-"""Files that lie next to `trainer/`: programs that a run does not use, and programs that plot or evaluate a finished
-run.
+"""Files that a bundle has next to `trainer/`, and not in it: programs that a run does not use, and programs that plot
+or evaluate a finished run.
 """
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
-"""Files that no bundle contains: one is for type checkers, the other for the compiler."""
+"""Files of runtime/ that no bundle contains: one is for type checkers, the other for the compiler."""
 CHOSEN = ("features", "library_internals")
-"""Folders from which a bundle contains only the imported files."""
+"""Folders of runtime/ from which a bundle contains only the imported files."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
-"""A regular expression for imports within the runtime, in functions too."""
+"""A pattern for imports of one runtime file in another, also inside functions."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
-"""A regular expression for README.md's row about a module of library_internals/."""
+"""A pattern for the table row in README.md about a module of library_internals/."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
-    """The trainer for a run with this `trainer_args.json`, by name in the bundle. `evaluates` is true if the run names
-    tasks.
+    """The trainer's files for a run with the content `plan` of trainer_args.json, by name in the bundle. `evaluates` is
+    true if the run names evaluation tasks.
     """
     runtime = _runtime()
     chosen = {"enabled.py": enabled(runtime["enabled.py"].decode(), plan).encode()}
@@ -57,13 +57,15 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
 
 
 def readme(whole: bytes, chosen: Collection[str]) -> bytes:
-    """The README.md of a trainer with these files."""
+    """The trainer's README.md, shortened for a bundle with the files `chosen`."""
     return TOUCHED.sub(lambda row: row[0] if f"library_internals/{row[1].decode()}" in chosen else b"", whole)
 
 
 @cache
 def imported(name: str, source: bytes) -> frozenset[str]:
-    """The files of features/ and library_internals/ that a runtime file imports, with their `__init__.py` files."""
+    """The files of features/ and library_internals/ that a runtime file imports, and the `__init__.py` files above
+    them.
+    """
     found = set[str]()
     for dots, module, names in IMPORTS.findall(source):
         folders = [*name.split("/")[: -len(dots)], *module.decode().split(".")]

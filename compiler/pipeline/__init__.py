@@ -1,4 +1,4 @@
-"""The way from text to bundle, with one function per step: read, load, resolve, check, lower."""
+"""Compile a spec, with one function per step: read, load, resolve, check, lower."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 ASSUMED = "XP190"
 PASTED = ("XP014", "XP020", "XP023", "XP025", "XP030", "XP043", "XP101", "XP102", "XP104")
-"""Codes of findings that pasted text often causes: lines of a command or of YAML, another tool's blocks or numbers."""
+"""Codes of findings that pasted text often causes: options of a command line, YAML, other tools' blocks or numbers."""
 
 
 @record
 class Checked:
-    """The result of all checks. `spec` is None if there is an error.
+    """The result of checking a spec. `spec` is None if there is an error.
 
-    `problems` are the findings, `silenced` those that a comment of the spec silences. For a sweep, `spec` is the first
+    `problems` are the findings, `silenced` those that a comment in the spec silences. For a sweep, `spec` is the first
     member and `members` are all of them.
     """
 
@@ -41,7 +41,9 @@ class Checked:
 
 
 def _suggestions() -> Advisor:
-    """The advisor that suggests names and values for a wrong spec. Its modules are loaded only for such specs."""
+    """The advisor that suggests names and values for a wrong spec. Imported late, because correct specs do not need
+    it.
+    """
     from xpc.compiler.suggest.advisor import Suggestions
 
     return Suggestions()
@@ -51,7 +53,8 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     checked = _check_text(data, name, workspace)
     if checked.spec is None and any(one.code < FIRST_RULE and one.edits for one in checked.problems):
-        from xpc.compiler.pipeline.cascades import without_cascades  # loaded only for a spec with such findings
+        # imported late, because few specs have such findings
+        from xpc.compiler.pipeline.cascades import without_cascades
 
         def findings(text: str) -> tuple[Diagnostic, ...]:
             return _check_text(text.encode(), name, workspace).problems
@@ -65,19 +68,20 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
     lock = workspace.lock
-    # a lock that is a folder, a pipe or a link to nothing is an error, too: without its pins it would be another run
+    # a lock that is a folder, a pipe or a broken link is an error, too: without its pins, the run would be another one
     if lock and workspace.pins is None and (workspace.kind(lock) or workspace.other_kind(lock)):
-        from xpc.compiler.resolve import lockfile  # most specs have none
+        from xpc.compiler.resolve import lockfile  # imported late, because most specs have no lock
 
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        from xpc.compiler.suggest.blocks import rewrite_foreign_forms  # loaded only for a spec with such findings
+        # imported late, because few specs have such findings
+        from xpc.compiler.suggest.blocks import rewrite_foreign_forms
 
         loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
         loaded.intended |= intended
     if loaded.sweep is not None:
-        from xpc.compiler.resolve.sweep import read  # imported only for sweeps
+        from xpc.compiler.resolve.sweep import read  # imported late, because only sweeps need it
 
         grid = read(loaded)
         if grid.groups or grid.problems:
@@ -90,14 +94,16 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors in a spec. The plan calls this before it chooses a strategy."""
+    """The codes of the errors in a spec. The plan calls this function to test whether a choice is legal."""
     from xpc.compiler.rules.core.legality import error_codes
 
     return error_codes(spec)
 
 
 def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop notes about assumed values when the spec has errors of syntax or names."""
+    """Drop notes about assumed values if the spec has syntax errors or wrong names, because the error may be the reason
+    for the assumption.
+    """
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
         return [one for one in found if one.code != ASSUMED]
     return found
@@ -109,7 +115,7 @@ def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
 
     runs, found = members(loaded, grid, workspace, error_codes, _relevant)
     if any(one.severity == ERROR for one in grid.problems):
-        # drop notes about assumed values: the broken line may have set them
+        # drop notes about assumed values, because the wrong line may have set them
         found = [one for one in found if one.code != ASSUMED]
     checked = _checked(loaded, runs[0].spec, _relevant(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
@@ -119,7 +125,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
-        from xpc.compiler.pipeline.silence import apply  # loaded only for a spec with silences
+        from xpc.compiler.pipeline.silence import apply  # imported late, because few specs silence findings
 
         found, silenced = apply(loaded.files, found)
     checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
@@ -127,12 +133,14 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
-    """Check and compile a spec: the files of the bundle by name, or None if there is an error."""
+    """Check and compile a spec. Returns the files of the bundle by name, or None if there is an error; and the result
+    of the check.
+    """
     workspace.hashes = True
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return None, checked
-    from xpc.compiler.lower import lower  # importing the emitters costs milliseconds, and `check` needs none of them
+    from xpc.compiler.lower import lower  # imported late, because `check` does not need them
 
     images: Known = {}
     checked = evolve(
@@ -151,12 +159,12 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
 
 
 def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> CheckedSpec:
-    """The spec with the digests of files that are not copied into the bundle: local models, and images of rows."""
+    """The spec with digests of files that are not copied into the bundle: local models, and images of rows."""
     from xpc.compiler.resolve.weights import with_weights
 
     spec = with_weights(spec, workspace, workspace.memory)
     if spec.reads_images:
-        from xpc.compiler.resolve.image_digests import with_images  # few specs have images
+        from xpc.compiler.resolve.image_digests import with_images  # imported late, because few specs have images
 
         spec = with_images(spec, workspace, workspace.memory, images)
     return spec

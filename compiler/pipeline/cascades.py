@@ -1,7 +1,8 @@
-"""Drop findings that only follow from a misspelt name or a wrong value. Loaded only for such a spec.
+"""Drop findings that only follow from a misspelt name or a wrong value. Imported only for a spec with such an error.
 
-A spec with `hadrware 1 x a100-80gb` gets the default hardware, and `gbs=1` does not divide by its 8 GPUs. The suggested
-edits are applied and the text is checked again: a finding that then disappears was only a consequence.
+For example, `hadrware 1 x a100-80gb` is unknown, so the default hardware is used, and `gbs=1` does not divide by its 8
+GPUs. To find such consequences, the suggested edits are applied and the text is checked again: a finding that
+disappears was only a consequence.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from xpc.compiler.rules import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 
 MORE = "XP006"
-"""The finding with the number of findings that are not shown."""
+"""The code of the finding that says how many findings are not shown."""
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The mistakes in the spec itself that have an edit, without those that overlap an earlier one."""
+    """The errors in the spec itself that have an edit. An error whose edit overlaps that of an earlier one is left
+    out.
+    """
     out: list[Diagnostic] = []
     end = 0
     for one in sorted((one for one in found if _is_cause(one, name)), key=lambda one: one.edits[0].span):
@@ -39,9 +42,9 @@ def _is_cause(one: Diagnostic, name: str) -> bool:
 def without_cascades(
     found: Sequence[Diagnostic], name: str, findings: Callable[[str], Sequence[Diagnostic]]
 ) -> tuple[Diagnostic, ...]:
-    """The findings without those that disappear when the suggested edits are applied.
+    """Drop the findings that disappear when the suggested edits are applied.
 
-    `findings` checks a text. Nothing is dropped if no finding has an edit.
+    `findings` checks a text and returns its findings. Nothing is dropped if no finding has an edit.
     """
     mistakes = causes(found, name)
     if not mistakes or len(mistakes) == len(found):

@@ -1,9 +1,8 @@
-"""Silence findings by a comment: `# xpc: allow XP712 reason`. Loaded only for a spec that contains `xpc:`.
+"""Silence findings by a comment: `# xpc: allow XP712 reason`. Imported only for a spec that contains `xpc:`.
 
-A silence removes warnings and notes with its codes from its own line, or from the next line if the comment is alone on
-its line. If that line opens or closes a bracket, the silence applies to everything in the bracket. The reason is
-required. Errors cannot be silenced, and neither can findings that a reviewer must see. A silence that has no effect in
-the checked file is itself a finding.
+The comment silences warnings and notes with its codes on its own line, or on the next line if it is alone on its line.
+If that line opens or closes a bracket, it applies to everything in the bracket. The reason is required. Errors cannot
+be silenced, nor can findings that a reviewer must see. A comment that silences nothing is itself a finding.
 """
 
 from __future__ import annotations
@@ -23,19 +22,23 @@ from xpc.grammar.tree import Comment, File
 MARK = "xpc:"
 WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
-"""Other tools' words for `allow`."""
+"""Words that other tools use for `allow`."""
 REVIEWED = ("XP590", "XP701")
-"""Codes of findings that no comment silences, and that `--deny warnings` therefore counts. A reviewer of somebody
-else's spec must see that it runs code from no fixed commit, or copies files of a hidden folder.
+"""Codes of findings that no comment can silence, so `--deny warnings` counts them. They are for the reviewer of
+somebody else's spec: it runs code from a branch that can move, or copies files of a hidden folder.
 """
 GUESSED = 40
-"""The number of unknown codes that get a suggestion: each costs milliseconds, and a file can contain thousands."""
+"""Maximum number of unknown codes that get a suggestion, because each takes milliseconds, and a file may have
+thousands.
+"""
 EXAMPLE = "# xpc: allow XP410 the reason"
 
 
 @mutable
 class Silence:
-    """One silence: its `codes` with the span of each, and the range of offsets that it applies to."""
+    """A comment that silences findings: its `codes`, each with its span, and the range of offsets to which it
+    applies.
+    """
 
     label: Label
     codes: dict[str, Span]
@@ -47,9 +50,9 @@ class Silence:
 
 
 def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
-    """The findings that remain, including those about the silences themselves; and the silenced findings.
+    """Return the findings that remain, with those about wrong comments, and the silenced findings.
 
-    `files` is the spec followed by its bases.
+    `files` is the spec followed by the specs that it extends.
     """
     codes = tuple(dict.fromkeys(each.code for each in found))
     silences: list[Silence] = []
@@ -68,16 +71,14 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
             continue
         left.append(finding)
         problems += [_of_an_error(one, finding) for one in holding]
-    # if there are errors, they may be why the silenced finding is missing
+    # with errors, the finding to silence may be missing because of them
     if not any(one.severity == ERROR for one in found):
         problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
     return [*left, *problems], tuple(silenced)
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """For each finding, the silences that apply to it, in their order. This makes one pass through the text for each
-    code.
-    """
+    """For each finding, the comments that silence it, in their order. The text is scanned once for each code."""
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
         for code in one.codes:
@@ -128,13 +129,13 @@ def _unused(silence: Silence, code: str) -> Diagnostic:
 
 
 def _removed(label: Label) -> Edit:
-    """The edit that deletes a comment and the blanks before it."""
+    """The edit that deletes a comment and the spaces before it."""
     start = len(label.source.text[: label.span.start].rstrip(" \t"))
     return Edit(Span(start, label.span.end), "")
 
 
 def _without(silence: Silence, code: str) -> Edit:
-    """The edit that deletes one of several codes from the list, with its separator."""
+    """The edit that deletes one of several codes from a comment, together with its separator."""
     spans = list(silence.codes.values())
     at = spans.index(silence.codes[code])
     if at + 1 < len(spans):
@@ -143,7 +144,7 @@ def _without(silence: Silence, code: str) -> Edit:
 
 
 def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
-    """The well-formed silences of a file, and a finding for each malformed one. `given` are the codes of the spec's
+    """Yield the correct comments of a file, and a finding for each malformed one. `given` are the codes of the spec's
     findings.
     """
     lines: _Lines | None = None
@@ -169,7 +170,9 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
 
 
 def _begin(comment: Comment) -> int | None:
-    """The offset of `# xpc:` in a comment, which may begin with other words; None if the comment has none."""
+    """The offset of `# xpc:` in a comment, which may be preceded by other words; None if the comment does not have
+    it.
+    """
     text = comment.text
     at = text.find("#")
     while at >= 0:
@@ -180,7 +183,7 @@ def _begin(comment: Comment) -> int | None:
 
 
 def _words(text: str, offset: int) -> list[tuple[str, Span]]:
-    """The words of a text, separated by blanks, commas and colons, each with its place."""
+    """The words of a text, separated by spaces, commas and colons, each with its span."""
     out: list[tuple[str, Span]] = []
     at = 0
     for word in text.replace(",", " ").replace(":", " ").split():
@@ -191,7 +194,7 @@ def _words(text: str, offset: int) -> list[tuple[str, Span]]:
 
 
 def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
-    """Read a comment from its `#` on: its codes and reason; or a finding if it is malformed; or None for an ordinary
+    """Parse a comment. Returns its codes and its reason; or a finding if it is malformed; or None if it is an ordinary
     comment.
     """
     text = file.source.text
@@ -241,8 +244,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """The known code nearest to an unknown one; if two are equally near, the one among the spec's findings. Codes of
-    syntax errors are never suggested, because errors cannot be silenced.
+    """The known code that is nearest to an unknown one; of equally near ones, the one among the spec's findings. Codes
+    of syntax errors are never suggested, because errors cannot be silenced.
     """
     from xpc.grammar.nearest import nearest
 
@@ -255,7 +258,7 @@ def _is_known(code: str, given: Sequence[str]) -> bool:
 
 @cache
 def _every_code() -> frozenset[str]:
-    """All codes."""
+    """All codes of findings."""
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import codes
     from xpc.grammar.codes import CODES as SYNTAX
@@ -275,7 +278,7 @@ def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: boo
 
 
 class _Lines:
-    """The lines of a file and its brackets, each computed once for any number of comments."""
+    """The lines and brackets of a file, computed only once for all comments."""
 
     def __init__(self, file: File) -> None:
         pairs = list(scan(file.source).pairs)
@@ -285,7 +288,7 @@ class _Lines:
         self.below: dict[int, tuple[int, int]] = {}
 
     def range(self, comment: Comment) -> tuple[int, int]:
-        """The offsets of the first and last character of the lines that a silence applies to."""
+        """The offsets between which a comment silences findings: the first and the last character of its lines."""
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
@@ -299,7 +302,7 @@ class _Lines:
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
     def _code_line(self, start: int, end: int) -> tuple[int, int]:
-        """The next line that has more than a comment, or else the last line."""
+        """The next line with more than a comment; or the last line."""
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
             passed.append(start)
@@ -310,7 +313,7 @@ class _Lines:
 
 
 def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs whose first number is between two offsets; `pairs` is sorted."""
+    """The pairs whose first number lies between two offsets. `pairs` must be sorted."""
     return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 
 

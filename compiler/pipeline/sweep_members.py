@@ -1,7 +1,7 @@
-"""Check the members of a sweep. Each member is a complete spec, and their findings are reported together.
+"""Check the members of a sweep. Each member is a complete spec, and the findings of all members are merged.
 
-A member is the sweep's file with one value of every list. A finding that all members share is reported once. A finding
-of all members with one value is reported once, at that value. A finding of some members names them.
+A member has one value of every list in the sweep. A finding that all members have is reported once. A finding of all
+members with a certain value is reported once, at that value. A finding of some members names them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 
 LONGEST = 120
-"""The most letters of a member's name; a longer name is cut and ends in a digest."""
+"""Maximum number of characters of a member's name. A longer name is cut and gets a digest at its end."""
 KINDS = 3
-"""The most reported findings of one code at one place, if they differ between members."""
+"""Maximum number of reported findings with the same code and position, if they differ between members."""
 
 
 def members(
@@ -37,7 +37,9 @@ def members(
     judge: Judge,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
-    """Every member, checked, and all findings of the sweep. `relevant` drops notes that an error makes meaningless."""
+    """Check every member. Returns the members, and all findings of the sweep. `relevant` drops notes that an error
+    makes meaningless.
+    """
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     rows = rows[: workspace.most_members or None]
     names = _names(rows)
@@ -78,7 +80,9 @@ def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded
 
 
 def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
-    """A stable name for each member, made from its values, such as `lr=1e-06,beta=0.1`."""
+    """A name for each member from its values, such as `lr=1e-06,beta=0.1`. It does not depend on the order of the
+    members.
+    """
     from hashlib import sha256
 
     paths = [path for pick in rows[0] for path, _ in pick.shown]
@@ -97,7 +101,7 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
 
 
 def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
-    """The finding; if it is at a value of a swept list, its edit replaces that value instead of the whole setting."""
+    """The finding. If it is about one value of a list, its edit is changed to replace only that value."""
     if not found.edits or found.primary is None:
         return found
     for pick in picks:
@@ -110,7 +114,7 @@ def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
 def _together(
     every: Sequence[Sequence[Diagnostic]], rows: Sequence[tuple[Pick, ...]], names: Sequence[str]
 ) -> Iterator[Diagnostic]:
-    """Merge the findings of all members, so that each appears once."""
+    """Merge the findings of all members, so that each is reported once."""
     has: dict[tuple[object, ...], tuple[Diagnostic, list[int]]] = {}
     for index, found in enumerate(every):
         for one in found:
@@ -142,9 +146,7 @@ def _place(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """The number of members that have the values at which the finding is placed; 0 if it is not placed at a swept
-    value.
-    """
+    """The number of members that have the values about which the finding is; 0 if it is not about swept values."""
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
@@ -162,8 +164,8 @@ def _listed(names: Sequence[str], of: int) -> str:
 
 
 def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
-    """Findings about several members: two are the same run, they push to one branch, or they need different machines in
-    one job array.
+    """Findings about several members: two are the same run, two push to the same branch, or they need different
+    machines in one job array.
     """
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:

@@ -1,4 +1,4 @@
-"""A first estimate of the memory of one process, for a spec that leaves the micro-batch open.
+"""A quick estimate of the memory of one process, from which the micro-batch is chosen if the spec does not state it.
 
 The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved
 activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` replaces
@@ -15,16 +15,16 @@ from xpc.grammar.record import record
 
 MIB, GIB = 2**20, 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
-"""Settings that the plan chooses if the spec does not write them."""
+"""Settings that the plan chooses if the spec does not state them."""
 BUDGET = 0.8
-"""The share of the GPU's memory that a plan may use: no public run with a prediction at or below it ran out of
+"""The share of the GPU's memory that a plan may use. No public run with a predicted peak up to this share ran out of
 memory.
 """
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
 DOES_NOT_FIT = ("XP480", "XP960")
-"""Codes of the errors for a run that does not fit its GPUs; `--allow-oom` makes them notes."""
+"""Codes of the errors for a run that does not fit its GPUs. `--allow-oom` turns them into notes."""
 LOW, HIGH = 0.93, 1.07
-"""Nine of ten measured peaks are within 7 % of the prediction (docs/plan-accuracy.md)."""
+"""Bounds of measured peak / predicted peak for nine of ten measured runs (docs/plan-accuracy.md)."""
 
 
 def size(value: float) -> str:
@@ -33,7 +33,7 @@ def size(value: float) -> str:
 
 
 def packed_bytes(bits: int, nested: bool) -> float:
-    """Bytes of one quantized weight, including its share of the block's scale.
+    """Bytes of one quantized weight, including its share of the scale of its block.
 
     4-bit weights have a float32 scale for each block of 64 weights. With nested (double) quantization, each scale takes
     one byte, plus a float32 for each 256 scales. 8-bit weights have a float32 for each row, which adds less than a
@@ -45,22 +45,22 @@ def packed_bytes(bits: int, nested: bool) -> float:
 
 
 SMALLEST = 1
-"""The micro-batch if the architecture is not known."""
+"""The micro-batch if the model's architecture is unknown."""
 CPU_GIB, CPU_ROWS = 8, 8
-"""For a run on the CPU: the memory in GiB that all its processes together may take, and the largest micro-batch. More
-rows per micro-batch are hardly faster, and all are padded to the longest row.
+"""For a run on the CPU: the memory in GiB that all its processes together may use, and the largest micro-batch. Larger
+micro-batches are hardly faster, because all rows are padded to the longest row.
 """
 
 
 @record
 class Need:
-    """The quantities that decide the memory of a process.
+    """The quantities that decide the memory of one process.
 
     `stage` is what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `rank` is the rank of
     adapters on every linear layer, 0 if all weights are trained; `modules` counts the parameters of modules that are
-    trained in full next to adapters; `weight` is the bytes of a frozen weight. `references` counts frozen copies of the
-    model, `teacher` is the bytes of another frozen model, and `sequences` is the number of sequences in one sample (two
-    for a preference).
+    trained in full in addition to adapters; `weight` is the bytes of a frozen weight. `references` counts frozen copies
+    of the model, `teacher` is the bytes of another frozen model, and `sequences` is the number of sequences in one
+    sample (two for a preference).
     """
 
     facts: ModelFacts | None
@@ -111,7 +111,7 @@ def states(need: Need, params: int) -> float:
 
 
 def activations(need: Need, facts: ModelFacts) -> float:
-    """Bytes per sequence: the saved activations of every layer and the logits of every token."""
+    """Bytes per sequence: the saved activations of every layer, and the logits of every token."""
     k = facts.kv_heads * facts.head_dim
     wide = 30 if need.half else 32
     layer = wide * facts.hidden + (8 if need.half else 16) * facts.intermediate + 8 * k + 4 * facts.heads + 8
@@ -152,10 +152,10 @@ def largest_micro(need: Need, share: int) -> Micro:
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:
-    """The verdict on a predicted peak: FITS up to 80 % of the GPU's memory, NO if even `low` exceeds it, otherwise
-    TIGHT.
+    """The verdict on a predicted peak in bytes: FITS up to 80 % of the GPU's memory (`capacity`), NO if even `low`, the
+    lower bound of the peak, exceeds the GPU's memory, otherwise TIGHT.
 
-    Of 95 public runs that ran out of memory, none was predicted at or below 80 % of the GPU's memory.
+    Of 95 public runs that ran out of memory, none had a predicted peak up to 80 % of the GPU's memory.
     """
     if peak <= BUDGET * capacity:
         return FITS

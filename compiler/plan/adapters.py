@@ -1,8 +1,9 @@
-"""Memory that adapters need in a layer: saved tensors that the family's table does not count, and temporary tensors.
+"""Memory that adapters need in a layer, in addition to the measured table for LoRA (coefficients.json): saved and
+temporary tensors.
 
-The table has LoRA's tensors, counted on real models. DoRA, rotations (OFT) and LoHa keep the same tensors plus those
-counted here. For VeRA, LoHa and MiSS the sum is an upper bound: VeRA and MiSS need no inputs of the adapted layers, and
-under autocast LoHa has no float32 copies of them. Tests count all on the same models
+The table was counted with LoRA on real models. DoRA, rotations (OFT) and LoHa save the same tensors plus those counted
+here. For VeRA, LoHa and MiSS the sum is an upper bound: VeRA and MiSS need no inputs of the adapted layers, and under
+autocast LoHa has no float32 copies of them. Tests count the bytes of all kinds on the same models
 (tests/plan/test_adapters_kept.py), and also the parameters of each kind.
 """
 
@@ -14,13 +15,14 @@ from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import Linear, linear_layers
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
-"""Bytes that a rotation keeps for each element of its blocks: four matrices of the Cayley transform in their computed
-dtype; autocast computes some of them in half precision (peft 0.17 to 0.21, tuners/oft/layer.py)."""
+"""Bytes that OFT saves for each element of its rotation blocks: four matrices of the Cayley transform in their computed
+dtype; autocast computes some of them in half precision (peft 0.17 to 0.21, tuners/oft/layer.py).
+"""
 ROTATED_CAST = 14.0
 
 
 def component(load: Load) -> str:
-    """The name of the memory component for the bytes that `of_layer` and `in_forward` return."""
+    """The name under which the plan lists the bytes that `of_layer` and `in_forward` return."""
     kind = "lora" if load.adapters is None else load.adapters.kind
     return {
         "oft": "rotations", "dora": "norms of adapted weights", "loha": "products of matrices",
@@ -28,27 +30,27 @@ def component(load: Load) -> str:
 
 
 def of_token(load: Load) -> float:
-    """Bytes that adapters save per token and layer, in addition to the table's."""
+    """Bytes that adapters save per token and layer, in addition to LoRA's in the measured table."""
     tuned = load.adapters
     if tuned is None:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # The dropout's mask, one byte per element, and its output. Under autocast each adapted layer keeps its input in
-        # any case.
+        # Dropout saves its mask, one byte per element, and its output. Under autocast each adapted layer saves its
+        # input even without dropout.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
-        # VeRA's vectors scale numbers of the rank and the adapter's outputs, and MiSS's matrix multiplies sums of the
-        # rank; their gradients need both (tuners/vera/layer.py, tuners/miss/layer.py).
+        # VeRA's vectors scale `rank` numbers and the adapter's outputs; MiSS's matrix multiplies `rank` sums. Their
+        # gradients need these numbers (tuners/vera/layer.py, tuners/miss/layer.py).
         wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
         out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
-        # DoRA's magnitudes scale the outputs of the layer and of the adapter's matrices, so both outputs are kept
+        # DoRA's magnitudes scale the outputs of the layer and of the adapter's matrices, so both outputs are saved
         # (tuners/lora/dora.py).
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # The inputs of attention's output layer are kept in any case; without autocast, so are the inputs of adapted
+        # The inputs of attention's output layer are saved in any case; without autocast, so are the inputs of adapted
         # modules.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
@@ -79,7 +81,7 @@ def _computed(load: Load) -> float:
 
 
 def of_layer(load: Load) -> float:
-    """Bytes of a layer that do not depend on its tokens: rotations, or experts merged with their adapters.
+    """Bytes of a layer that do not depend on its tokens: OFT's rotations, or experts merged with their adapters.
 
     For experts, peft adds the product of each adapter to the stack of experts and computes with that copy
     (`ParamWrapper`); the adapters are also copied. Counted on a real model (tests/plan/test_experts.py).
@@ -90,7 +92,7 @@ def of_layer(load: Load) -> float:
     if tuned.kind == "oft":
         return tuned.blocks * (ROTATED_CAST if load.amp else ROTATED["bf16" if load.element == 2 else "fp32"])
     if tuned.kind == "loha":
-        # The product of the two matrices, which the gradient of a layer's inputs needs (tuners/loha/layer.py).
+        # LoHa's product of two matrices, which the gradient of a layer's inputs needs (tuners/loha/layer.py).
         return sum(one.inputs * one.outputs for one in tuned.linear) * _computed(load)
     if not tuned.merged:
         return 0.0
@@ -116,7 +118,7 @@ def in_forward(load: Load) -> float:
     cast = 2 if load.amp else 0
     each = tuned.element
     sizes = (one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
-    return float(max(sizes, default=0))  # 0 if the model has none of the targets, which another rule refuses
+    return float(max(sizes, default=0))  # 0 if the model has none of the targeted layers; a rule refuses such a spec
 
 
 def in_backward(load: Load) -> float:
@@ -139,7 +141,7 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """The number of parameters of one decoder layer's rotations, and the number of elements of their blocks as full
+    """OFT's number of parameters in one decoder layer, and the number of elements of its rotation blocks as full
     matrices.
 
     A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If `size` does not divide the number of

@@ -1,9 +1,8 @@
 """Correct a plan with the measured speed and peak memory of real runs (`xpc plan --calibration FILE`).
 
-If a measured run has the same settings as the planned run, the plan uses its values. For other runs with the same
-model, GPU and kind of training, the plan's values are multiplied by the median of measured / planned.
-`calibration_file.py` reads the file. check, compile, diff and verify never load it, because their results must depend
-only on the spec and the version.
+If a run with the same settings was measured, the plan uses its values. For other runs with the same model, GPU and kind
+of training, the plan's values are multiplied by the median of measured / planned. `calibration_file.py` reads the file.
+check, compile, diff and verify never load it, because their results must depend only on the spec and the version.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing", "model.attn")
-"""Settings that two runs must share, in addition to model, GPU, stack and adapter, so that one can predict the
-other.
+"""Settings that a measured run must share with the planned run, besides model, GPU, stack and adapter, to predict
+it.
 """
 
 
 @record
 class Reading:
-    """Measurements of one run. `run` has the settings that decide speed and memory, as text.
+    """The measurements of one run. `run` has the settings that decide speed and memory, as text.
 
     `seconds` are the median, 10th and 90th percentile of the seconds per optimizer step. `tokens` are tokens per second
-    of one process, `peak` is bytes on a GPU; `planned_tokens` and `planned_peak` are what the plan predicted for them.
+    of one process, `peak` is bytes on a GPU; `planned_tokens` and `planned_peak` are the plan's predictions for them.
     """
 
     run: Mapping[str, str]
@@ -42,8 +41,8 @@ class Reading:
 
 @record
 class Measured:
-    """The effect of readings on a run: its measured seconds per step if the same run was measured, otherwise factors
-    for the plan.
+    """What measurements say about a planned run. If the same run was measured (`exact`), its seconds per step, tokens
+    per second and peak in bytes; otherwise factors for the plan's speed (`pace`) and peak (`growth`).
     """
 
     exact: bool
@@ -56,7 +55,9 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that decide its speed and memory: some as text, all others as one digest."""
+    """The settings of a run that decide its speed and memory, as text. The last entry is a digest of all less important
+    ones.
+    """
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
     kind = {str(path): str(spec.get(path)) for path in KIND}
@@ -73,7 +74,7 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """Apply the readings to a run; None if no reading is of a comparable run."""
+    """Apply measurements to a planned run; None if no comparable run was measured."""
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]
     if same:

@@ -18,8 +18,8 @@ Judge = Callable[[Spec], "set[str]"]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values and the values derived from them: accumulation, evaluation's micro-batch, and the kind
-    of recomputation.
+    """The spec with other values of some settings. Values derived from them follow: accumulation, evaluation's
+    micro-batch, and whether recomputation is reentrant.
     """
     values = dict(spec.values.items())
     for path, value in settings.items():
@@ -43,14 +43,16 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
-    """A function that tells whether changed settings are legal: the changed spec has only errors that `spec`
-    has, too.
+    """Return a function that tells whether changed settings are legal, that is, whether they add no error to those of
+    `spec`.
     """
     before = judge(changed(spec, {}))
     return lambda settings: judge(changed(spec, settings)) <= before
 
 
 def weighing(spec: Spec) -> Iterator[object]:
-    """The values of a spec that may decide the memory, the speed or the legality of a changed spec."""
+    """The values of a spec that may affect memory, speed or whether changes are legal; specs with equal values can
+    share results.
+    """
     yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
     yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

@@ -1,9 +1,9 @@
 """Find changes of settings that make a run fit its GPUs or make it faster. Each change is planned before it is
 suggested.
 
-No change affects what is learned: the global batch, the lengths, the rows, the loss and the trained parameters stay.
-Changes are tried in tiers, the cheapest first: a higher stage of ZeRO, then offloading, which sends states over the
-host's bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, which include the
+No change affects what the model learns: the global batch, the lengths, the rows, the loss and the trained parameters
+stay. Changes are tried in tiers, the cheapest first: a higher stage of ZeRO, then offloading, which sends states over
+the host's bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, which include the
 strategy's communication.
 """
 
@@ -27,17 +27,17 @@ STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
-"""Changes that gain a smaller share of speed are not suggested."""
+"""Minimum gain of speed (as a share) for a change to be suggested."""
 Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
 
 @record
 class Change:
-    """Settings with their new values, and the plan of the changed run. `follows` are settings that the spec leaves open
-    and for which the plan then chooses another value than before.
+    """A change: settings with their new values, and the plan of the changed run. `follows` are settings that the spec
+    does not state and for which the plan now chooses another value.
 
-    `pace` is the changed run's speed as a multiple of the unchanged run's, in tokens per second, or None if no speed is
+    `pace` is the changed run's speed divided by the unchanged run's, in tokens per second, or None if no speed is
     predicted. It does not include the cost of offloading, which was not measured.
     """
 
@@ -48,34 +48,32 @@ class Change:
 
     @property
     def known_pace(self) -> float | None:
-        """The pace, or None if it depends on the unknown cost of offloading."""
+        """The relative speed `pace`; None if it is unknown because of offloading."""
         return None if "strategy.offload" in self.settings else self.pace
 
     @property
     def typed(self) -> list[str]:
-        """The settings as a user types them in a spec."""
+        """The changed settings as a user writes them in a spec."""
         return list(forms(self.settings, self.plan.spec.get("strategy.offload")))
 
     @property
     def also(self) -> list[str]:
-        """The values of `follows`, in words: `checkpointing goes off`."""
+        """Phrases for the settings in `follows`: `checkpointing goes off`."""
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most `most` changes that make a run fit, cheapest first: the best of each tier.
+    """Find at most `most` changes that make a run fit, the cheapest first. Each is the best of its tier.
 
-    If no change makes it fit, the result has changes with the verdict TIGHT, or one change that affects what is learned
-    and says so. It is empty if nothing helps. Members of a sweep that differ only in a rate or a seed are searched
-    once.
+    If no change makes it fit, the result has changes with the verdict TIGHT, or one change that affects what the model
+    learns, which its text says. It is empty if nothing helps. Members of a sweep that differ only in a rate or a seed
+    share one search.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
 
 def faster(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
-    """At most `most` changes that should make a fitting run faster and with which it still fits, the largest gain
-    first.
-    """
+    """Find at most `most` changes that make a run faster while it still fits, the largest gain first."""
     return _searched(_faster, spec, judge, most, assumed)
 
 
@@ -115,7 +113,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # keep only the first tier of each kind that works, which changes the run least
+            kind = frozenset(tier)  # of each kind of change, keep only the smallest one that works
             if kind not in found and sum(map(len, found.values())) < most:
                 ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
@@ -126,8 +124,8 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """The fallback if nothing else fits: smaller micro-batches with which the run fits but learns something else,
-    largest first.
+    """Yield smaller micro-batches with which the run fits, the largest first, for a method whose result depends on the
+    micro-batch. Used only if nothing else fits.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
@@ -156,28 +154,28 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
 
 
 def _decided(one: Change) -> Settings:
-    """All settings of a change, including settings that the plan of the changed run chose."""
+    """The settings of a change, together with those that the plan of the changed run chose."""
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to try. If the spec leaves the micro-batch open, this is only the current one, because the plan
-    then chooses again.
+    """The micro-batches to try. If the spec does not state the micro-batch, this is only the current one, because the
+    plan then chooses again.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that change a spec to this strategy and micro-batch, without the strategy if the spec already has
-    it.
+    """The settings that change a spec to this strategy and micro-batch. Settings that the spec already has are left
+    out.
     """
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """The fastest change of each set of settings, fastest first. A change is left out if it only adds settings to a
-    faster one.
+    """The changes, fastest first. A change is left out if it only adds settings to a faster one, or changes the same
+    settings to other values.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -188,13 +186,13 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """A change to exactly these settings, with its plan and pace."""
+    """The change to exactly these settings, with its plan and relative speed."""
     return _change(now, settings, plan(changed(spec, settings), assumed))
 
 
 def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change to these settings as if a user had typed them into the spec: the plan chooses the settings that stay
-    open again.
+    """The change to these settings as if a user had written them in the spec. The plan chooses the settings that the
+    spec still does not state again.
     """
     return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
@@ -210,17 +208,17 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
-    """The changes of a tier that reach the wanted verdict, fastest first. Each has the largest micro-batch that
-    does.
+    """The changes of a tier that reach the wanted verdict, fastest first. Each has the largest micro-batch that does
+    so.
     """
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        # start with the unchanged micro-batch, which may need no accumulation, and so stores no gradients between
-        # passes
+        # start with the unchanged micro-batch: it may need no accumulation, and then stores no gradients between
+        # micro-batches
         middle = 0
-        while left:  # find the largest micro-batch that fits by bisection: a smaller one never needs more memory
+        while left:  # bisection is possible, because a smaller micro-batch never needs more memory
             tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
             held = tried.plan.verdict in (FITS, wanted)
             best = tried if held else best
@@ -232,7 +230,7 @@ def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assu
 
 
 def _adds_fusing(one: Change, other: Change) -> bool:
-    """Whether a change only adds Liger's kernels to the other change."""
+    """Whether the change `one` only adds Liger's kernels to the change `other`."""
     rest = {path: value for path, value in one.settings.items() if path != "memory.liger"}
     return len(rest) < len(one.settings) and rest == other.settings
 
@@ -254,14 +252,14 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                if not spec.written("batch.gbs"):  # a derived batch would change with the number of GPUs
+                if not spec.written("batch.gbs"):  # a derived gbs would change with the number of GPUs
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """The combinations of switching recomputation and fused kernels: recomputation on to save memory (`more`), or off
-    if memory is left; fused kernels on.
+    """Combinations of two switches to try: recomputation (on if `more` memory must be saved, otherwise off), and fused
+    kernels on.
     """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
@@ -298,7 +296,7 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """Micro-batches up to `most` that give the same global batch and learn the same, largest first."""
+    """Micro-batches up to `most` with the same global batch and the same training result, largest first."""
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
         return [now]
@@ -321,8 +319,8 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """The settings as a user types them in a spec; a new strategy repeats the current `offload`, so that offloading
-    does not change.
+    """Yield the settings as a user writes them in a spec. A new strategy repeats the current `offload`, so that it
+    stays.
     """
     for path, value in settings.items():
         if path == "strategy":

@@ -1,4 +1,4 @@
-"""Choose strategy, recomputation and micro-batch if the spec leaves them open.
+"""Choose strategy, recomputation and micro-batch if the spec does not state them.
 
 Of the combinations that compute the same numbers and fit, the plan takes the one with the most predicted tokens per
 second, including each strategy's communication. Strategies are tried in groups: DDP, then ZeRO-1 and ZeRO-2, then
@@ -23,18 +23,16 @@ from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "independent of memory, since its size changes what is learned"
-"""The reason for a micro-batch of one row (two for kto, which compares rows) in a run whose result depends on the
-micro-batch.
+"""The reason that is shown for a micro-batch of 1 (2 for kto, which compares rows) if the method's result depends on
+the micro-batch.
 """
 HARDLY = 0.005
-"""The share by which memory may exceed that of a single row when nothing fits and the largest such micro-batch is
-chosen.
-"""
+"""If nothing fits, the largest micro-batch is chosen that needs at most this share more memory than one row."""
 
 
 @record
 class Choice:
-    """The chosen values of settings, each with its calculation; and the micro-batch, if the spec leaves it open."""
+    """The chosen values, each with its calculation; and the micro-batch, if the spec does not state it."""
 
     values: dict[Path, tuple[object, str]]
     micro: Micro | None
@@ -42,7 +40,9 @@ class Choice:
 
 @record
 class Way:
-    """Settings with which the run fits, the peak in GiB, and tokens per second and GPU (0 if not known)."""
+    """A combination of settings with which the run fits: its peak in GiB, and its tokens per second and GPU (`pace`, 0
+    if unknown).
+    """
 
     settings: Settings
     peak: float
@@ -57,15 +57,15 @@ class Way:
 
 _found: dict[tuple[object, ...], Choice | None] = {}
 _searched: list[Source] = []
-"""The cached choices of the last spec: members of a sweep often differ only in a rate, so they share a choice."""
+"""A cache of the choices for the last spec, because members of a sweep often differ only in a learning rate."""
 
 
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
-    """Choose values for the settings that the spec leaves open; None if the plan cannot decide, or nothing fits.
+    """Choose values for settings that the spec does not state; None if the plan cannot decide, or nothing fits.
 
-    `silent` names the open settings among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` is called only
-    if nothing fits with the usual strategy. A partly frozen layer counts as its upper bound. The choice never changes
-    the offloading of activations, because the cost of their copies is not known.
+    `silent` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` returns
+    the errors of a spec; it is called only if nothing fits with the usual strategy. A partly frozen layer counts as its
+    upper bound. The choice never changes the offloading of activations, because the cost of their copies is unknown.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in silent else None
@@ -82,8 +82,8 @@ def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
 
 
 def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
-    """Choose the other settings for a method whose result depends on the micro-batch, so that memory must not decide
-    it.
+    """Choose the other settings for a method whose result depends on the micro-batch. Its micro-batch must not depend
+    on memory.
     """
     if "batch.micro" not in silent:
         return _search(spec, silent, judge)
@@ -94,19 +94,19 @@ def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Cho
 
 
 def _fixed_micro(spec: Spec) -> Micro:
-    """The micro-batch of a method whose result depends on it."""
+    """The micro-batch of a method whose result depends on it: 2 for kto if possible, otherwise 1."""
     pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
     return Micro(2 if pair else 1, LEARNED)
 
 
 def silent(spec: Spec) -> list[Path]:
-    """The settings that the spec leaves open, so that the plan chooses them."""
+    """The settings of CHOSEN that the spec does not state, so that the plan chooses them."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
 def rechosen(spec: Spec, settings: Settings, judge: Judge) -> Spec:
-    """The spec as if these settings had been typed into it; settings that stay open are chosen again."""
+    """The spec as if a user had added these settings. Settings that it still does not state are chosen again."""
     left = [path for path in silent(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
@@ -126,7 +126,7 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
     for group in _groups(spec, silent):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [way for one in group for way in _ways(spec, one, silent)]
-        # Of equally fast ways, the first is taken: it shards less, and recomputes.
+        # Of equally fast combinations, the first is taken: it shards less, and recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, judge):
                 return _choice_of(spec, best, found, silent, tried)
@@ -140,8 +140,8 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """The least memory with which a strategy that does not fit could run, as a way: the largest micro-batch that needs
-    hardly more memory than one row.
+    """The settings with which a strategy that does not fit needs hardly more memory than with one row: the largest such
+    micro-batch.
     """
     way: Way | None = None
     least = 0.0
@@ -155,7 +155,9 @@ def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | No
 
 
 def _least_choice(way: Way, room: float) -> Choice | None:
-    """The choice if no way fits. Its calculation states the memory that the run would need."""
+    """The choice if nothing fits. Its calculation states the memory that the run would need. `room` is the GPU's memory
+    in GiB.
+    """
     why = f"nothing fits: its {way.peak:.1f} GiB exceed {BUDGET:.0%} of {room:g} GiB, and no other choice needs less"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
@@ -164,7 +166,8 @@ def _least_choice(way: Way, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Groups of strategies to try: the spec's own strategy and, if the strategy is open, strategies that shard more.
+    """Groups of strategies to try: first the spec's own strategy. If the spec does not state one, also strategies that
+    shard more.
 
     All strategies of a group compute the same numbers, up to the order of sums (`changes.alike`).
     """
@@ -189,7 +192,9 @@ def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
-    """The best way with recomputation and, if recomputation is open and a speed is known, the best way without it."""
+    """The best combination with recomputation. If the plan chooses recomputation and a speed is known, also the best
+    one without it.
+    """
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
         yield recomputes
@@ -200,11 +205,13 @@ def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[
 
 
 def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
-    """The way with the largest micro-batch that fits, which is the fastest one by the plan."""
+    """The combination with the largest micro-batch that fits, which the plan predicts to be the fastest; None if none
+    fits.
+    """
     left = _open_micros(spec, settings) if "batch.micro" in silent else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    # start with the largest: without accumulation no gradients are stored between passes
+    # start with the largest: without accumulation, no gradients are stored between micro-batches
     best, middle = None, len(left) - 1
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
@@ -216,12 +223,12 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """Micro-batches that give the global batch, smallest first; empty if the batch cannot be divided."""
+    """The micro-batches that divide the global batch, smallest first; empty if it cannot be divided."""
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        return [share]  # zero2 cannot accumulate on this stack (XP488)
+        return [share]  # zero2 cannot accumulate gradients on this stack, so a rule refuses it
     return divisors(share, share)
 
 
@@ -234,16 +241,18 @@ def _fits(spec: Spec, settings: Settings) -> Way | None:
 
 
 def _held(spec: Spec) -> tuple[Load, float] | None:
-    """The load of one GPU and its peak in bytes; None if the plan does not know them."""
+    """The memory-relevant quantities of one GPU and its peak in bytes; None if they are unknown."""
     load = load_of(spec)
     held = load if isinstance(load, str) else memory(load)
     return None if isinstance(load, str) or isinstance(held, str) else (load, held.peak)
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """The settings that a way decides, each with its calculation and those of the alternatives."""
+    """The choice for the best combination. Each value has its calculation and, for comparison, those of the
+    alternatives.
+    """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
-    assert gpu is not None  # runs on the CPU are not planned
+    assert gpu is not None  # the plan chooses nothing for runs on the CPU
     values: dict[Path, tuple[object, str]] = {}
     mine = best.settings.get("strategy", usual)
     if mine != usual:
@@ -262,8 +271,8 @@ def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path]
 
 
 def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
-    """A comparison with the best alternative, such as `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU
-    in 31.9 GiB`.
+    """A comparison with the best combination of each alternative: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026
+    tokens/s a GPU in 31.9 GiB`.
     """
     parts = [best.arithmetic]
     for name, ways in others.items():

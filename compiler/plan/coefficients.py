@@ -1,7 +1,8 @@
-"""Tables of the bytes that autograd keeps per token and layer, by stack and family. `make coefficients` writes them.
+"""Read the bytes that autograd keeps per token and layer, by stack and model family (coefficients.json). `make
+coefficients` writes the files.
 
-Each row of a table is a sum of whole multiples of a layer's sizes. The measuring program (tests/plan/oracle.py) counts
-the bytes on real models, with the libraries of each stack.
+The bytes are a sum of sizes of a layer, such as `hidden`, each with a whole number as its coefficient. The measuring
+program (tests/plan/oracle.py) counts them on real models, with the libraries of each stack.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def table_of(stack: str) -> str:
-    """The path of a stack's table."""
+    """The path of a stack's coefficients.json."""
     return os.path.join(HERE, stack, "coefficients.json")
 
 
@@ -40,8 +41,8 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a family, by mode; an empty mapping if it has none. Only this family's lines of the file are
-    parsed.
+    """The coefficients of a model family, by mode such as `full/bf16/sdpa`; empty if it was not measured. Only this
+    family's lines of the file are parsed.
     """
     text = _text(stack)
     head = f'\n  "{name}": {{'
@@ -53,19 +54,21 @@ def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]
 
 
 def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    """The coefficients of all families, by family and mode."""
+    """The coefficients of all model families, by family and mode."""
     found: Mapping[str, Mapping[str, Mapping[str, float]]] = _read(stack)["families"]
     return found
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """How coefficients deviate from the measurement, by family and mode. Modes that do not deviate are omitted."""
+    """Notes on how coefficients deviate from the measurement, by family and mode. Modes without a deviation are
+    omitted.
+    """
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
 
 def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
-    """The sizes that coefficients multiply. `expert_*` are 0 without experts."""
+    """The sizes of a layer by which coefficients are multiplied. Sizes of experts are 0 without experts."""
     each = facts.experts_per_token
     return {
         "hidden": facts.hidden,
@@ -91,8 +94,8 @@ def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | Non
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
-    """Bytes per token and layer. Coefficients with "length" in their name are multiplied by `length`, the number of
-    tokens in a row.
+    """Bytes per token and layer, from the coefficients `found`. If "length" is in a name, its term is also multiplied
+    by `length`, the tokens in a row.
     """
     known = sizes(facts, rank)
     total = 0.0

@@ -1,7 +1,7 @@
 """Divisors of large numbers, from their prime factors.
 
-A spec may contain any number, so no loop may run as many times as the number is large. This module is loaded only if a
-batch does not divide evenly, or a micro-batch is chosen.
+A spec may contain any number, so no loop may take time in proportion to it. This module is imported only if a batch
+does not divide evenly, or a micro-batch is chosen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ LARGEST = 2**16
 
 
 def divisors(most: int, *numbers: int) -> list[int]:
-    """The divisors up to `most` of the product of `numbers`, from 1 upwards."""
+    """The divisors of the product of `numbers` up to `most`, from 1 upwards."""
     powers: dict[int, int] = {}
     for number in numbers:
         for prime in factors(number):
@@ -26,13 +26,13 @@ def divisors(most: int, *numbers: int) -> list[int]:
 
 
 def largest(most: int, *numbers: int) -> int:
-    """The largest divisor of the product up to `most`; 1 if `most` is below 1."""
+    """The largest divisor of the product of `numbers` up to `most`; 1 if `most` is below 1."""
     return max(divisors(most, *numbers), default=1)
 
 
 def nearest(to: int, *numbers: int) -> int | None:
-    """The divisor of the product, at least 2, that is nearest to `to`; the smaller one if two are equally near; None
-    for a product of 1.
+    """The divisor (at least 2) of the product of `numbers` that is nearest to `to`, or the smaller of two equally near
+    ones. None for a product of 1.
     """
     primes = [prime for number in numbers for prime in factors(number)]
     if not primes:
@@ -42,8 +42,9 @@ def nearest(to: int, *numbers: int) -> int | None:
 
 
 def factors(number: int) -> list[int]:
-    """The prime factors of a positive number, each as often as it divides the number. A rest without factors up to
-    LARGEST counts as one factor: it is a prime, or its factors are larger than any micro-batch or number of processes.
+    """The prime factors of a positive number, repeated as often as they divide it. After factors up to LARGEST are
+    divided out, what remains counts as one factor: it is a prime, or its factors are larger than any micro-batch or
+    number of processes.
     """
     out: list[int] = []
     factor = 2

@@ -1,4 +1,4 @@
-"""The number of a run's evaluations, their rows, and their time in relation to training."""
+"""The number of a run's evaluations, the number of their rows, and their time relative to training."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How many times a run of `steps` steps evaluates or saves, for the interval at `path` (`eval.every` or
-    `save.every`). With `last`, it also does so at the last step. None if this depends on steps or epochs that are not
-    known.
+    """How many times a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. With `last`, it
+    also does so at the last step. None if that depends on an unknown number of steps or epochs.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):
@@ -36,12 +35,12 @@ def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -
 
 
 def evaluations(spec: Spec, steps: int | None) -> int | None:
-    """The number of evaluations; None if it is not known."""
+    """The number of evaluations; None if unknown."""
     return times(spec, "eval.every", steps)
 
 
 def evaluated_rows(spec: Spec) -> int | None:
-    """The rows of one evaluation, if they are known."""
+    """The number of rows of one evaluation; None if unknown."""
     held = spec.get("data.holdout")
     if spec.evaluated:
         counts = [count(source) for one in spec.evaluated for source in one.sources]
@@ -56,7 +55,7 @@ def evaluated_rows(spec: Spec) -> int | None:
 
 
 def forward_share(load: Load) -> float:
-    """The time to evaluate a row as a share of the time to train on it. Training needs forward, backward and perhaps
+    """The time to evaluate a row divided by the time to train on it. Training needs forward, backward and perhaps
     recomputation; evaluation needs only forward (operations as in `time.py`).
     """
     again = load.through if load.checkpointing else 0.0

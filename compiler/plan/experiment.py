@@ -1,4 +1,4 @@
-"""The plan of a checked spec: memory with its verdict, steps and tokens, hours. A pure function of its arguments."""
+"""Plan a checked spec: its memory with a verdict (fits or not), its steps and tokens, its hours. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from xpc.grammar.record import evolve, field, record
 
 @record
 class Span:
-    """A predicted value with the range that contained nine of ten measured runs."""
+    """A predicted value with its range. In nine of ten measured runs, the real value was in this range."""
 
     value: float
     low: float
     high: float
 
     def times(self, factor: float) -> Span:
-        """The span of the value times `factor`."""
+        """The value and its range, multiplied by `factor`."""
         return Span(self.value * factor, self.low * factor, self.high * factor)
 
     def table(self, factor: float = 1.0) -> dict[str, float]:
-        """The three numbers for JSON, multiplied by `factor`."""
+        """The value and its range for JSON, multiplied by `factor`."""
         return {"value": self.value * factor, "low": self.low * factor, "high": self.high * factor}
 
 
 @record
 class Assumed:
-    """Assumptions from the command line: rows of one epoch, average tokens of a row, measurements of real runs, and
-    prices of a GPU-hour by the GPU's name (`price.py`).
+    """Assumptions from the command line: the rows of one epoch, the average tokens of a row, measurements of real runs,
+    and prices of a GPU-hour by the GPU's name (`price.py`).
     """
 
     rows: int | None = None
@@ -49,7 +49,7 @@ class Assumed:
 
 @record
 class Plan:
-    """What a run needs. Unknown values are None, and `unknown` explains each of them by its name.
+    """What a run needs. Unknown values are None; `unknown` maps their names to the reason.
 
     `hours` includes training and its `evaluations`; `evaluating` is the share of the hours that evaluations take.
     """
@@ -97,7 +97,7 @@ class Plan:
 
 
 def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
-    """The plan of a spec. Never raises."""
+    """Plan a checked spec, with optional assumptions from the command line. Never raises."""
     given = assumed or Assumed()
     unknown: dict[str, str] = {}
     load = load_of(spec)
@@ -124,7 +124,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
-        # Shorter rows take less time, but the lengths are not known here.
+        # Shorter rows take less time, but the lengths of rows are unknown.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     number, aside = evaluations(spec, steps), 0.0
     if hours is not None and steps and not isinstance(load, str):
@@ -145,8 +145,8 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed from measurements: tokens per step over measured seconds if this run was measured, otherwise the plan's
-    speed times a factor.
+    """The speed from measurements. If this run was measured, it is tokens per step / measured seconds; otherwise the
+    plan's speed times a factor.
     """
     if real.seconds is not None:
         middle, low, high = real.seconds
@@ -158,7 +158,9 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
-    """Tokens of an optimizer step, and whether they are an upper bound, for which every row has `seq` tokens."""
+    """Tokens of an optimizer step, and whether they are an upper bound, which assumes that every row has `seq`
+    tokens.
+    """
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
     if given.tokens is not None and not packed:
@@ -167,7 +169,7 @@ def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
 
 
 def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
-    """Optimizer steps of the run, or None and the reason why they are not known."""
+    """The optimizer steps of the run, or None; and the reason why they are unknown."""
     steps = spec.get("train.steps")
     if steps is not None:
         return int(steps), ""
@@ -180,8 +182,8 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
         together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
         rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a generation round
-        rows *= group  # gbs counts completions, of which each prompt has `group`
-        rows *= spec.get("method.iterations") or 1  # each prompt is trained on this many times
+        rows *= group  # gbs counts completions, and each prompt has `group` of them
+        rows *= spec.get("method.iterations") or 1  # number of times that each prompt is trained on
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"
@@ -190,7 +192,7 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
 
 
 def _warmup(spec: Spec, steps: int | None) -> int | None:
-    """Steps of the warm-up, if they are known."""
+    """The steps of the warm-up; None if unknown."""
     warmup = spec.get("schedule.warmup")
     if not isinstance(warmup, Amount) or (steps is None and warmup.unit == "share"):
         return None

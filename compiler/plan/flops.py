@@ -1,4 +1,4 @@
-"""The floating-point operations per token, and the peak of a GPU. Together with the speed they give a run's
+"""The floating-point operations per token, and the peak speed of a GPU. With the measured speed they give a run's
 utilisation.
 
 Model FLOPs utilisation counts the operations that the model needs, without recomputation (Chowdhery et al. 2022,
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def flops(spec: Spec) -> Flops | None:
-    """The operations per token, or None if the model's sizes are not known.
+    """The operations per token, and the GPU's peak. None if the model's sizes are unknown.
 
     In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length for
     attention. In the backward pass, the layers that a gradient passes through cost as much again (attention twice as
     much), and each parameter with a gradient costs 2 more operations. Adapters are small and not counted. The peak of a
-    run in fp8 is not known, because its attention and its first and last layer compute in bf16.
+    run in fp8 is unknown, because its attention and its first and last layer compute in bf16.
     """
     facts = spec.model.facts
     if facts is None:
@@ -40,6 +40,8 @@ def flops(spec: Spec) -> Flops | None:
 
 
 def peak(gpu: Gpu, precision: str) -> float:
-    """The dense peak of a GPU, as its vendor states it, in operations per second and in the precision of the run."""
+    """The peak of a GPU in operations per second for dense matrices, in the precision of the run, as its vendor states
+    it.
+    """
     known = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}
     return (known.get(precision) or gpu.fp16_tflops) * 1e12

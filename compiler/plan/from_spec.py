@@ -1,4 +1,4 @@
-"""Collect in one `Load` the settings of a checked spec that decide how much memory its run takes."""
+"""Collect the settings of a checked spec that decide the memory of its run, as a `Load` (load.py)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The load of one process, or a sentence that says what is not known."""
+    """The memory-relevant quantities of one process, or a sentence on what is unknown."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
@@ -70,7 +70,7 @@ def load_of(spec: Spec) -> Load | str:
         stored = 4.0  # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
     layers, exact = facts.layers, True
     if spec.flag("freeze") and not spec.lora:
-        from xpc.compiler.plan.frozen import trained_part  # few specs freeze
+        from xpc.compiler.plan.frozen import trained_part  # imported late, because few specs freeze
 
         part = trained_part(spec, facts)
         trained, layers, exact = part.trained, part.layers, part.exact and spec.text("optimizer") != "muon"
@@ -128,7 +128,7 @@ def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
 
 def _adapters(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
-    assert facts is not None  # checked by the caller
+    assert facts is not None  # the caller has checked this
     rank, kind = spec.get("lora.rank"), "dora" if spec.flag("lora.dora") else "lora" if spec.low_rank else spec.adapter
     linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
@@ -150,7 +150,7 @@ def _adapters(spec: Spec, element: float) -> Adapters:
 
 
 def _offload(spec: Spec, stage: int) -> int:
-    """The stage of offloading to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights
+    """What is offloaded to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights
     (lower/deepspeed.py).
     """
     where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
@@ -158,13 +158,13 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch may need less memory than counted: with VeRA, LoHa and MiSS, in fp8, with offloaded activations,
-    with flattened rows (short rows leave room for a long row), and with some arguments of `extra`.
+    """Whether a batch may need less memory than the plan counts: with VeRA, LoHa and MiSS, in fp8, with offloaded
+    activations, with padding-free batches (whose rows may be short), and with some arguments of `extra`.
     """
     if spec.text("precision") == "fp8":
         return True  # layers keep the same inputs as in bf16, and no bf16 copies of float32 weights; measured on a CPU
     if spec.adapter in ("vera", "loha", "miss"):
-        return True  # they keep less than the measured rows of LoRA contain
+        return True  # they save less than LoRA, for which the bytes were measured
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra
@@ -172,7 +172,7 @@ def _is_most(spec: Spec) -> bool:
 
 
 def row_tokens(spec: Spec) -> int:
-    """The most tokens in one sequence: `seq`, or prompt plus completion for a method that generates."""
+    """Maximum number of tokens in one sequence: `seq`, or prompt plus completion for a method that generates."""
     if not spec.method.generates:
         return int(spec.get("batch.seq") or 1024)
     prompt = spec.get("method.max_prompt")
@@ -180,22 +180,22 @@ def row_tokens(spec: Spec) -> int:
 
 
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
-    """Trained tokens per second of a GPU, counting every sequence of a sample.
+    """Trained tokens per second of one GPU; both sequences of a pair count. None if unknown.
 
-    `tokens` are the tokens of an optimizer step, and `row` the tokens of one row before packing. Without these, every
-    row counts with its maximal length.
+    `tokens` are the tokens of an optimizer step, and `row` the average tokens of a row before packing. By default,
+    every row has the maximum length.
     """
-    from xpc.compiler.plan.flops import peak  # needed only if the spec leaves the batch open
+    from xpc.compiler.plan.flops import peak  # imported late, because few specs need a speed
     from xpc.compiler.plan.time import Work, speed
 
     gpu, facts = spec.hardware.gpu, load.facts
-    assert gpu is not None  # only runs with a GPU have a load
+    assert gpu is not None  # a spec without a GPU has no `Load`
     if spec.method.generates:
         return None  # the time to generate was not measured
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
-    # Flash attention knows where packed rows begin and computes each row separately.
+    # Flash attention knows the boundaries of packed rows, and computes each row separately.
     attended = (
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
@@ -213,14 +213,15 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
         kinds.append("lengths")  # the GPU with the longest rows makes the other GPUs wait
-    # Norms or embeddings that PEFT makes float32 slow a quantized base more than fused kernels speed it up.
+    # PEFT may convert norms or embeddings of a quantized base to float32. This costs more time than fused kernels save.
     casts = load.widened or (load.norms_widened and load.amp)
     kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
     return speed(done, gpu.capability[0], precision, kind, kinds)
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
-    """Bytes that one process sends per micro-batch, and bytes of weights and gradients that it reads and writes.
+    """Bytes that one process sends per micro-batch (`sent`), and bytes of weights and gradients that it reads and
+    writes (`touched`).
 
     A frozen base is gathered in its stored dtype and has no gradients.
     """
@@ -243,16 +244,16 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of an evaluation's micro-batch, as a share of the tokens of a training micro-batch. DeepSpeed splits
-    sequences between processes only in training (accelerate's `disable_in_eval`).
+    """Tokens of an evaluation's micro-batch divided by the tokens of a training micro-batch. With context parallelism,
+    DeepSpeed splits sequences between processes only in training (accelerate's `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:
-    """The kind of attention in the tables of coefficients that the layers run. For a padded batch, torch's kernel gets
-    a mask.
+    """The kind of attention that the layers run, under the name that coefficients.json uses. For a padded batch,
+    torch's kernel gets a mask.
     """
     named = str(spec.get("model.attn"))
     if named == "eager":
@@ -263,7 +264,8 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 
 
 def _loss(spec: Spec) -> str:
-    """The part that computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself.
+    """What computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself. The result is a key
+    of `heads.HEADS`.
 
     Methods that compare log-probabilities compute them row by row from the logits without an fp32 copy
     (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace a model's loss only if the

@@ -1,4 +1,6 @@
-"""Effects of `freeze`: the trained parameters, and the layers that a gradient passes through."""
+"""Effects of `freeze` (training only some weights): the number of trained parameters, and the layers that a gradient
+passes through.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from xpc.grammar.record import record
 
 @record
 class Part:
-    """The part of a model that is trained: `trained` parameters, and the number of last `layers` with saved tensors.
+    """What `freeze` leaves trainable: the number of `trained` parameters, and how many of the last `layers` save
+    tensors.
 
     `exact` is false if a count is an upper bound: a pattern of names counts as every parameter, `layer_modules` as the
-    complete layer, and a frozen layer that a gradient passes through as a trained one. A module that is not in the
-    table counts as 0 (norms, biases).
+    complete layer, and a frozen layer that a gradient passes through as a trained one. Norms and biases count as 0.
     """
 
     trained: float
@@ -23,7 +25,7 @@ class Part:
 
 
 def trained_part(spec: Spec, facts: ModelFacts) -> Part:
-    """The part of a model that `freeze` leaves trainable.
+    """Count the parameters and layers of a model that `freeze` leaves trainable.
 
     Layers below the first trained weight save nothing, because their input needs no gradient (torch autograd). The
     exception is reentrant recomputation, for which the output of the embeddings has a gradient.

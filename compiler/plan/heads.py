@@ -9,7 +9,7 @@ from xpc.compiler.plan.load import Load
 HEADS: Mapping[str, tuple[int, int]] = {
     # peak bytes of logits and loss per token and vocabulary entry: (in half precision, in fp32)
     "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
-    "freed": (12, 12),  # as "kept", but the model's outputs are freed
+    "freed": (12, 12),  # as "kept", but the model's outputs are freed earlier
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
     "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
@@ -17,14 +17,14 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     "divergence": (22, 44),  # student and teacher: scaled logits, log-softmax; divergence and its gradients (trl 0.24)
     "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
-    "fused": (0, 0),  # a head that computes logits chunk by chunk: `_fused` counts it
+    "fused": (0, 0),  # a head that computes logits in chunks, which `_fused` counts
     "trl_fused": (0, 0),
 }
-"""Peak bytes of logits and loss by kind of head, from autograd's saved tensors (transformers 5.23, 4.57, torch
-2.13).
+"""Peak bytes of logits and loss per token and vocabulary entry, by kind of head: in half precision, and in fp32. From
+autograd's saved tensors (transformers 5.23, 4.57, torch 2.13).
 """
 CHUNK = 4096
-"""The most tokens in one chunk of TRL 1.16's fused head, which also covers 32,768 vocabulary entries
+"""Maximum number of tokens in one chunk of TRL 1.16's fused head. A chunk also covers at most 32,768 vocabulary entries
 (trl/models/fused_linear.py).
 """
 

@@ -12,19 +12,19 @@ from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
 
 SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
-"""Which linear layers have adapters, for the sets that the tables of coefficients cover."""
+"""Names for the sets of linear layers that have adapters, as used in coefficients.json."""
 
 
 @record
 class Adapters:
     """The adapters of a model.
 
-    `sites` are the modules that have one; `params` counts the adapters' parameters in the complete model, `element` is
-    the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer, and `merged` are the weights
-    of a layer that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora, dora, oft,
-    vera, loha or miss; `shared` counts the frozen parameters that VeRA's layers share; `blocks` counts the elements of
-    a layer's rotations as full matrices; `bits` is 4 or 8 for a quantized base, else 0, and `nested` says that its
-    scales are quantized, too.
+    `sites` are the modules that have an adapter; `params` counts the adapters' parameters in the complete model,
+    `element` is the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer, and `merged` are
+    the weights of a layer that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora,
+    dora, oft, vera, loha or miss; `shared` counts the frozen parameters that VeRA's layers share; `blocks` counts the
+    elements of OFT's rotations in a layer as full matrices; `bits` is 4 or 8 for a quantized base, else 0, and `nested`
+    says that its scales are quantized, too.
     """
 
     sites: str
@@ -109,21 +109,21 @@ class Load:
 
     @property
     def through(self) -> float:
-        """The share of the layers that a gradient passes through."""
+        """The share of the layers that a gradient passes through, from 0 to 1."""
         return 1.0 if self.layers is None or not self.facts.layers else self.layers / self.facts.layers
 
     @property
     def trained_share(self) -> float:
-        """The share of the parameters with a gradient, without adapters."""
+        """The share of the parameters that have a gradient, without adapters, from 0 to 1."""
         return self.trained / max(1, self.facts.params)
 
     @property
     def mode(self) -> str:
-        """The name of this load's row of coefficients: what is trained, and in which precision.
+        """The key under which coefficients.json has the measured bytes: what is trained, and in which precision.
 
-        Adapters of a float32 base under autocast have separate rows, and so do adapters of a quantized base with
-        float32 embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every stored
-        dtype.
+        Adapters of a float32 base under autocast were measured separately, and so were adapters of a quantized base
+        with float32 embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every
+        stored dtype.
         """
         precision = "amp" if self.amp else "bf16" if self.element == 2 else "fp32"
         tuned = self.adapters
@@ -136,8 +136,8 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # The memory of the other adapters follows from LoRA's row (`adapters.py`). Over a float32 base all of them
-        # but DoRA return the dtype of a layer's input, as rotations do.
+        # The memory of other kinds of adapters is computed from LoRA's bytes (`adapters.py`). Over a float32 base, all
+        # of them except DoRA return the dtype of a layer's input, as rotations do.
         kind = "lora"
         if precision == "amp32" and tuned.kind != "lora":
             kind = "dora" if tuned.kind == "dora" else "oft"
@@ -145,5 +145,5 @@ class Load:
 
     @property
     def rank(self) -> int:
-        """The value of the factor "rank" in the table's rows."""
+        """The rank by which coefficients are multiplied."""
         return 0 if self.adapters is None or self.adapters.kind not in ("lora", "dora") else self.adapters.rank

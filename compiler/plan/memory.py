@@ -20,12 +20,10 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.grammar.record import record
 
 SUB_GROUP = 1e9
-"""The number of elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py,
-`sub_group_size`.
-"""
+"""Number of elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
 BUCKET = 25 * 2**20
-"""Bytes of one bucket of DDP. DDP also keeps a copy of all gradients in its buckets (torch 2.13; transformers leaves
-gradient_as_bucket_view off).
+"""Size in bytes of one gradient bucket of DDP. DDP keeps a copy of all gradients in its buckets (torch 2.13;
+transformers leaves gradient_as_bucket_view off).
 """
 
 
@@ -41,8 +39,8 @@ STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 @record
 class Memory:
-    """The components of every phase in bytes. `at_most` is copied from the load: components that grow with the batch
-    are upper bounds.
+    """The bytes of every component in every phase of a step. With `at_most`, components that grow with the batch are
+    upper bounds.
     """
 
     phases: Mapping[str, Mapping[str, float]]
@@ -55,13 +53,13 @@ class Memory:
 
     @property
     def peak(self) -> float:
-        """The largest total of a phase, in bytes."""
+        """The total bytes of the phase with the highest total."""
         return sum(self.components.values())
 
     @property
     def low(self) -> float:
-        """The low end of the peak's range. It is at least the model states, which are counted and not estimated. With
-        `at_most`, it has only the components that do not depend on the batch.
+        """The lower bound of the peak in bytes. It is at least the model states, which are counted and not estimated.
+        With `at_most`, it has only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -77,13 +75,13 @@ class Memory:
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process, or a sentence that says what is not known."""
+    """The memory of one process, or a sentence on what is unknown."""
     plain = _layer(load, load.attention)
     if isinstance(plain, str):
         return plain
     average = most = plain
     if load.attention == "sdpa" and _slides(load):
-        # A layer with a sliding window gives torch's kernel a mask, so the kernel keeps as much as for padded rows.
+        # For layers with a sliding window, torch's kernel gets a mask, and then saves as much as for padded rows.
         sliding = _layer(load, "mask")
         if isinstance(sliding, str):
             return sliding
@@ -95,7 +93,7 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """Bytes that a layer keeps per token with this kind of attention, or a sentence that says what is not known."""
+    """Bytes that a layer saves per token with this kind of attention, or a sentence on what is unknown."""
     trained, precision = load.mode.split("/")
     precision = (
         "amp" if precision in ("amp32", "wide", "norms") else precision
@@ -104,7 +102,7 @@ def _layer(load: Load, attention: str) -> float | str:
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        return _layer(load, "sdpa")  # not measured separately; it keeps as much as torch's fused kernel without a mask
+        return _layer(load, "sdpa")  # not measured separately; it saves as much as torch's fused kernel without a mask
     # Adapters were measured with only one kind of attention. For another kind, add the difference that was measured in
     # full training.
     for measured in ("sdpa", "eager"):
@@ -150,7 +148,7 @@ def _masks(load: Load) -> float:
 
 @record
 class States:
-    """Bytes of one process that do not depend on the batch, for each component."""
+    """Bytes of one process that do not depend on the batch, by component."""
 
     weights: float
     gradients: float
@@ -233,7 +231,7 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """Bytes per token of the hidden state that a recomputed layer keeps. It is float32 if autocast leaves the residual
+    """Bytes per token of the hidden state that a recomputed layer saves. It is float32 if autocast leaves the residual
     stream in float32.
     """
     stays = load.amp and load.weight == 4 and load.engine == "none"
@@ -244,7 +242,7 @@ def _kept(load: Load) -> float:
 
 
 def _attended(load: Load) -> float:
-    """Bytes per token that selective recomputation keeps: attention's output, and a float32 number per head that
+    """Bytes per token that selective recomputation saves: attention's output, and the float32 number per head that
     attention kernels also return.
     """
     facts = load.facts
@@ -270,7 +268,8 @@ def _working(load: Load, layer: float) -> float:
 
 
 def _tied(load: Load) -> float:
-    """Bytes of the two gradients of a tied table and of their sum, without the stored gradient.
+    """Temporary bytes for the gradient of a tied embedding table: two gradients and their sum, without the stored
+    gradient.
 
     Autograd keeps the head's gradient until the embedding's exists, and adds them out of place (torch 2.13,
     input_buffer.cpp). In a model with frozen weights the table counts as frozen.
@@ -278,15 +277,15 @@ def _tied(load: Load) -> float:
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:
         return 0.0
-    # The sum becomes the stored gradient, if that is complete and there was none before.
+    # If no gradient was stored before, the sum becomes the stored gradient.
     stored = not load.accumulates and load.stage < 2 and not load.layerwise
     element = load.element if load.stage >= 2 else load.weight
     return (2.0 if stored else 3.0) * facts.vocab * facts.hidden * element
 
 
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
-    """Bytes by phase and component. `layer` is what a layer keeps on average, `largest` what the largest layer
-    keeps.
+    """Bytes by phase of a step and component. `layer` is what a layer saves on average, `largest` what the largest
+    layer saves.
     """
     facts, adapted = load.facts, load.adapters is not None
     fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.frozen}
@@ -307,7 +306,8 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         kept, again = layers * layer, 0.0
     working = _working(load, layer) * (sets if load.checkpointing else 1)
     casts, scores = _casts(load), logits(load)
-    # Adapter memory that does not depend on tokens: per kept layer, in a layer's forward pass, in its backward pass.
+    # Memory of adapters that does not depend on tokens: for each layer, during a layer's forward pass, and during its
+    # backward pass.
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)

@@ -13,8 +13,8 @@ EVERY = ""
 
 
 def prices(written: str) -> dict[str, float]:
-    """Parse `2.5`, or `h100-80gb=2.5,a100-80gb=1.4` into prices by GPU name. Raises ValueError with a sentence that can
-    be shown.
+    """Parse `2.5` or `h100-80gb=2.5,a100-80gb=1.4` into prices by GPU name. Raises ValueError with a sentence for the
+    user.
     """
     out: dict[str, float] = {}
     for part in written.split(","):
@@ -29,7 +29,9 @@ def prices(written: str) -> dict[str, float]:
 
 
 def price_argument(written: str) -> dict[str, float]:
-    """Like `prices`, for argparse, which shows the sentence of the error."""
+    """Parse prices for argparse's `type=`. Like `prices`, but raises ArgumentTypeError, whose sentence argparse
+    prints.
+    """
     import argparse
 
     try:
@@ -39,5 +41,5 @@ def price_argument(written: str) -> dict[str, float]:
 
 
 def price_of(known: Mapping[str, float], gpu: str) -> float | None:
-    """The price of an hour of this GPU; None if unknown."""
+    """The price of an hour of this GPU; None if it is unknown."""
     return known.get(gpu, known.get(EVERY))

@@ -19,28 +19,31 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROW = 768
-"""The hidden size for which the additional time of narrow matrix products counts once. It falls with 1 / hidden
-size.
+"""The hidden size at which narrow matrix products take the full additional time of the fitted weight. The additional
+time is proportional to 1 / hidden size.
 """
 LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
-"""The time of attention over rows that several GPUs split, as a multiple of the time of its causal operations at the
-GPU's peak.
+"""The time of attention over rows that several GPUs split, divided by the time that its causal operations would take at
+the GPU's peak. Keys are the GPU's compute capability: 8 (A100) and 9 (H100).
 
 Such rows are long, so the kernels come close to their best speed. FlashAttention 2 states 0.50 to 0.73 of A100's peak
 (arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to
 0.75 (arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989 TFLOP/s, 0.63, for rows of
 16,384 tokens with heads of 128); backward passes are slower than that. So H100 gets 0.5. The only public run to compare
-with is TRL's with 1,048,576 tokens (docs/plan-accuracy.md); A100 has no such run. The fitted weight would not fit here:
-it comes from older kernels, smaller heads and shorter rows."""
+with is TRL's with 1,048,576 tokens (docs/plan-accuracy.md); A100 has no such run. The fitted weight of other runs is
+not used here: it comes from older kernels, smaller heads and shorter rows.
+"""
 LOOPED_EXPERT = 0.24e-3
 """Seconds that the CPU needs to start the kernels of one expert in a forward pass, if a layer computes its experts one
 after the other. The backward pass counts twice. The median of granite-3.0-3b-a800m with 40 small experts on one, two
 and four A100 (fms-acceleration, refs/a100_80gb_moe.csv), whose GPUs wait for the CPU."""
 ADAPTED_LAYER = 1.4e-3
-"""The same of a layer with adapters: the median of PEFT's LoRA runs of Llama 3.2 3B with 840 tokens in a micro-batch
-(peft, method_comparison/MetaMathQA/results, July 2026). Layers without adapters have no such measurement."""
+"""Seconds that the CPU needs to start the kernels of a layer with adapters in a forward pass: the median of PEFT's LoRA
+runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/MetaMathQA/results, July 2026). Layers
+without adapters have no such measurement.
+"""
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range of predictions if only one run was measured. It is chosen, not fitted."""
+"""The range of real time / predicted time if only one run was measured. It is a guess, not fitted."""
 
 
 @record
@@ -49,7 +52,7 @@ class Work:
     in operations per second.
 
     `through` is the share of the layers that a gradient passes through, `trained` the share of the parameters with a
-    gradient (0 for adapters, which are few). `sent` are the bytes that the GPU sends in a micro-batch; `link` and
+    gradient (0 for adapters, which are small). `sent` are the bytes that the GPU sends in a micro-batch; `link` and
     `network` are the bandwidths inside its machine and to other machines in bytes per second; `machines` is the number
     of machines. `touched` are the bytes of weights and gradients that a micro-batch reads and writes, `bandwidth` is
     the GPU's memory bandwidth in bytes per second. With `shared`, several GPUs share one row. `loops` is the number of
@@ -77,7 +80,7 @@ class Work:
 
 @record
 class Speed:
-    """Tokens per second of one GPU. `low` and `high` are the range of (real time / predicted time) in measured runs."""
+    """Tokens per second of one GPU. `low` and `high` are the range of real time / predicted time in measured runs."""
 
     tokens: float
     low: float
@@ -86,7 +89,7 @@ class Speed:
 
 
 def table() -> dict[str, Any]:
-    """The fitted weights; read once."""
+    """The fitted weights from utilisation.json; read once."""
     return read_json(__file__, "utilisation.json")
 
 
@@ -110,8 +113,8 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
 
 def touched(weights: float, gradients: float, checkpointing: bool) -> float:
-    """Bytes of memory traffic in a micro-batch that do not depend on its size: forward pass, recomputation and backward
-    pass read the weights; gradients are read and written.
+    """Bytes of weights and gradients that a micro-batch of any size reads and writes: forward pass, recomputation and
+    backward pass read the weights; gradients are read and written.
     """
     return weights * (3 if checkpointing else 2) + 2 * gradients
 
@@ -131,8 +134,8 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """How many times as long matrix products and attention take on a chip that was not measured as on the measured
-    chip, each relative to its peak.
+    """How much longer matrix products and attention take on a chip that was not measured, as a factor, with each chip's
+    time relative to its peak.
 
     Kernels around the products are limited by memory bandwidth. On the measured chip they take a `share` of the time,
     and the share grows with a chip's ratio of peak to bandwidth; `least` is the result if only the products took time.
@@ -146,14 +149,16 @@ def of_another_chip(work: Work, measured: Sequence[float], share: float, least: 
 
 
 def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
-    """Seconds per token if products and attention take `chip` times as long as on the measured chip."""
+    """Seconds per token. `chip` is how much longer products and attention take than on the measured chip
+    (`of_another_chip`).
+    """
     found = [weight * part for weight, part in zip(weights, parts(work))]
     return chip * sum(found[:3]) + sum(found[3:])
 
 
 def starting(work: Work) -> float:
-    """Seconds per token that the CPU needs to start kernels: those of layers with adapters, and of experts that are
-    computed one after the other. A GPU waits for it if its micro-batches have few tokens.
+    """Seconds per token that the CPU needs to start kernels, for layers with adapters and for experts that are computed
+    one after the other. With few tokens in a micro-batch, the GPU waits for the CPU.
     """
     passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
     each = LOOPED_EXPERT * work.loops + (0.0 if work.trained else ADAPTED_LAYER)
@@ -161,15 +166,15 @@ def starting(work: Work) -> float:
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range of (real time / predicted time) that contained nine of ten measured runs. It is widened for some
-    `kinds` of runs (rows of `ranges`; tests/plan/ranges.py).
+    """The range of real time / predicted time that contained nine of ten measured runs. It is wider for some `kinds` of
+    runs (`ranges` in utilisation.json; tests/plan/ranges.py).
     """
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)
 
 
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
-    """The predicted speed, or None if no run of that generation and precision was measured.
+    """The predicted speed; None if no run on that generation of GPUs and in that precision was measured.
 
     `trainer` is "full", "lora" or "qlora", followed by " fused" if Liger's or other fused kernels run, or by " casts"
     if norms of a quantized base are float32. `kinds` names properties of the run that make the prediction less certain,
@@ -178,7 +183,7 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"
     weights = known["weights"].get(kind)
-    if weights is None or not (work.params and work.hidden):  # a config.json may state 0
+    if weights is None or not (work.params and work.hidden):  # a config.json may state sizes of 0
         return None
     if kind == "7/fp32":
         return Speed(1 / seconds(work, weights), *ONE_RUN, "one published run on V100")

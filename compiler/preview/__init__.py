@@ -1,1 +1,1 @@
-"""`xpc preview`: show the rows of a spec as its trainer gets them, and which of their tokens count in the loss."""
+"""`xpc preview`: show the rows of a spec as the trainer gets them, and which tokens count in the loss."""

@@ -1,4 +1,4 @@
-"""`xpc preview SPEC`: show rows as the trainer gets them, which of their tokens bear loss, and what is wrong with the
+"""`xpc preview SPEC`: show rows as the trainer gets them, which tokens count in the loss, and what is wrong with the
 rows.
 """
 
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _status(found: dict[str, Any], denied: bool) -> int:
-    """1 if a row has an error, or a warning with `--deny warnings`; otherwise 0."""
+    """The exit status: 1 if a row has an error, or with `--deny warnings` a warning; otherwise 0."""
     wrong = {"error", "warning"} if denied else {"error"}
     return int(any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
 

@@ -1,4 +1,6 @@
-"""Keep previews in files, so that a change in what the model learns shows up as a changed text."""
+"""Golden previews: keep previews in files, so that a change in the rows, tokens or loss masks shows up as a changed
+file.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
 
 LARGEST = 64 * 2**20
 SHOWN = 200
-"""The most lines of a difference that are printed."""
+"""Maximum number of lines of a difference that are printed."""
 
 
 def content(found: Mapping[str, Any]) -> str:
-    """The text of a golden file: every token with its id. It contains no version of a package."""
+    """The text of a golden file: every token with its id. It names no package versions, so that an upgrade alone does
+    not change it.
+    """
     begin, end, padding = (found["tokenizer"][one] for one in ("begin", "end", "padding"))
     head = [
         f"# xpc preview {visible(found['spec'])}, {found['method']}: written by `--golden`, compared as text.",
@@ -37,11 +41,11 @@ def _token(one: list[Any]) -> str:
 
 
 def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, bool]:
-    """Return what to print, and whether the file differs from the preview. A missing file is written. Raises
-    UsageError.
+    """Compare the preview `found` with the golden file. Returns what to print, and whether they differ. A missing file
+    is written. Raises UsageError.
     """
     new = content(found)
-    if os.path.islink(path):  # a repository of somebody else may contain it, and it may lead to any file of yours
+    if os.path.islink(path):  # someone else's repository may contain a link to any file of yours
         raise UsageError(f"{path} is a link, and is not followed")
     if update or not os.path.lexists(path):
         try:

@@ -1,4 +1,4 @@
-"""Show a preview as one HTML page: tokens that bear loss are highlighted, and a tap on a token shows its id.
+"""Show a preview as one HTML page: tokens that count in the loss are highlighted, and a click on a token shows its id.
 
 The page can be opened from disk, loads no other file and contains no script.
 """

@@ -1,6 +1,4 @@
-"""Read the counts of rows that `launch.sh --prepare` has prepared in $XPC_PREPARED, for `xpc plan` and `xpc
-preview`.
-"""
+"""Read the counts of the rows that `launch.sh --prepare` stored in $XPC_PREPARED, for `xpc plan` and `xpc preview`."""
 
 from __future__ import annotations
 
@@ -21,11 +19,13 @@ if TYPE_CHECKING:
     from xpc.compiler.spec import Spec
 
 LARGEST = 2**22
-"""The most bytes of an index that are read."""
+"""Maximum number of characters of an index file that are read."""
 
 
 def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:
-    """The counts of the prepared rows of a spec in the folder `root`, or None."""
+    """The counts (rows, tokens) of the rows that were prepared for a spec in the folder `root`; None if there are
+    none.
+    """
     folder = os.environ.get("XPC_PREPARED")
     if not folder or not isinstance(spec, CheckedSpec):
         return None

@@ -1,4 +1,6 @@
-"""Compile a spec into a temporary folder, and prepare its rows with the Python interpreter that trains."""
+"""Compile a spec into a temporary folder, and prepare its rows with the Python interpreter that has the training
+packages.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,22 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 FEW = 4 * 2**20
-"""The most bytes of a data file that is copied for a preview of a few rows. Reading a larger file completely would take
-seconds.
+"""Maximum size in bytes of a data file that is copied for a preview of a few rows. Reading a larger file completely
+would take seconds.
 """
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "start.py")
 
 
 @record
 class Request:
-    """The rows to prepare: the first `n` of each source, only `row`, or `n` random rows with a seed.
+    """Which rows to prepare: the first `n` rows of each source, or only the row with the number `row`, or `n` random
+    rows with the seed `random`.
 
-    `choice` is `first`, or a choice that needs many rows: `longest`, `cut` or `order`. `scan` tells which rows are
-    prepared together and counted: a number of rows of each source, `all`, `local` (all rows of local sources, and the
-    first rows of sources on the hub), or None for no counts. With `rewards`, the reward functions are called; with
-    `trust_code`, the tokenizer's own code may run. `member` names the run of a sweep; by default it is the first.
+    `choice` is `first`, or a choice for which many rows are tokenized: `longest` rows, `cut` (truncated) rows, or the
+    `order` of the first steps. `scan` says which rows are tokenized together and counted: a number of rows of each
+    source, `all`, `local` (all rows of local sources, and the first rows of sources on the hub), or None for no counts.
+    With `rewards`, the reward functions are called; with `trust_code`, the tokenizer's own code may run. `member` names
+    a member of a sweep; by default it is the first.
     """
 
     n: int = 3
@@ -61,8 +65,8 @@ class Request:
 
 
 def preview(path: str, request: Request, python: str | None = None) -> dict[str, Any]:
-    """The worker's answer for a spec, with slug and severity added to each verdict. Counts are remembered for later
-    commands. Raises UsageError and SpecError.
+    """Prepare the requested rows of a spec. Returns the worker's answer as JSON data; each finding has its slug and
+    severity. Counts are stored for later commands. Raises UsageError and SpecError.
     """
     spec, workspace = _checked(path, request)
     name = os.path.basename(path)
@@ -82,7 +86,9 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """The run to preview. Digests of weights are not computed, and digests of data only if many rows are prepared."""
+    """Check the spec to preview. Digests of weights are not computed, and digests of data only if many rows are
+    prepared.
+    """
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
     if request.scan is None:
@@ -93,8 +99,10 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
 
 
 def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> CheckedSpec:
-    """The run of a checked spec; for a sweep the member with this name or number, or the first. Prints the errors of a
-    spec that does not compile, and raises SpecError. Raises UsageError for an unknown name.
+    """The run of a checked spec; of a sweep, the member with this name or number, or the first. `verb` is for messages
+    (`preview`).
+
+    Raises UsageError for an unknown member. If the spec does not compile, prints its errors and raises SpecError.
     """
     spec = _without_errors(checked, path, verb)
     if not checked.members:
@@ -115,7 +123,9 @@ def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> Chec
 
 
 def _without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
-    """The spec, or its first member, if it compiles. Otherwise prints its errors and raises SpecError."""
+    """The checked spec; of a sweep, its first member. If it does not compile, prints its errors and raises
+    SpecError.
+    """
     if checked.spec is None:
         errors = [one for one in checked.problems if one.severity == ERROR]
         show_rendered(render(located(errors, path), "full"), sys.stderr)
@@ -124,7 +134,7 @@ def _without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
 
 
 def progress(sentence: str) -> None:
-    """Print a line about the progress."""
+    """Print a progress line to standard error."""
     show(f"xpc: {sentence}", sys.stderr)
     sys.stderr.flush()
 
@@ -160,7 +170,11 @@ def _installed_here() -> str | None:
 def ask(
     python: str, bundle: str, scratch: str, request: Request, beside: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Run the worker and return its answer. Its progress is printed while it works. Raises UsageError."""
+    """Start the worker on a bundle and return its answer. Its progress is printed meanwhile. Raises UsageError.
+
+    `scratch` is a folder for temporary files, `beside` the folder of the spec, against which paths of data are
+    resolved.
+    """
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
         "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
@@ -196,7 +210,7 @@ def ask(
 
 
 def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer, with slug and severity added to each verdict."""
+    """Add the slug and the severity of each finding to the worker's answer."""
     for row in answer["rows"]:
         for one in row["verdicts"]:
             one["slug"], severity = CODES.get(one["code"]) or _of_rule(one["code"])
@@ -205,14 +219,15 @@ def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_rule(code: str) -> tuple[str, str]:
-    from xpc.compiler.rules.core.all_codes import all_codes  # most previews need only the codes of previews
+    # imported late, because most previews have only findings of their own
+    from xpc.compiler.rules.core.all_codes import all_codes
 
     slug, severity, _ = all_codes()[code]
     return slug, severity
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
-    """The worker's last message. It names files of the temporary bundle as in the bundle."""
+    """The worker's last message. The folder of the temporary bundle is removed from its paths."""
     message: dict[str, Any] = {}
     for line in lines:
         try:

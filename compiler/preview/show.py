@@ -8,7 +8,7 @@
              <|im_start|>assistant\\n
       learn  The apple is red.<|im_end|>
 
-Lines with `learn` bear loss. `\\n` is a line break of the text, and a dot is a space at the end of a line.
+Lines with `learn` count in the loss. `\\n` is a line break of the text, and a dot is a space at the end of a line.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ if TYPE_CHECKING:
 
 LEARN = "learn"
 SPACE = "\u00b7"
-"""The character that shows a space which would be invisible."""
+"""The character that is printed for a space at the end of a line, which would be invisible."""
 SHOWN = 2000
-"""The most characters of one stretch of text that are printed. The middle of a longer stretch is left out."""
+"""Maximum number of printed characters of a text. The middle of a longer text is left out."""
 CUT = 300
-"""The most characters of a cut-off text that are printed."""
+"""Maximum number of printed characters of text that truncation cut off."""
 WIDTH = 116
 """Width of a line of tokens, in characters."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
-"""Titles of the sequences of a row."""
+"""Titles of the sequences of a row, by their names in the worker's answer."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
-"""Names of quantiles; other quantiles are shown as shares of the rows."""
+"""Names of some quantiles; other quantiles are printed as percentages (`90 %`)."""
 Token = Sequence["Any"]
-"""A token: its id, its text, 1 if it counts in the loss, and the number of its turn."""
+"""A token as a list: its id, its text, 1 if it counts in the loss, and the index of its turn."""
 
 
 def as_json(found: Mapping[str, Any]) -> str:
-    """Everything that the worker found, as JSON. JSON escapes control characters, which rows may contain."""
+    """The worker's complete answer as JSON, in which control characters of the rows are escaped."""
     return json.dumps(found, indent=1) + "\n"
 
 
 def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False, complete: bool = False) -> str:
-    """The rows as text for a terminal or a file. With `complete` long texts are not shortened."""
+    """The rows as text for a terminal or a file. With `complete`, long texts are not shortened; with `tokens`, each
+    token's id is shown.
+    """
     paint = Paint(color)
     lines: list[str] = []
     for row in found["rows"]:
@@ -60,7 +62,7 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
 
 
 def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
-    """A line for each of the first steps, and a sentence that explains them."""
+    """A line with the rows of each of the first steps, and a sentence that explains these lines."""
     steps = (" | ".join(", ".join(batch) for batch in step) for step in found["order"])
     explained = "Steps have their micro-batches of all processes, divided by `|`, and rows by their number."
     if found.get("group"):
@@ -69,12 +71,14 @@ def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def group(found: Mapping[str, Any]) -> str:
-    """The end of a title, with the number of completions per prompt; empty for methods without groups."""
+    """A phrase with the number of completions per prompt: `, for a group of 8 completions`. Empty for methods without
+    groups.
+    """
     return f", for a group of {found['group']:,} completions" if found.get("group") else ""
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """One line with the number of rows and of findings."""
+    """The last line of a preview: the number of rows and of findings."""
     rows = found["rows"]
     severities = [one["severity"] for row in rows for one in row["verdicts"]]
     counts = [(severities.count(word), word) for word in (ERROR, WARNING, NOTE)]
@@ -83,7 +87,7 @@ def summary(found: Mapping[str, Any]) -> str:
 
 
 def counts(found: Mapping[str, Any]) -> list[str]:
-    """The counts over many rows, one sentence per line."""
+    """Sentences on the counts over many rows: rows, tokens, lengths, truncated and dropped rows, steps."""
     many, lengths = found["rows"], found["quantiles"]
     out = [f"{many:,} rows, {found['tokens']:,} tokens"] if found["quantiles"] else [f"{many:,} rows"]
     if found["quantiles"]:
@@ -107,12 +111,12 @@ def _part(some: int, every: int) -> str:
 
 
 def title(row: Mapping[str, Any]) -> str:
-    """The name of a row: its number in its source."""
+    """The title of a row: `row 0 of train.jsonl`."""
     return f"row {row['row']:,} of {row['source']}"
 
 
 def counted(one: Mapping[str, Any], bears_loss: bool) -> str:
-    """A phrase with the number of tokens in a sequence, how many count in the loss, and how many are cut off."""
+    """A phrase on a sequence: `28 tokens, 6 bear loss, 4 are cut off`."""
     learned = sum(token[2] for token in one["tokens"])
     many = f"{len(one['tokens']):,} tokens" + (f", {learned:,} bear loss" if bears_loss else "")
     cut = len(one["cut"]["start"]) + len(one["cut"]["end"])
@@ -159,7 +163,9 @@ def images(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
-    """The lines about an invented completion with tool calls, which is made only with `--rewards`."""
+    """Lines on a made-up completion with tool calls. The tools are called only with `--rewards`; otherwise `played` is
+    None.
+    """
     if played is None:
         yield "tools: the prompt also describes them; --rewards executes them and shows a made-up completion"
         return
@@ -174,7 +180,9 @@ def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
-    """How many first tokens a chosen and a rejected answer have in common; 0 for other rows."""
+    """The number of tokens that a chosen and a rejected answer share at their beginning; 0 for rows without such a
+    pair.
+    """
     if [one["name"] for one in sequences] != ["chosen", "rejected"]:
         return 0
     both = [[token[0] for token in one["tokens"]] for one in sequences]
@@ -182,7 +190,9 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """Split a sequence where the turn or the loss flag changes, into (turn, bears loss, tokens)."""
+    """Split a sequence where the turn changes, or whether tokens count in the loss. Yields (turn index, counts in the
+    loss, tokens).
+    """
     current: list[Token] = []
     for token in one["tokens"]:
         if current and (token[2], token[3]) != (current[0][2], current[0][3]):
@@ -220,7 +230,9 @@ def _turn(turn: Mapping[str, Any], bears_loss: bool) -> str:
 
 
 def shown_lines(content: str, complete: bool) -> list[str]:
-    """The lines of a text that is safe to print; each ends with the character that shows its line break."""
+    """The lines of a text, with control characters escaped. A line that ends with a line break ends with `\\n` as
+    text.
+    """
     if len(content) > SHOWN and not complete:
         half = SHOWN // 2
         between = f"... {len(content) - 2 * half:,} characters ..."
@@ -234,7 +246,7 @@ def shown_lines(content: str, complete: bool) -> list[str]:
 
 
 def _ids(part: Sequence[Token]) -> Iterator[str]:
-    """Lines with the id and text of each token, as many tokens as fit on a line."""
+    """Lines with the id and text of each token, with as many tokens per line as fit."""
     line = ""
     for token in part:
         one = f"{token[0]} {visible(token[1]).replace(' ', SPACE) or '(part of a character)'}"

@@ -1,7 +1,8 @@
-"""Render diagnostics as text. There is one module per format, imported on demand because start-up time counts.
+"""Render findings as text. Each format has a module, which is imported when it is needed, because start-up time
+matters.
 
 Every format gets the same list: without duplicates, sorted by file, line, column and severity, with the notes of a file
-after its errors and warnings. Findings without a place come last, in the order in which they were found. Silenced
+after its errors and warnings. Findings without a position come last, in the order in which they were found. Silenced
 findings are omitted, except in SARIF, which has a field for them.
 """
 
@@ -19,15 +20,15 @@ from xpc.grammar.silenced import Silenced
 def render(
     diagnostics: Sequence[Diagnostic], format: str, *, color: bool = False, silenced: Sequence[Silenced] = ()
 ) -> str:
-    """The text to print: "" or a text that ends in a newline.
+    """Render findings in a format. Returns "" or a text that ends with a newline.
 
-    `color` adds ANSI codes to `full` and `concise` and changes nothing else. Raises ValueError for an unknown format.
+    `color` adds ANSI colours to the formats `full` and `concise`. Raises ValueError for an unknown format.
     """
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
     if _may_hold_secrets((*found, *(one.finding for one in silenced))):
-        from xpc.compiler.files.secrets import (  # loaded only if something looks like a secret
+        from xpc.compiler.files.secrets import (  # imported late, because few texts look like a secret
             masked,
             without_secrets,
         )
@@ -68,4 +69,4 @@ def _may_hold_secrets(found: Sequence[Diagnostic]) -> bool:
 
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
-"""Forms of diagnostics (`--format`); `xpc.compiler.render` has a module for each."""
+"""The formats for `--format`. `xpc.compiler.render` has a module for each."""

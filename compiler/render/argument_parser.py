@@ -1,4 +1,6 @@
-"""The parser of every command line. Its messages neutralise what they quote, which may be the name of a file."""
+"""The parser of all command lines. Its messages escape what they quote, because file names may contain escape
+sequences.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse's parser with safe messages."""
+    """argparse's parser, with messages that are safe to print."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and a message, and exit with status 2."""

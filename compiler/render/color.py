@@ -19,15 +19,15 @@ class Paint:
         return self._wrap(_RED if severity == ERROR else _YELLOW if severity == WARNING else _CYAN, text)
 
     def gutter(self, text: str) -> str:
-        """Colour the arrows, the line numbers and the bar."""
+        """Colour the frame of a snippet: arrows, line numbers and the vertical bar."""
         return self._wrap(_BLUE, text)
 
     def help(self, text: str) -> str:
-        """Colour the word `help:`."""
+        """Colour the word `help:`, and text that should stand out, in cyan."""
         return self._wrap(_CYAN, text)
 
     def bold(self, text: str) -> str:
-        """Make the message bold."""
+        """Make text bold."""
         return self._wrap(_BOLD, text)
 
     def _wrap(self, code: str, text: str) -> str:

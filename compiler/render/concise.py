@@ -1,4 +1,4 @@
-"""One finding per line: `file:line:col: severity CODE slug: message`, the form that editors and grep understand."""
+"""One line per finding: `file:line:col: severity CODE slug: message`, a format that editors and grep understand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.grammar.diagnostic import Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
-    """One line per finding. The line of a finding without a place begins with the severity."""
+    """One line per finding. If a finding has no position, its line begins with the severity."""
     paint = Paint(color)
     return "".join([_line(diagnostic, paint) + "\n" for diagnostic in diagnostics])
 

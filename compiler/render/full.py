@@ -1,4 +1,4 @@
-"""The format for people: what, where with carets, and a legal value to type.
+"""The format for people: the message, the source line with carets, and a legal value to write.
 
     XP201 batch-does-not-divide: gbs=512 is not micro x accumulation x 8 GPUs
      --> v100.xp:1:50
@@ -7,8 +7,8 @@
       |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
     help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
 
-The first line of an error begins with its code, that of a warning or a note with its severity. Other places of a
-conflict follow after `:::`. Consecutive notes about one place show it once. The last line counts the findings.
+The first line of an error begins with its code, that of a warning or a note with its severity. Other positions of a
+conflict follow after `:::`. Consecutive notes about the same position show it once. The last line counts the findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
-    """Blocks separated by empty lines, then the count; "" without findings."""
+    """The findings as blocks separated by empty lines, followed by their number; "" without findings."""
     if not diagnostics:
         return ""
     paint = Paint(color)
@@ -34,7 +34,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 
 
 def _same_place(previous: Diagnostic, this: Diagnostic) -> bool:
-    """Whether a note is at the same place as the note before it, so that the place is not shown again."""
+    """Whether a note has the same position as the note before it, so that the source line is not shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 
 

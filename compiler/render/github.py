@@ -1,4 +1,4 @@
-"""GitHub Actions workflow commands, one line per finding, which GitHub shows next to the changed line.
+"""GitHub Actions workflow commands, one line per finding. GitHub shows the findings next to the changed lines.
 
 Escaping follows actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, and in properties also `:`
 and `,`. GitHub ignores the columns of a span over several lines, so these columns are omitted.
@@ -16,7 +16,7 @@ _COMMAND = {ERROR: "error", WARNING: "warning"}
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """One command per line. A finding without a place annotates the run."""
+    """One workflow command per line. A finding without a position is shown for the complete run."""
     return "".join([_command(diagnostic) + "\n" for diagnostic in diagnostics])
 
 
@@ -45,7 +45,7 @@ def _where(at: Place) -> dict[str, object]:
 
 
 def _data(text: str) -> str:
-    # Line ends are escaped as the command requires; other unprintable characters are spelled out as in all formats.
+    # Line ends are escaped as workflow commands require. Other unprintable characters are replaced as in all formats.
     return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 

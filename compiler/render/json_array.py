@@ -1,9 +1,9 @@
 """A JSON array with one object per finding, for programs.
 
 Lines and columns count from 1, columns in code points; `end_line` and `end_column` are the end of the span, the column
-exclusive. A finding without a place has null in all five and no label. `related` are the other places of a conflict;
-`edits` are replacements in `file` that together fix the finding. Nothing is shortened. The text is ASCII with JSON's
-escapes, so it works in any locale.
+exclusive. For a finding without a position, `file`, the lines and the columns are null, and it has no label. `related`
+are the other positions of a conflict; `edits` are replacements in `file` that together fix the finding. Nothing is
+shortened. The text is ASCII with JSON's escapes, so it works in any locale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xpc.grammar.source import Source, Span
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """The array and a newline; `[]` without findings."""
+    """The JSON array and a newline; `[]` without findings."""
     return in_json(json.dumps([_object(diagnostic) for diagnostic in diagnostics], indent=2)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Show the difference of two texts line by line, in a time that the content of the lines cannot increase much."""
+"""Show the difference of two texts line by line, like difflib, but never slowly, even if lines repeat many times."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
-"""Texts are aligned if their lines times their pairs of equal lines are at most this. difflib takes a second for
-ordinary texts of that size, and hours for a few megabytes of lines that repeat."""
+"""Two texts are compared line by line if their number of lines times their number of pairs of equal lines is at most
+this. difflib takes a second for ordinary texts of that size, and hours for a few megabytes of repeated lines.
+"""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     Block: TypeAlias = tuple[int, int, int, int]
-    """Lines [i, j) of the old text, and the lines [k, m) of the new text that replace them."""
+    """A changed part: lines [i, j) of the old text, and lines [k, m) of the new text that replace them."""
 
 
 def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: str, context: int = 2) -> list[str]:
-    """A unified difference as difflib writes it. A long part whose lines repeat is shown as completely replaced."""
+    """A unified diff, as difflib writes it, with the names `before` and `after`. A long part with many repeated lines
+    is shown as completely replaced.
+    """
     lines: list[str] = []
     hunk: list[Block] = []
     for block in _blocks(old, new):
@@ -46,7 +49,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of equal lines at the beginning."""
+    """The number of equal lines at the beginning of two texts."""
     return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 

@@ -1,4 +1,5 @@
-"""The only module that prints. Text from others, such as a spec, reaches a terminal or a log only through `show`.
+"""The only module that prints. Text from others, such as a spec, is escaped by `show` before it reaches a terminal or a
+log.
 
 A test (tests/security/test_security_prints.py) finds every print in other modules, and lists the modules that may use
 the other functions.
@@ -17,27 +18,27 @@ if TYPE_CHECKING:
 
 
 def show(text: str, to: TextIO | None = None) -> None:
-    """Print lines of text that may contain text from others: names of files, values, lines of a spec."""
+    """Print lines that may contain text from others, such as file names, values, or lines of a spec. It is escaped."""
     if text:
         lines = "\n".join(map(visible, text.removesuffix("\n").split("\n")))
         (to or sys.stdout).write(lines + "\n")
 
 
 def colored() -> bool:
-    """Whether standard output is a terminal that wants colours."""
+    """Whether to print colours: standard output is a terminal, and the environment does not turn colours off."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def show_json(text: str) -> None:
-    """Print JSON. Its strings escape everything that could harm a terminal."""
+    """Print JSON. Its own escapes make it harmless for a terminal; commands of GitHub's runner are escaped, too."""
     sys.stdout.write(in_json(text))
 
 
 def show_rendered(text: str, to: TextIO | None = None) -> None:
-    """Print what `render` made. It is neutralised already, and contains our colours and commands."""
+    """Print the result of `render`, which is already escaped, and contains xpc's own colours and commands."""
     (to or sys.stdout).write(text)
 
 
 def show_exact(text: str) -> None:
-    """Print a text that a program reads byte for byte, such as a formatted spec or a completion script."""
+    """Print a text unchanged, because a program reads it, such as a formatted spec or a completion script."""
     sys.stdout.write(text)

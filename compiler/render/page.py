@@ -1,4 +1,6 @@
-"""The frame of our HTML pages: one file that loads nothing, with the common style, for light and dark screens."""
+"""The frame of all HTML pages that xpc writes: a single file that loads nothing, with a common style for light and dark
+screens.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ SCRIPTED = "script-src 'unsafe-inline'; "
 
 
 def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
-    """A complete page. `title` is plain text, `body` has lines of HTML, and `style` is added to the common style."""
+    """A complete HTML page. `title` is plain text, `body` has lines of HTML, and `style` is added to the common
+    style.
+    """
     policy = POLICY.format(SCRIPTED if script else "")
     more = f"<script>{script}</script>\n" if script else ""
     return (
@@ -27,5 +31,5 @@ def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
 
 
 def text(words: str) -> str:
-    """Any text as safe content of a page: neutralised, and without markup."""
+    """Escape any text for an HTML page."""
     return escape(visible(words))

@@ -1,4 +1,4 @@
-"""The place of a label in lines and columns, and the common order of findings in every format."""
+"""Convert the position of a label to lines and columns, and sort findings in the common order of all formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RANK = {ERROR: 0, WARNING: 1, NOTE: 2}
 
 @record
 class Place:
-    """Lines and columns count from 1, columns in code points; `end_column` is exclusive."""
+    """A position. Lines and columns count from 1, columns in code points; `end_column` is exclusive."""
 
     file: str
     line: int
@@ -23,20 +23,20 @@ class Place:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span that is inside the text, so that a message is shown even if its span is off by one."""
+    """The part of a span that is inside the text. So a message is shown even if its span is wrong by one."""
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))
 
 
 def place(source: Source, span: Span) -> Place:
-    """The place of a span."""
+    """The lines and columns of a span."""
     span = clamp(source, span)
     return Place(source.name, *source.position(span.start), *source.position(span.end))
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Remove duplicates and sort by file, line, column and severity, with a file's notes after its errors and warnings,
-    and findings without a place last. Ties keep their order.
+    """Remove duplicates and sort by file, line, column and severity. The notes of a file come after its errors and
+    warnings, and findings without a position come last. Equal findings keep their order.
     """
     unique: dict[object, Diagnostic] = {}
     for diagnostic in diagnostics:
@@ -53,7 +53,7 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
 
 
 def _identity(diagnostic: Diagnostic) -> object:
-    # A Source compares by identity. Two reads of one file give the same finding if the places are equal.
+    # A Source compares by identity, so two reads of the same file are compared by position.
     places = tuple((place(label.source, label.span), label.text) for label in labels(diagnostic))
     return (
         diagnostic.code,
@@ -67,6 +67,6 @@ def _identity(diagnostic: Diagnostic) -> object:
 
 
 def labels(diagnostic: Diagnostic) -> tuple[Label, ...]:
-    """Every place of a finding, its own first."""
+    """All labels of a finding, beginning with its own."""
     primary = () if diagnostic.primary is None else (diagnostic.primary,)
     return primary + diagnostic.related

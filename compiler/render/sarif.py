@@ -2,7 +2,7 @@
 
 A silenced finding is a result with a suppression (3.35), which viewers hide: `inSource`, with the comment's reason as
 justification. The log contains no time, host or directory: the same findings give the same bytes. Files keep their
-given names: a relative name stays a relative reference, an absolute one becomes a `file:` URI.
+given names: a relative name stays a relative reference, an absolute name becomes a `file:` URI.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
-    """A log of one run, whose rules are those of the findings, sorted by code."""
+    """A log of one run. Its rules are those of the findings, sorted by code."""
     slugs: dict[str, str] = {}
     for diagnostic in (*diagnostics, *(one.finding for one in silenced)):
         slugs.setdefault(diagnostic.code, diagnostic.slug)
@@ -80,13 +80,13 @@ def _location(label: Label) -> dict[str, object]:
 
 
 def _region(source: Source, span: Span) -> dict[str, object]:
-    # SARIF's endColumn is the column after the last character (3.30.8), and so is ours.
+    # SARIF's endColumn is exclusive (3.30.8), like `end_column`.
     at = place(source, span)
     return {"startLine": at.line, "startColumn": at.column, "endLine": at.end_line, "endColumn": at.end_column}
 
 
 def uri(name: str) -> str:
-    """A file name as a URI reference (RFC 3986). Bytes of a name that is not UTF-8 are kept."""
+    """A file name as a URI reference (RFC 3986). The bytes of a name that is not UTF-8 are kept."""
     # Python represents undecodable bytes of a name as surrogates U+DC80..U+DCFF; other surrogates have no bytes.
     try:
         data = name.encode("utf-8", "surrogateescape")

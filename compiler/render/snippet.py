@@ -1,4 +1,4 @@
-"""A source line with carets under a span."""
+"""A source line with carets (^^^) below a span."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
 
 WIDEST = 200
-"""The length in code points from which a source line is shown as a window around the span."""
+"""Maximum length of a source line in code points. Of a longer line, only a window around the span is shown."""
 
 BEFORE = 60
-"""The number of code points before the span in a window."""
+"""The number of code points that a window shows before the span."""
 
 _CUT = "..."
 
 
 @record
 class Snippet:
-    """The line of a label: `number` and `column` count from 1; `text` and `marks` are ready to print below
-    each other.
+    """A source line with a label: `number` and `column` count from 1; `text` and `marks` are printed below each
+    other.
     """
 
     file: str
@@ -31,7 +31,7 @@ class Snippet:
 
 
 def snippet(label: Label) -> Snippet:
-    """The first line of the label's span. It works on offsets, so a line of a megabyte is never copied."""
+    """The first line of the label's span. It works on offsets, so a line of a megabyte is never copied completely."""
     source, span = label.source, clamp(label.source, label.span)
     number, column = source.position(span.start)
     first = span.start - (column - 1)

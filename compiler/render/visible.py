@@ -1,27 +1,27 @@
-"""Make text safe to send to a terminal or a log, and compute its width there.
+"""Escape text for a terminal or a log, and compute its width on the screen.
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
-a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are shown as `<U+202E>`, never sent.
-GitHub's runner obeys lines of a log that begin with `::` or contain `##[` (actions/runner, ActionCommand.cs): one
-character of these is shown in the same way.
+a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are printed as `<U+202E>`. GitHub's
+runner executes lines of a log that begin with `::` or contain `##[` (actions/runner, ActionCommand.cs): one of these
+characters is printed in the same way.
 """
 
 from __future__ import annotations
 
 TAB = 4
-"""Tab stops of a shown source line, in columns."""
+"""The distance of tab stops in a printed source line, in columns."""
 
 LONGEST = 2000
-"""The length at which messages and labels, which quote long input, are cut in the formats for people."""
+"""Maximum number of code points of messages and labels in the formats for people. They may quote long input."""
 
 COMMAND = "##["
-"""The text with which a command of GitHub's runner begins, anywhere in a line."""
+"""The text with which a command of GitHub's runner begins, at any position of a line."""
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, longest: int | None = None) -> str:
-    """`text` on one line with everything unprintable spelled out, cut to `longest` code points if given."""
+    """The text on one line, with unprintable characters escaped, cut to `longest` code points if given."""
     if longest is not None and len(text) > longest:
         text = text[:longest] + "..."
     if not text.isprintable():
@@ -36,12 +36,14 @@ def _without_commands(text: str) -> str:
 
 
 def in_json(text: str) -> str:
-    """JSON with the same values in which no text is a command of the runner."""
+    """Change JSON so that GitHub's runner finds no command in it. The values stay the same."""
     return text.replace(COMMAND, "##\\u005b")
 
 
 def cells(line: str) -> tuple[str, list[int]]:
-    """The shown form of a source line and, for each code point and for the end, its column on the screen (from 0)."""
+    """The printed form of a source line; and for each code point, and for the end, its column on the screen (from
+    0).
+    """
     if line.isascii() and line.isprintable() and COMMAND not in line:
         return line, list(range(len(line) + 1))
     from unicodedata import category, east_asian_width
@@ -58,7 +60,7 @@ def cells(line: str) -> tuple[str, list[int]]:
             width = len(piece)
         else:
             piece = c
-            # Enclosing and non-spacing marks have no width.
+            # combining marks have no width
             width = 0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in ("W", "F") else 1
         shown.append(piece)
         at += width

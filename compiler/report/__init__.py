@@ -1,1 +1,1 @@
-"""`xpc report DIR...`: the spec's settings, the plan and the measurements of runs in one table, with curves."""
+"""`xpc report DIR...`: show the settings, the plan and the measurements of runs in one table, with curves."""

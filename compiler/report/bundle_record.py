@@ -1,4 +1,4 @@
-"""Find the bundle that a run used, and read from it what the spec states and what was planned."""
+"""Find the bundle that a run used, and read the spec and the plan from it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from xpc.compiler.review.operands import Operand
 
 LARGEST_PINS = 2**16
-"""The most bytes of requirements.txt."""
+"""Maximum size in bytes of requirements.txt."""
 MOST = 200
-"""The most folders next to a run that are searched for its bundle."""
+"""Maximum number of folders next to a run that are searched for its bundle."""
 
 
 @record
 class BundleRecord:
-    """A bundle: its trainer_args.json, its pins, and its spec with the plan. Spec and plan are None if the spec does
-    not compile here; `broken` has the reason.
+    """A bundle: its trainer_args.json (`stated`), its pins, and its spec with the plan. If the spec does not compile
+    here, spec and plan are None, and `broken` has the reason.
     """
 
     folder: str
@@ -44,7 +44,7 @@ class BundleRecord:
 
 
 def digest_of(folder: str) -> str:
-    """The digest by which a run knows its bundle; "" if the folder is not a readable bundle."""
+    """The digest that a run records of its bundle; "" if the folder is not a readable bundle."""
 
     def data(name: str) -> bytes | None:
         try:
@@ -57,16 +57,18 @@ def digest_of(folder: str) -> str:
 
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
-    """The bundle that a run used. It is searched at the path that the run's process used, next to the run, and in the
-    current folder. Of several copies, one whose spec compiles here is taken. The bundle must have the run's digest, so
-    a run from somebody else cannot make the report read another folder of this machine.
+    """Find the bundle that a run used: at the path that the run recorded, next to the run, and in the current folder.
+    Of several copies, one whose spec compiles here is taken; None if there is none.
+
+    The bundle must have the digest that the run recorded. So a run from somebody else cannot make the report read
+    another folder of this machine.
     """
     found = None
     for place in _places(run) if run.digest else ():
         if digest_of(place) == run.digest:
             try:
                 one = read_bundle(place)
-            except UsageError:  # the folder only looks like a bundle
+            except UsageError:  # looks like a bundle, but is none
                 continue
             if one.spec is not None:
                 return one
@@ -92,7 +94,7 @@ def _places(run: RunRecord) -> Iterator[str]:
 
 
 def members_of(folder: str) -> list[str]:
-    """The bundles of a sweep's members, in the spec's order; empty for another folder."""
+    """The folders of a sweep's members, in the spec's order; empty if the folder is not a sweep."""
     members = os.path.join(folder, "members")
     if os.path.islink(members) or not os.path.isfile(os.path.join(folder, "sweep.toml")):
         return []
@@ -105,13 +107,13 @@ def members_of(folder: str) -> list[str]:
 
 
 def position(bundle: BundleRecord | None) -> int:
-    """The place of a member's bundle in its sweep's `members.txt`; other bundles come after all members."""
+    """The number of a member's bundle in its sweep's `members.txt`. For other bundles, a number after all members."""
     above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
     return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST
 
 
 def _order(folder: str) -> dict[str, int]:
-    """The numbers of a sweep's members by name; empty if its `members.txt` cannot be read."""
+    """Map the names of a sweep's members to their numbers in `members.txt`; empty if this file cannot be read."""
     try:
         names = read(os.path.join(folder, "members.txt"), LARGEST_PINS).decode("utf-8", "surrogateescape").split("\n")
     except OSError:
@@ -120,8 +122,8 @@ def _order(folder: str) -> dict[str, int]:
 
 
 def output_of(folder: str) -> str:
-    """The output folder of a bundle: its relative path starts at the current folder or at the bundle's parent folder.
-    Raises UsageError.
+    """The output folder of a bundle. Its relative path is resolved against the current folder, or the bundle's parent
+    folder. Raises UsageError.
     """
     arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None

@@ -1,4 +1,4 @@
-"""`xpc report DIR...`: compare what specs state, what was planned, and what runs did."""
+"""`xpc report DIR...`: compare what specs state, what was planned, and what happened in the runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _write(path: str, found: Sequence[Entry]) -> None:
-    """Write the page, completely or not at all. Raises UsageError if it cannot be written."""
+    """Write the HTML page, completely or not at all. Raises UsageError if it cannot be written."""
     from xpc.compiler.files.atomic import replace_files
     from xpc.compiler.report.html import page
 

@@ -1,4 +1,6 @@
-"""One run of a report: what it wrote, its bundle, its rows, and how its spec differs from the first run's."""
+"""One run of a report: its measurements, its bundle, the rows of its table, and how its spec differs from the first
+run's.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ from xpc.grammar.record import field, mutable
 
 NO_BUNDLE = "the bundle of this run was not found here: --bundle DIR names it"
 MOST = 24
-"""The most runs of a report."""
+"""Maximum number of runs in a report."""
 NAMED = 6
-"""The most values that the summary of a run names."""
+"""Maximum number of values that the summary of a run names."""
 
 
 @mutable
 class Entry:
-    """A run, or a bundle that has not run. `label` is its name in the report; `diff` compares its spec with the first
-    run's spec, and is empty for the first run; `notes` are sentences about what is missing.
+    """A run, or a bundle without a run yet. `label` is its name in the report; `diff` compares its spec with that of
+    the first run (None for the first run); `notes` are sentences about what is missing.
     """
 
     label: str
@@ -37,7 +39,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """One line about the run: how far it got, and which values are not as planned."""
+        """One line about the run: how far it got, and which values differ from the plan."""
         if self.run is None:
             return "has not run yet"
         seconds = self.run.seconds
@@ -49,7 +51,7 @@ class Entry:
 
 
 def entry(folder: str, bundle: str | None) -> Entry:
-    """Read a run's folder, or a bundle and the run in its output folder. Raises UsageError."""
+    """Make the entry for a run's output folder, or for a bundle and the run in its output folder. Raises UsageError."""
     if not os.path.isdir(folder):
         raise UsageError(f"{folder} is not a folder: name the output folder of a run, or a bundle")
     own = os.path.isfile(os.path.join(folder, bundled.MANIFEST))
@@ -77,9 +79,10 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """The entries of a report, in which each member of a sweep is an entry, in the spec's order. A sweep is given as
-    its bundle or its output folder. Runs with the same name are labelled by their paths, and each spec is compared with
-    the first run's. Raises UsageError.
+    """Make the entries of a report. A folder may be a run, a bundle, or a sweep (its bundles or its output folder),
+    whose members become entries in the spec's order. Raises UsageError.
+
+    Runs with the same name are labelled by their paths, and each spec is compared with that of the first run.
     """
     inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
     count = sum(len(places) or 1 for places in inside.values())

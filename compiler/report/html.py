@@ -1,7 +1,7 @@
-"""Show a report as one HTML page, which works from a file, loads nothing and contains no script.
+"""Show a report as one HTML page, which can be opened from disk, loads no other file and contains no script.
 
-On a narrow screen each row of the table becomes a block. Everything that a run wrote goes through `render.page.text`,
-and names of metrics through `picture.py`, which escapes them for SVG.
+On a narrow screen each row of the table becomes a block. Everything that a run wrote is escaped: texts by
+`render.page.text`, and names of metrics by `picture.py`, which escapes them for SVG.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from xpc.grammar.package_data import read_text
 from xpc.runtime.picture import COLORS, PANELS, REWARDS, STYLE, Curve, curves, panel, panels
 
 LONG = ("Settings", "Arguments", "Versions")
-"""Groups of rows that are folded unless a row in them differs."""
+"""Groups of table rows that are folded unless a row in them differs from the plan."""
 
 
 def page(found: Sequence[Entry]) -> str:
-    """The page of one run, or of several runs with their curves in one picture."""
+    """The HTML page of one run, or of several runs with their curves in one picture."""
     names = ", ".join(one.label for one in found)
     body = [f"<h1>{text(names)}</h1>"]
     if len(found) == 1:
@@ -51,8 +51,8 @@ def _visible(found: dict[str, dict[str, list[tuple[float, float]]]]) -> dict[str
 
 
 def _curves(found: Sequence[Entry]) -> Iterator[str]:
-    """The curves of several runs: a colour for each run, a panel for each reward function. Curves of evaluations are
-    dashed.
+    """The curves of several runs as HTML: a colour for each run, and a panel for each reward function. Curves of
+    evaluations are dashed.
     """
     colored = [(one, COLORS[number % len(COLORS)]) for number, one in enumerate(found)]
     keys = (f'<li><i style="background:{color}"></i>{text(one.label)}</li>' for one, color in colored)

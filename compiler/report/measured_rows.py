@@ -1,4 +1,4 @@
-"""The rows about time, memory and data: the plan's predictions next to the run's measurements."""
+"""Table rows about time, memory and data: the plan's predictions next to the run's measurements."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PHASES = {
     "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
-"""The phases that a run measures, each with the phases of the plan that it covers."""
+"""The phases that a run measures, each with the corresponding phases of the plan."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
-"""The most processes whose peaks are all listed. For more processes, only the lowest, the median and the
-highest are.
+"""Maximum number of processes for which each peak is listed. For more processes, only the lowest, the median and the
+highest peak are.
 """
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
@@ -30,10 +30,10 @@ LOST = {
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""The counts of rows that lose tokens or are dropped, with the reason for each."""
+"""The counts of rows that lost tokens or were dropped: their titles, and the reasons."""
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""The shares of the time above which a slow run is explained by waiting for data, by padding, and by evaluating and
-saving.
+"""Shares above which a slow run is explained by waiting for data (of the time), by padding (of the tokens), and by
+evaluating and saving (of the time).
 """
 
 
@@ -41,7 +41,7 @@ saving.
 
 
 def time_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Hours, tokens, tokens per second, utilisation, and where the time went."""
+    """Rows for hours, tokens, tokens per second, utilisation, and what took the time."""
     plan = None if one is None else one.plan
     yield _hours(run, one)
     tokens = None if run is None else run.tokens
@@ -92,7 +92,7 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _slow(run: RunRecord) -> str:
-    """The reason why a run took longer than planned, as far as it was measured."""
+    """A phrase on why a run took longer than planned, from its measurements."""
     seconds = table(run.measured.get("seconds"))
     training = number(seconds.get("train")) or 0.0
     aside = sum(number(seconds.get(name)) or 0.0 for name in ("evaluate", "save"))
@@ -132,7 +132,7 @@ def _speed(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
-    """Model FLOPs utilisation. For a CPU, whose peak is not known, only the operations per second."""
+    """The row for model FLOPs utilisation. For a CPU, whose peak is unknown, it has only the operations per second."""
     row = Row("Time", "utilisation (MFU)")
     spec, plan = (None, None) if one is None else (one.spec, one.plan)
     cost = None if spec is None else flops(spec)
@@ -178,8 +178,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """The highest peak of any process (total and per phase), and the peak of each process. On a GPU the peak is what
-    torch allocated and reserved, otherwise the resident set size.
+    """Rows for the highest peak of any process (in total and per phase), and for the peak of each process. On a GPU the
+    peak is what torch allocated and reserved, otherwise the resident set size.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))
@@ -218,7 +218,9 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
 
 
 def of_each(peaks: Sequence[int]) -> str:
-    """The peaks of the processes: "3.1 GiB, 2.9 GiB", or for many processes the lowest, the median and the highest."""
+    """The peaks of the processes as text: "3.1 GiB, 2.9 GiB", or for many processes the lowest, the median and the
+    highest.
+    """
     if len(peaks) <= LISTED:
         return ", ".join(map(size, peaks))
     low, *_, high = ranked = sorted(peaks)
@@ -236,7 +238,7 @@ def _memory_why(real: float, peak: Span) -> str:
 
 
 def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """The number of rows, and the numbers of rows that lost tokens or have nothing to learn."""
+    """Rows for the number of rows of data, and of those that lost tokens or have nothing to learn."""
     counts = {} if run is None else run.data
     rows = number(counts.get("rows"))
     row = Row("Data", "rows", actual="" if rows is None else f"{rows:,.0f}")
@@ -265,5 +267,5 @@ def _span(found: Span) -> str:
 
 
 def _hours_text(hours: float) -> str:
-    """Hours as text; below one hour also as a time: 0.0261 (0:01:34)."""
+    """Hours as text, below one hour also as a time: `0.0261 (0:01:34)`."""
     return f"{hours:.3g} ({time(hours * 3600)})" if hours < 1 else f"{hours:,.1f}"

@@ -1,4 +1,4 @@
-"""A row of the report's table, and the texts of its values."""
+"""A row of the report's table, and functions that format its values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import timedelta
 from xpc.grammar.record import record
 
 LONGEST = 120
-"""The most characters of a shown value."""
+"""Maximum number of characters of a shown value."""
 
 
 @record
 class Row:
-    """One row: the stated, the planned and the actual value, as texts, and the reason if they differ.
+    """One row of the table: the stated, the planned and the actual value as texts, and the reason if they differ.
 
-    `differs` is true if the actual value is not the planned one. A missing value is no difference.
+    `differs` is true if the actual value differs from the planned one. A missing value does not count as a difference.
     """
 
     group: str
@@ -28,16 +28,16 @@ class Row:
 
 
 def cut(value: object, quoted: bool = True) -> str:
-    """A value as a short text. Texts get no quotes."""
+    """A value as a short text. Strings stay as they are; other values become JSON, or `str(value)` if not `quoted`."""
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
-    except RecursionError:  # nested more deeply than anything that a run writes
+    except RecursionError:  # too deeply nested to come from a run
         text = "..."
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def size(count: float) -> str:
-    """Bytes in the largest unit with at least one digit before the point: 1.2 GiB."""
+    """A number of bytes in the largest suitable unit: `1.2 GiB`."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
@@ -46,10 +46,10 @@ def size(count: float) -> str:
 
 
 def time(seconds: float) -> str:
-    """A duration as text: `12.3 s`, or from one minute on `1:02:03`."""
+    """A duration as text: `12.3 s`, or for a minute and more `1:02:03`."""
     return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=min(round(seconds), 10**12)))
 
 
 def share(value: float) -> str:
-    """A share in percent: 6.2 %."""
+    """A share as a percentage: `6.2 %`."""
     return f"{100 * value:.1f} %"

@@ -1,4 +1,4 @@
-"""The rows of the table: what the spec states, what was planned, what the run did, and the reason for each
+"""Make the rows of a report's table: what the spec states, what was planned, what happened, and the reason for each
 difference.
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def rows_of(run: RunRecord | None, one: BundleRecord | None) -> list[Row]:
-    """Every row about a run and its bundle, at least one of which must be given."""
+    """All rows about a run and its bundle. At most one of the two may be None."""
     return [*_outcome(run, one), *time_rows(run, one), *memory_rows(run, one), *data_rows(run, one),
             *_machine(run, one), *_settings(run, one)]  # fmt: skip
 
 
 def rewarded(one: BundleRecord | None) -> bool:
-    """Whether the method learns from rewards."""
+    """Whether the method trains on rewards."""
     return one is not None and one.stated["method"].get("rewarded") is True
 
 
@@ -116,7 +116,7 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """A row for each setting; if the spec is not known, a row for each argument of the trainer."""
+    """A row for each setting. If the spec is unknown, a row for each trainer argument instead."""
     seen: Mapping[str, Any] = {} if run is None else run.arguments
     if one is None or one.spec is None:
         stated = {} if one is None else one.stated["arguments"]
@@ -130,10 +130,10 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     for path, value in spec.values.items():
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
-            continue  # a base may state settings of another engine, which the spec replaces
+            continue  # an extended spec may state settings of another engine, which are unused
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        if same:  # the bundle alone decides a setting without a trainer argument
+        if same:  # a setting without a trainer argument has the bundle's value
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
         yield _compared(row, {name: arguments[name] for name in names}, seen)
@@ -144,7 +144,9 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """The row with the run's value: the planned value if the run's arguments agree with it, otherwise the run's own."""
+    """Add the run's value to a row: the planned value if the run's arguments agree with the bundle's, otherwise the
+    value in the run's arguments.
+    """
     known = [name for name in stated if name in seen]
     if not known:
         return row
@@ -158,5 +160,5 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
 def _same(name: str, stated: object, seen: object) -> bool:
     try:
         return same_argument(name, stated, seen)
-    except (OverflowError, RecursionError):  # larger, or nested more deeply, than anything that a run writes
+    except (OverflowError, RecursionError):  # too large or too deeply nested to come from a run
         return False

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}
-"""The output folder of a run contains one of these files."""
+"""Files of which the output folder of a run has at least one."""
 LARGEST = 256 * 2**20
-"""The most bytes of metrics.jsonl that are read."""
+"""Maximum number of bytes of metrics.jsonl that are read."""
 LARGEST_TABLE = 16 * 2**20
-"""The most bytes of any other file that are read."""
+"""Maximum number of bytes of other files that are read."""
 MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
-"""The most names of files that are read from the folder."""
+"""Maximum number of file names that are read from the run's folder."""
 MOST_VALUES = 1000
-"""The most phases, packages or counts that are kept."""
+"""Maximum number of phases, packages or counts that are kept."""
 MOST_RESULTS = 24
 FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "ended without a result"
 
 
 @mutable
 class RunRecord:
-    """What a run wrote. `settings` and `digest` come from its bundle, `measured` has the totals over all starts of the
+    """What a run wrote. `settings` and `digest` are those of its bundle; `measured` has totals over all starts of the
     run, and `starts` a table for each start. `notes` are sentences about what could not be read.
     """
 
@@ -59,26 +59,26 @@ class RunRecord:
 
     @property
     def step(self) -> int:
-        """The last known step."""
+        """The last step that the run logged."""
         steps = [event["step"] for event in (*self.events[-1:], *self.starts[-1:])]
         stated = self.summary.get("steps")
         return int(stated) if stated is not None and is_step(stated) else max(steps, default=0)
 
     @property
     def seconds(self) -> float | None:
-        """Training time over all starts, as far as it was logged."""
+        """Seconds of training over all starts, as far as logged; None if unknown."""
         logged = [number(event.get("seconds")) for event in self.events[-1:]]
         return number(self.summary.get("seconds")) or next(iter(logged), None)
 
     @property
     def tokens(self) -> float | None:
-        """The number of tokens trained on, as far as it was logged."""
+        """The number of tokens trained on, as far as logged; None if unknown."""
         found = (number(event.get("tokens")) for event in reversed(self.events))
         return number(self.summary.get("tokens")) or next((one for one in found if one is not None), None)
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The counts of rows."""
+        """The counts of rows of data, such as truncated rows."""
         return table(self.summary.get("data")) or table((self.starts or [{}])[-1].get("data"))
 
     @property
@@ -94,19 +94,19 @@ class RunRecord:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer's arguments: the ones in effect if the run has finished, otherwise those of its bundle."""
+        """The trainer arguments of the run: as it ended if it has finished, otherwise those of its bundle."""
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
         }
         return table(self.summary.get("arguments")) or stated
 
     def results(self, rewarded: bool) -> dict[str, dict[str, float]]:
-        """The first, last and best value of each metric that matters."""
+        """The first, last and best value of each important metric."""
         return dict(list(results(self.events, rewarded).items())[:MOST_RESULTS])
 
 
 def number(value: object) -> float | None:
-    """A finite number from an untrusted file, or None."""
+    """A finite number; None for other values. For values from untrusted files."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -117,12 +117,12 @@ def number(value: object) -> float | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """A table from an untrusted file with at most `MOST_VALUES` entries; an empty table for anything else."""
+    """A table with at most `MOST_VALUES` entries; empty for other values. For values from untrusted files."""
     return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}
 
 
 def read_run(folder: str) -> RunRecord | None:
-    """What the run in a folder wrote; None if the folder contains no run. Raises UsageError."""
+    """Read what the run in a folder wrote; None if the folder contains no run. Raises UsageError."""
     try:
         names = _names(folder)
     except OSError as error:
@@ -151,7 +151,7 @@ def read_run(folder: str) -> RunRecord | None:
 
 
 def runs_inside(folder: str) -> list[str]:
-    """The folders of runs directly inside a folder that is not a run, such as the output folder of a sweep."""
+    """The output folders of runs that are directly inside a folder, such as the output folder of a sweep."""
     try:
         names = _names(folder)
         if names & FILES:
@@ -195,7 +195,9 @@ def _object(run: RunRecord, folder: str, name: str, names: set[str]) -> Mapping[
 
 
 def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines. An incomplete last line is normal for a run that is active or was killed."""
+    """The objects in a file of JSON lines. An incomplete last line is ignored, because it is normal for a run that is
+    active or was killed.
+    """
     lines = _bytes(run, folder, name, names, limit).split(b"\n")
     found, bad = [], 0
     for line in lines[:MOST_EVENTS]:
@@ -214,7 +216,7 @@ def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) 
 
 
 def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A line of measured.jsonl, if it has the types that a run writes; otherwise None."""
+    """A line of measured.jsonl if its values have the types that a run writes; otherwise None."""
     if not is_step(line.get("step")):
         return None
     if "started" in line:
@@ -236,8 +238,8 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _locked(path: str) -> bool:
-    """Whether a process is training into the folder, because it holds the lock of the run's marker file. False on file
-    systems without locks.
+    """Whether a process is training in this output folder: it holds a lock on the run's marker file `path`. False on
+    file systems without locks.
     """
     import fcntl
 

@@ -15,16 +15,16 @@ from xpc.compiler.review import show
 from xpc.runtime.picture import curves
 
 FORMAT = 1
-"""The version of the JSON."""
+"""The version of the JSON output format."""
 POINTS = 2000
-"""The most points of a curve in JSON. Longer curves are thinned out."""
+"""Maximum number of points of a curve in JSON. Longer curves are thinned out."""
 HEADS = ("asked", "planned", "ran", "why they differ")
 WIDEST, WIDEST_OF_RUNS = 32, 48
-"""The most characters to which a column of the text is padded, for one run and for a table of several runs."""
+"""Maximum width in characters to which a column is padded, in the text for one run and in a table of several runs."""
 
 
 def as_text(found: Sequence[Entry]) -> str:
-    """The report for a terminal, in the same order as in Markdown. Of several runs, it has only the rows that differ
+    """The report for a terminal, in the same order as in Markdown. For several runs, it has only the rows that differ
     from the plan.
     """
     several = len(found) > 1
@@ -58,7 +58,7 @@ def as_text(found: Sequence[Entry]) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
-    """The rows as lines with aligned columns. A cell that is wider than `widest` shifts the rest of its line."""
+    """The rows as lines with aligned columns. A cell wider than `widest` shifts the rest of its line."""
     shown = [[visible(one) for one in row] for row in table]
     count = max(map(len, shown), default=0)
     widths = [min(max(len(row[at]) for row in shown if row), widest) for at in range(count)]
@@ -66,7 +66,9 @@ def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
 
 
 def markdown(found: Sequence[Entry]) -> str:
-    """The report as Markdown: for several runs, first a table of what ran, then the differences between the specs."""
+    """The report as Markdown. For several runs, it begins with a table of all runs and the differences between their
+    specs.
+    """
     lines = [f"# {cell(', '.join(one.label for one in found))}"]
     if len(found) > 1:
         lines += ["", *_overview(found)]
@@ -94,7 +96,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
-    """What several runs did, as (group, name, a text for each run): every measured row, and the settings that
+    """The table of several runs as (group, name, a text for each run): every measured row, and the settings that
     differ.
     """
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
@@ -120,7 +122,7 @@ def _overview(found: Sequence[Entry]) -> list[str]:
 
 
 def as_json(found: Sequence[Entry]) -> str:
-    """The report for programs: the rows as texts, the measurements and curves as numbers."""
+    """The report as JSON. The rows of the table are texts; measurements and curves are numbers."""
     return json.dumps({"format": FORMAT, "runs": [_entry(one) for one in found]}, indent=2) + "\n"
 
 
@@ -147,7 +149,7 @@ def _run(run: RunRecord) -> Mapping[str, object]:
 
 
 def _finite(value: object) -> object:
-    """The value, with numbers that JSON lacks (nan, inf) as texts."""
+    """The value, with nan and inf, which JSON lacks, as strings."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -1,1 +1,3 @@
-"""Resolve what a spec states into a typed experiment: names, the registry, defaults and arithmetic."""
+"""Resolve a parsed spec into a typed experiment: names of models and data, the registry, defaults, and the batch
+arithmetic.
+"""

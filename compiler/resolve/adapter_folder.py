@@ -1,4 +1,6 @@
-"""Read the adapter of an earlier run, `lora(from = ...)`: the spec takes its shape from adapter_config.json."""
+"""Read the adapter of an earlier run for `lora(from = ...)`: its rank, targets and other settings come from
+adapter_config.json.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ NOT_WRITTEN = (
     "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias",
     "projection_prng_key", "rank_dropout", "rank_pattern", "trainable_token_indices", "use_qalora",
 )  # fmt: skip
-"""Options of peft that no setting expresses: training an adapter that has one would continue without it."""
+"""Options of peft that xpc has no setting for. An adapter with such an option is refused, because training would
+silently continue without it.
+"""
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""Prefixes of values of `init_lora_weights` that subtract the adapter's initial weights from the base."""
+"""Initializations of LoRA that also change the base weights: prefixes of values of `init_lora_weights`."""
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """Read the adapter that `values` name and fill in the settings that they leave open; None after an error."""
+    """Read the adapter that `lora.from` names, and fill in the settings that the spec does not state; None after an
+    error.
+    """
     value = values["lora.from"]
     path, label = str(value.value), value.origin.label
     assert label is not None
@@ -51,7 +57,8 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         options.append("init_lora_weights")
     if kind == "LOHA" and config.get("module_dropout"):
         options.append("module_dropout")
-    if kind == "MISS" and config.get("init_weights") in ("bat", "mini"):  # other shapes of the matrix
+    # these initializations have matrices of another shape
+    if kind == "MISS" and config.get("init_weights") in ("bat", "mini"):
         options.append("init_weights")
     if kind == "VERA" and config.get("save_projection") is False:
         options.append("save_projection")
@@ -79,8 +86,8 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Set unwritten settings from adapter_config.json. Returns the name of a key whose required value is missing or
-    cannot be read, or "".
+    """Set settings that the spec does not state from adapter_config.json. Returns the name of a required key that is
+    missing or unusable, or "".
     """
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
@@ -92,7 +99,9 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """The bits (4 or 8; None if not quantized) of the base model of an adapter that a bundle trained; 0 if unknown."""
+    """The bits of the quantized base model on which an adapter of xpc was trained: 4, 8, or None if not quantized; 0 if
+    unknown.
+    """
     marker = f"{folder}/xpc_run.json"
     read = workspace.read(marker) if workspace.kind(marker) else ""
     if isinstance(read, str):

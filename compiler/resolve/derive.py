@@ -1,4 +1,6 @@
-"""Derive the values that a spec leaves open: defaults, assumptions and the batch arithmetic, each with its reason."""
+"""Derive the values that a spec does not state: defaults, assumptions and the batch arithmetic, each with its
+reason.
+"""
 
 from __future__ import annotations
 
@@ -28,38 +30,38 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""The number of rows from which several processes tokenize, and the rows that one process tokenizes per second,
-measured with rows of 620 tokens.
+"""With at least MANY_ROWS rows, several processes tokenize. One process tokenizes ROWS_A_SECOND rows, measured with
+rows of 620 tokens.
 """
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
-"""Sequences per optimizer step if the spec states neither gbs, micro nor accum."""
+"""The number of sequences per optimizer step if the spec states neither gbs, micro nor accum."""
 NOTED: tuple[Path, ...] = (
     "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
     "train.epochs", "data.workers",
 )  # fmt: skip
-"""The order of the notes about assumed values."""
+"""The settings whose assumed values are noted, in the order of the notes."""
 SHUFFLE_BUFFER = 10_000
-"""Rows of a stream from which the next one is drawn."""
+"""The size of the shuffle buffer of a stream, in rows: each next row is drawn from that many."""
 TENTH = Amount("share", 0.1)
-"""How often a run with a stream saves and evaluates."""
+"""The default interval, a tenth of the run, at which a run with a stream saves and evaluates."""
 UNCUT = ("wrapped", "bfd_split")
-"""Packing strategies that split a row longer than a sequence and lose no token."""
+"""Packing strategies that split a row which is longer than a sequence, and lose no token."""
 
 
 class Derivation(OpenSpec):
-    """Fill in `values` in place and collect notes. `run` makes the calls in the order in which values depend on each
-    other.
+    """Fills in `values` in place and collects notes on assumed values. `run` makes the calls in the order in which
+    values depend on each other.
 
-    `choose` is the plan: it gets the values that do not depend on strategy, recomputation and micro-batch, with usual
-    values for those of the three that are open, and returns its choice for these.
+    The plan chooses strategy, recomputation and micro-batch: `run` calls `choose` with all other values, usual values
+    for those of the three that the spec does not state, and their names.
     """
 
     data: tuple[DataSource, ...] = ()
     choice: Choice | None = None
 
     def run(self, choose: Choose) -> None:
-        """Derive every value that the spec leaves open."""
+        """Derive every value that the spec does not state. `choose` is the function of the plan."""
         self._written_strategy()
         self._precision()
         self._method()
@@ -87,7 +89,7 @@ class Derivation(OpenSpec):
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:
-        """Usual values for the settings that the plan will choose, and for the settings that follow from these."""
+        """Temporary values for the settings that the plan will choose, and for settings that follow from them."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -102,11 +104,11 @@ class Derivation(OpenSpec):
         return {path: Value(value, Origin(DEFAULT)) for path, value in usual.items()}
 
     def _trains(self) -> Method:
-        """The record of the spec's method."""
+        """The table entry (METHODS) of the spec's method."""
         return METHODS[str(self.get("method") or USUAL)]
 
     def _method(self) -> None:
-        """Set the defaults of an adapter, and of a method other than sft; only such specs load the module."""
+        """Set the defaults of an adapter, and of a method other than sft. Only such specs import derive_method."""
         method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, USUAL):
             from xpc.compiler.resolve import derive_method
@@ -127,7 +129,7 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _chosen(self, path: Path) -> bool:
-        """Set a setting to the plan's choice, with a note; False if the plan chose nothing for it."""
+        """Set a setting to the plan's choice, with a note. Returns False if the plan made no choice for it."""
         if self.choice is None or path not in self.choice.values:
             return False
         value, why = self.choice.values[path]
@@ -141,14 +143,14 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed gets a note. It gets none if the spec states strategy and
+        """Whether a default that only affects speed gets a note. It does not if the spec states both strategy and
         micro-batch.
         """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Switch checkpointing off for families without it, and make it reentrant if partly frozen layers need this
-        under ZeRO-3 (XP572).
+        """Turn gradient checkpointing off for families that lack it. Make it reentrant if partly frozen layers need
+        this under ZeRO-3.
         """
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
@@ -176,7 +178,7 @@ class Derivation(OpenSpec):
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
 
     def _optimizer(self) -> None:
-        """Set the defaults of special optimizers and schedules. The module is loaded only for specs with one."""
+        """Set the defaults of special optimizers and schedules. Only specs with such ones import derive_optimizer."""
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or optimizer == "muon" or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
@@ -251,14 +253,14 @@ class Derivation(OpenSpec):
         if "batch.packing.strategy" not in self.values:
             name = next(iter(self.stack.packing))
             self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
-        # Rows that are wrapped while they stream do not record where documents end, so no kernel can isolate documents
-        # (XP312, XP370).
+        # Rows that are wrapped while they stream do not record where documents end, so attention cannot isolate
+        # documents, and rules refuse `isolate`.
         if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
-        """Note the assumed length and what happens to longer rows. There is no note if the target does not truncate
-        rows.
+        """Note the assumed sequence length and what happens to longer rows. There is no note if the target does not
+        truncate rows.
         """
         packed = self.get("batch.packing") is True
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
@@ -277,13 +279,13 @@ class Derivation(OpenSpec):
 
     @property
     def _replicas(self) -> int:
-        """The number of processes that train on different rows: a group of `context_parallel` processes shares its
-        rows.
+        """The number of processes that train on different rows. Processes in a group of `context_parallel` train on the
+        same rows.
         """
         return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
 
     def _global_batch(self) -> None:
-        """Set the global batch, and the micro-batch if the accumulation is written."""
+        """Set the global batch, and the micro-batch if the spec states the accumulation."""
         world, accum = self._replicas, self.integer("batch.accum")
         gbs, micro = self.integer("batch.gbs"), self.integer("batch.micro")
         if gbs is None:
@@ -310,7 +312,7 @@ class Derivation(OpenSpec):
             return gbs
         unit = world * (accum or 1)
         if self._trains().grouped:
-            unit = lcm(unit, self.integer("method.generations") or 1)  # a step contains complete groups of completions
+            unit = lcm(unit, self.integer("method.generations") or 1)  # a step has only complete groups of completions
         gbs = max(1, round(DEFAULT_GBS / unit)) * unit
         why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
         self.set("batch.gbs", gbs, why, DEFAULT)
@@ -351,7 +353,7 @@ class Derivation(OpenSpec):
         return chosen.value
 
     def _trained(self, need: plan.Need) -> plan.Need:
-        """The memory need of a process, adapted to an adapter or a method; for plain sft, `need` itself."""
+        """The quantities for the memory estimate, changed for an adapter or a method; for plain sft, `need` itself."""
         if self.get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method
@@ -359,7 +361,9 @@ class Derivation(OpenSpec):
         return derive_method.memory(self, need)
 
     def _workers(self) -> None:
-        """Use two tokenizing processes per GPU of a node if one process would keep the GPUs waiting for minutes."""
+        """Use two tokenizing processes per GPU of a node if a single process would keep the GPUs waiting for
+        minutes.
+        """
         if "data.workers" in self.values or self.get("data.streaming") is True:
             return
         rows, gpus = known_rows(self.data), self.hardware.processes

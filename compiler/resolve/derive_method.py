@@ -1,6 +1,6 @@
-"""Set every default of a method or an adapter to the value in the stack's argument class.
+"""Set every default of a method or an adapter to the default of the stack's argument class, such as GRPOConfig.
 
-Loaded only for specs with an adapter or a method other than sft.
+Imported only for specs with an adapter or a method other than sft.
 """
 
 from __future__ import annotations
@@ -20,32 +20,38 @@ from xpc.compiler.stacks.fused_experts import adapted
 from xpc.grammar.record import evolve
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
-"""TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
+"""LoRA's defaults in TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
 OTHERS: Mapping[str, Mapping[str, int | float]] = {
     "vera": {"rank": 256, "dropout": 0.0}, "loha": {"rank": 8, "alpha": 8.0, "dropout": 0.0},
     "miss": {"rank": 64, "dropout": 0.0},
 }  # fmt: skip
-"""The classes' own defaults; PEFT 0.21 and 0.17 `VeraConfig`, `LoHaConfig`, `MissConfig`."""
+"""Defaults of other kinds of adapters: PEFT 0.21 and 0.17 `VeraConfig`, `LoHaConfig`, `MissConfig`."""
 OFT_BLOCK = 32
-"""The size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
+"""Default size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
 EVA_ROWS = 256
 """Default number of rows from which EVA computes the initial directions of a layer's adapter."""
 EMBEDDING_LR = 1e-6
 """LoRA+'s default learning rate for adapters of embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
-"""Methods whose trainers, before TRL 1, cut the answers of long rows to `seq - max_prompt` tokens (XP172)."""
+"""Methods whose trainers, before TRL 1, cut the answers of long rows to `seq - max_prompt` tokens. A rule reports
+prompts that leave too little room.
+"""
 TOOL_TIMEOUT = 60
-"""Default time limit of one tool call in seconds."""
+"""Default time limit in seconds of one tool call."""
 USUAL_PROMPT = 512
-"""Tokens of a prompt that the memory plan assumes if the spec sets no limit; the number is TRL 0.18's default limit."""
+"""Number of tokens of a prompt that the memory plan assumes if the spec sets no limit. TRL 0.18 has the same default
+limit.
+"""
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
-"""Reasons for defaults that differ from the target's class."""
+"""Phrases that are shown as reasons for defaults which differ from the target's class."""
 
 
 def adapter(of: OpenSpec) -> None:
-    """Set the adapter's defaults. `qlora` makes the base 4-bit; its unquantized weights get the compute dtype."""
+    """Set the adapter's defaults. `qlora` quantizes the base to 4 bits; its unquantized weights get the compute
+    dtype.
+    """
     if "lora.targets" not in of.values:
         of.set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
@@ -76,9 +82,9 @@ def adapter(of: OpenSpec) -> None:
 def note_frozen_dtype(of: OpenSpec) -> None:
     """Note that a frozen base is loaded in fp32 because the spec states no dtype, and suggest bf16.
 
-    bf16 is not the default, because it changes the result: the layers' outputs are added in bf16. In a test, this moved
-    a tiny adapter by 5 % of its length after four steps of sft on each stack. A different micro-batch size in bf16
-    moves it more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
+    bf16 is not the default, because it changes the result: the layers' outputs are added in bf16. In a test, this
+    changed the weights of a tiny adapter by 5 % of their norm after four steps of sft on each stack. A different
+    micro-batch size in bf16 changes them more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
@@ -89,7 +95,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
-    """Set the method's open settings to the defaults of the target's class."""
+    """Set the method's settings that the spec does not state to the defaults of the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"{of.stack.name}'s own"
     own = METHODS[method].defaults
@@ -114,7 +120,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        return None  # the accumulation decides `steps_per_generation`; `rewards` have no default
+        return None  # `steps_per_generation` follows from the accumulation, and `rewards` have no default
     value = base.get(next((name for name in row.args if name in base), ""))
     seq = of.integer("batch.seq")
     if row.path == "method.max_prompt" and method in ROOM_AFTER_PROMPT and isinstance(value, int) and seq:
@@ -140,13 +146,13 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 
 def group(of: OpenSpec) -> int:
-    """The number of completions per prompt, all of which belong to one optimizer step; 1 for methods without groups."""
+    """The number of completions per prompt, which all belong to one optimizer step; 1 for methods without groups."""
     return (of.integer("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """Set the values that follow from the batch: the number of micro-batches per generation round, and a legal
-    evaluation batch.
+    """Set the values that follow from the batch: `steps_per_generation` (micro-batches per generation), and an
+    evaluation micro-batch of whole groups of completions.
     """
     if not METHODS[str(of.get("method"))].grouped:
         return
@@ -159,8 +165,8 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
 
 
 def memory(of: OpenSpec, need: Need) -> Need:
-    """The memory need of a process, with the fields that depend on an adapter or a method. A model with adapters needs
-    no separate reference model: the reference is the model with its adapters switched off.
+    """Change the quantities for the memory estimate (`need`) for an adapter or a method. A model with adapters needs no
+    separate reference model: the reference is the model with its adapters switched off.
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
@@ -184,9 +190,10 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 
 def _rank(of: OpenSpec, need: Need) -> int:
-    """The rank of the adapters. For other kinds, a rank with at least as many parameters: a block of n inputs has
-    n(n-1)/2 in OFT, LoHa has two pairs of matrices, and VeRA's vectors and shared matrices have fewer numbers than a
-    pair of rank 2 on every layer.
+    """The rank of LoRA with at least as many parameters as the spec's adapters.
+
+    OFT has n(n-1)/2 parameters for a block of n inputs, and LoHa has two pairs of matrices. VeRA's vectors and shared
+    matrices have fewer parameters than LoRA of rank 2 on every layer.
     """
     rank = of.integer("lora.rank") or 0
     if of.get("vera") is True:

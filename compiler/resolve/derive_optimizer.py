@@ -1,4 +1,4 @@
-"""Defaults of special optimizers and of schedules that follow a metric. Loaded only for specs with one."""
+"""Defaults of special optimizers, and of schedules that follow a metric. Imported only for specs with such ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOMENTUM = 0.95
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
     """Set the defaults of transformers' own classes, with two exceptions.
 
-    GreedyLR would by default raise the learning rate up to 1.0, although `lr` is documented as the peak; so its highest
-    rate is `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.
+    GreedyLR would by default raise the learning rate up to 1.0, although `lr` is documented as the peak; so its maximum
+    is `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.
     """
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0

@@ -1,4 +1,4 @@
-"""Read the evaluation sets that `eval { data = ... }` names: files, datasets and `data` blocks."""
+"""Read the evaluation sets that `eval { data = ... }` names: files, datasets, or names of `data` blocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Sets:
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
-        """The sets that `eval.data` names. The setting's value becomes their name, or a tuple of names for a list."""
+        """Read the evaluation sets. Also replaces the value of `eval.data` by the name of the set, or by a tuple of
+        names if it is a list.
+        """
         value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
         node = value.value
         parts = node.items if isinstance(node, List) else (node,)
@@ -81,7 +83,7 @@ class Sets:
         return EvalSet(node.name, place, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
-        """Whether a name is that of the `data` block with the training data."""
+        """Whether a name is the name of the `data` block with the training data."""
         name = self.loaded.data_name
         return node.is_name and name is not None and name.typed == node.name
 
@@ -89,22 +91,24 @@ class Sets:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
         if isinstance(value, Wrong):
-            from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
+            from xpc.compiler.suggest.legal import answer  # imported late, because only wrong specs need it
 
             self.problems.append(answer(value))
             return None
         return value
 
     def _alone(self) -> Reading:
-        """How to read rows that are not in a block."""
+        """How to read the rows of an evaluation set that is not a `data` block: with the settings of the training
+        data.
+        """
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
         documents = text_of(self.values, "data.documents")
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """One source of an evaluation set. A property that the spec, the registry and the first row do not decide is
-        taken from the training data.
+        """Find one source of an evaluation set. If neither the spec, the registry nor the first row decides its format,
+        it has that of the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:
@@ -127,7 +131,9 @@ class Sets:
 
 
 def _title(node: Ref | String) -> str:
-    """The name of a set without a block: its file's name, or its dataset's name with configuration and split."""
+    """The name of a set that is not a `data` block: its file's name, or its dataset's name with configuration and
+    split.
+    """
     if isinstance(node, String):
         name = node.value.rstrip("/").rpartition("/")[2]
         name = name.rpartition(".")[0] or name

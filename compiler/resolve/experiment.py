@@ -1,4 +1,6 @@
-"""Resolve a tree into a Spec: names, units, registry, bases, defaults. Errors are collected."""
+"""Resolve the syntax tree of a spec into a Spec: names, units, registry, extended specs, defaults. Errors are
+collected.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
-"""Settings whose text may be in a file; the bundle's spec then contains the text itself."""
+"""Settings whose text may be in a file. The spec in the bundle then contains the text instead of the file's name."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
 
 
 def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
-    """The typed experiment, or None if too much is missing; and all problems and notes.
+    """Resolve a loaded spec. Returns the typed experiment, or None if too much is missing; and all errors, warnings and
+    notes.
 
-    `judge` returns the codes of the errors in a spec. The plan calls it before it chooses a strategy that the spec
-    leaves open.
+    `judge` returns the codes of the errors in a spec. The plan calls it before it chooses a strategy that the spec does
+    not state.
     """
     return _Resolver(loaded, workspace, judge).run()
 
@@ -68,23 +71,27 @@ class _Resolver:
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
-            from xpc.compiler.resolve.method_settings import MethodCheck  # not loaded for plain sft
+            # imported late, because plain sft does not need it
+            from xpc.compiler.resolve.method_settings import MethodCheck
 
             read, help_for = self.workspace.read_relative, self.workspace.help_for
             MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
         if "eval.tasks" in self.values:
-            from xpc.compiler.resolve.tasks import resolve_tasks  # the table of tasks is large, and few specs name any
+            # imported late, because the table of tasks is large, and few specs name any
+            from xpc.compiler.resolve.tasks import resolve_tasks
 
             item, kind = loaded.items["eval.tasks"], loaded.kinds["eval.tasks"]
             resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
         teacher = None
         if "method.teacher" in self.values:
-            from xpc.compiler.resolve.teacher import find_teacher  # only distillation has one
+            # imported late, because only distillation has a teacher
+            from xpc.compiler.resolve.teacher import find_teacher
 
             teacher = find_teacher(self.values, self.workspace, self.problems)
         continued = None
         if "lora.from" in self.values:
-            from xpc.compiler.resolve.adapter_folder import read_adapter  # few runs continue an adapter
+            # imported late, because few runs continue an adapter
+            from xpc.compiler.resolve.adapter_folder import read_adapter
 
             continued = read_adapter(self.values, self.workspace, self.problems)
         model = self._model()
@@ -95,12 +102,13 @@ class _Resolver:
                 self.bundled[one.bundled] = one.content
         lock = self.workspace.pins
         if lock is not None:
-            from xpc.compiler.resolve.locked import copies  # few specs are compiled with a lock
+            from xpc.compiler.resolve.locked import copies  # imported late, because few specs have a lock
 
             self.bundled.update(copies(lock, self.workspace.reads))
         evaluated: tuple[EvalSet, ...] = ()
         if "eval.data" in self.values:
-            from xpc.compiler.resolve.evaluation_sets import Sets  # few specs have separate evaluation sets
+            # imported late, because few specs have separate evaluation sets
+            from xpc.compiler.resolve.evaluation_sets import Sets
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         method = text_of(self.values, "method") or "sft"
@@ -130,7 +138,7 @@ class _Resolver:
         def choose(values: Mapping[Path, Value], silent: Sequence[Path]) -> Choice | None:
             if wrong or not silent:
                 return None
-            from xpc.compiler.plan.choice import chosen  # needed only if a spec leaves a setting open
+            from xpc.compiler.plan.choice import chosen  # imported late, because most specs leave no choice to the plan
 
             return chosen(complete(values), silent, self.judge)
 
@@ -151,7 +159,7 @@ class _Resolver:
             row = schema.BY_PATH[path]
             value = convert(row, item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
+                from xpc.compiler.suggest.legal import answer  # imported late, because only wrong specs need it
 
                 self.problems.append(answer(value))
             else:
@@ -190,7 +198,9 @@ class _Resolver:
         return stack
 
     def _files(self) -> None:
-        """Read the files of `file("x")`. Templates and prompts are copied into the bundle under a plain name."""
+        """Read the files that are written as `file("x")`. Templates and prompts are copied into the bundle under a
+        plain name.
+        """
         paths: tuple[Path, ...] = ("model.chat_template", *INLINE, "launch.setup")
         for path in paths:
             value = self.values.get(path)
@@ -204,13 +214,13 @@ class _Resolver:
                 if path in INLINE:
                     del self.values[path]
                 else:
-                    # the spec states it, so no rule may report it as missing
+                    # the spec states the setting, so no rule may report it as missing
                     self.values[path] = Value("", value.origin)
                 continue
             text = self._decoded(read, value)
             if text is None:
                 continue
-            if path in INLINE:  # the bundle's spec.xp contains the text, as if the spec stated it
+            if path in INLINE:  # the spec in the bundle has the text, as if the user had written it there
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` contains the invisible character U+{ord(text[span.start]):04X}"
@@ -220,7 +230,7 @@ class _Resolver:
             self.values[path] = Value(self._bundle(read), value.origin)
 
     def _template(self, value: Value, template: Template) -> None:
-        """Copy a chat template into the bundle, with its arguments as lines at its top."""
+        """Copy a chat template into the bundle. Its arguments become Jinja lines at its top."""
         from xpc.compiler.registry import chat_templates as templates
 
         if template.name is not None:
@@ -236,7 +246,7 @@ class _Resolver:
         self.values["model.chat_template"] = Value(template, value.origin)
 
     def _decoded(self, read: Read, value: Value) -> str | None:
-        """The text of a file, or None after a report."""
+        """The text of a file; None, after an error is reported, if it is not UTF-8."""
         try:
             return read.data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -244,7 +254,7 @@ class _Resolver:
             return None
 
     def _bundle(self, read: Read) -> str:
-        """Keep a copy of a file for the bundle, and return its name in the bundle."""
+        """Add a copy of a file to the bundle, and return its name in the bundle."""
         self.bundled[inside := "files/" + bundle_name(read.name, read.digest)] = read.data
         return inside
 

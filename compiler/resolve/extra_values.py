@@ -1,4 +1,4 @@
-"""Read the arguments of `extra TARGET { }`, which are passed unchanged to the target library."""
+"""Read the arguments in `extra TARGET { }` blocks, which are passed unchanged to the library TARGET."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from xpc.compiler.stacks import Stack
 def extra_values(
     written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems, gpu: Gpu | None = None
 ) -> dict[str, dict[str, Value]]:
-    """The arguments of a spec's `extra` blocks, sorted because their order has no meaning. Errors are added to
-    `problems`; helps do not propose a precision that the GPU lacks.
+    """The arguments of a spec's `extra` blocks, by library and name. They are sorted, because their order has no
+    meaning.
+
+    Errors are added to `problems`. Their help does not propose a precision that `gpu` lacks.
     """
     out: dict[str, dict[str, Value]] = {}
     for escape, items in written.items():
@@ -33,7 +35,7 @@ def _value(
 ) -> Value | None:
     owning = extras.owner(escape, path, method)
     if owning is not None or path not in extras.legal_names(stack, escape, method):
-        from xpc.compiler.suggest import extra_names  # needed only for a wrong spec
+        from xpc.compiler.suggest import extra_names  # imported late, because only wrong specs need it
 
         found = extra_names.owned(item, path, owning, gpu=gpu) if owning else None
         thought = len(problems) < extra_names.MOST
@@ -51,7 +53,7 @@ def _value(
         return None
     expected = extras.wrong_value(stack, escape, path, value, method)
     if expected is not None:
-        from xpc.compiler.suggest.extra_names import wrong_kind  # needed only for a wrong spec
+        from xpc.compiler.suggest.extra_names import wrong_kind  # imported late, because only wrong specs need it
 
         problems.append(wrong_kind(escape, path, item, expected))
         return None

@@ -1,4 +1,4 @@
-"""Find the hardware of a spec: a count of a registered GPU, or of CPU processes."""
+"""Find the hardware of a spec: a number of registered GPUs, or of CPU processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
 def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, problems: Problems) -> Hardware:
-    """The GPUs or CPU processes of a run. A default is reported with a note."""
+    """Find the GPUs or CPU processes of a run. If the spec states none, a default is used, with a note."""
     nodes_value = values.get("nodes")
     nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
     value = values.pop("hardware", None)
@@ -44,7 +44,7 @@ def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, probl
         return Hardware(None, count, nodes)
     gpu = registry.find_gpu(name.name)
     if gpu is None:
-        from xpc.compiler.suggest.registry_names import unknown_gpu  # needed only for a wrong spec
+        from xpc.compiler.suggest.registry_names import unknown_gpu  # imported late, because only wrong specs need it
 
         problems.append(unknown_gpu(name, label))
         gpu = registry.find_gpu(DEFAULT_GPU)

@@ -1,11 +1,11 @@
-"""List the image files that rows name by path, with their digests.
+"""List the image files that rows name by path, with their sizes and digests.
 
-Images are not copied into the bundle, so it has one list for each source: a line of JSON for each image, in the order
-of the rows. `xpc check` lists none, because hashing takes minutes.
+Images are not copied into the bundle. Instead, it has a list for each data source, with a line of JSON for each image
+in the order of the rows. `xpc check` makes no lists, because hashing takes minutes.
 
     {"path": "photos/cat.jpg", "bytes": 20481, "sha256": "5e88..."}
 
-An image that is not there has null in place of a number and a digest.
+For a missing image, the size and the digest are null.
 """
 
 from __future__ import annotations
@@ -29,22 +29,26 @@ from xpc.grammar.record import evolve
 
 ENDING = ".images.jsonl"
 LARGEST = 64 * 2**20
-"""The largest image file that a run reads (runtime/features/rows/images.py), and the largest list, in bytes."""
+"""Maximum size in bytes of an image file that a run reads (runtime/features/rows/images.py), and of a list of
+images.
+"""
 MANY = 20_000
-"""The number of images between two lines of progress."""
+"""Number of images between two progress lines."""
 UNREAD = ImageList("", b"", "", 0, 0)
 Known = MutableMapping[tuple[str, str], ImageList | None]
-"""Lists that this command has made, by the path of the source and the digest of its rows."""
+"""A cache of the lists of images that this command has made, by the path of the data source and the digest of its
+rows.
+"""
 
 
 def with_images(
     spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, known: Known | None = None,
     trusted: Callable[[str], bytes | None] | None = None,
 ) -> CheckedSpec:  # fmt: skip
-    """The spec with the lists of its images. The members of a sweep share `known`.
+    """The spec with the lists of its images. `known` is a cache that the members of a sweep share.
 
-    `trusted` returns a list that a bundle has. It is used if no image's size, times or inode have changed since that
-    list was made (`memory`).
+    `trusted` returns the list in a bundle. It is used instead of hashing if no image's size, times or inode have
+    changed since the list was made, according to `memory`.
     """
     found: dict[str, ImageList] = {}
     known = {} if known is None else known
@@ -60,7 +64,7 @@ def with_images(
 
 
 def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], bytes | None]) -> CheckedSpec:
-    """The spec with the lists that its bundle has; no image is read."""
+    """The spec with the lists of images from its bundle. No image is read."""
     found = {}
     for source in pictured(spec):
         name = list_name(source.path or "")
@@ -71,7 +75,7 @@ def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], b
 
 
 def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
-    """The spec with these lists, which go into its bundle."""
+    """The spec with these lists of images. They are added to the files of its bundle."""
     if not images:
         return spec
     bundled = {**spec.bundled, **{one.name: one.data for one in images.values() if one.name}}
@@ -79,12 +83,12 @@ def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
 
 
 def pictured(spec: Spec) -> Iterator[DataSource]:
-    """The local sources of rows with images."""
+    """The local data sources whose rows name images."""
     return (one for one in spec.sources if one.shape in (IMAGES, IMAGE_PAIRS) and one.path is not None)
 
 
 def list_name(path: str) -> str:
-    """The name of a source's list in the bundle."""
+    """The name in the bundle of the list of a source's images."""
     digest = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()
     return f"data/{bundle_name(path.rstrip('/'), digest).rpartition('.')[0]}{ENDING}"
 
@@ -107,7 +111,7 @@ def _listed(
         if held is not None and _remembered(memory, name, stamp) == sha256(held).hexdigest():
             return _list(name, held)
     data = b"".join(_lines(places))
-    if len(data) > LARGEST:  # no file of a bundle is larger
+    if len(data) > LARGEST:  # a bundle cannot have larger files
         return UNREAD
     made = _list(name, data)
     if memory is not None and changed < time.time() - SETTLED and _stamp(places)[0] == stamp:
@@ -129,7 +133,9 @@ def _lines(places: Mapping[str, str | None]) -> Iterator[bytes]:
 
 
 def _stamp(places: Mapping[str, str | None]) -> tuple[str, float]:
-    """A digest of the sizes, times and inodes of all files, and the time of the last change."""
+    """A digest of the sizes, times and inodes of all files, and the time of the last change in seconds since the
+    epoch.
+    """
     total, newest = sha256(), 0.0
     for path, place in places.items():
         try:

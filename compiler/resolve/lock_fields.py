@@ -1,7 +1,7 @@
-"""Check the form of every field of a lock: `NAME==VERSION` packages, full commits, digests, counts.
+"""Validate every field of a lock file: `NAME==VERSION` packages, full commits, digests, counts.
 
-Anybody's pull request may contain a lock, and pip reads a part of the lock as `constraints.txt`. Each function raises
-ValueError with a sentence if a value does not have its form.
+A pull request from anybody may contain a lock file, and pip reads a part of it as `constraints.txt`. Each function
+raises ValueError with a sentence if a value is invalid.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xpc.compiler.files.secrets import pinned
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 VERSION = r"[0-9A-Za-z]+(?:[.!+_-][0-9A-Za-z]+)*"
 PACKAGE = re.compile(rf"({NAME})(?:\[{NAME}(?:,{NAME})*\])?==({VERSION})")
-"""The form `NAME==VERSION`, where the name may have extras, as in requirements files and pip's output."""
+"""A pattern for `NAME==VERSION`, where the name may have extras, as in requirements files and pip's output."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 BRANCH = re.compile(r"(?!.*\.\.)[\w][^\s\\?*\[\]~^:#]*", re.ASCII)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -25,14 +25,14 @@ LARGEST = 2**63 - 1
 
 
 def known(table: Mapping[str, Any], *keys: str) -> None:
-    """Check that a table has no other keys."""
+    """Check that a TOML table has only these keys."""
     other = [key for key in table if key not in keys]
     if other:
         raise ValueError(f"has an unknown entry `{other[0][:40]}`")
 
 
 def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """A printable text of the table."""
+    """The value of a key, which must be a printable string. A missing key gives the default, if there is one."""
     value = table.get(key, default)
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError(f"has a `{key}` that is not a text of one line")
@@ -40,7 +40,9 @@ def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
 
 
 def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: str, default: str | None = None) -> str:
-    """A text that matches `form`, or the default."""
+    """The value of a key, which must match the pattern `form`; or the default if the key is missing. `what` names the
+    form in the error.
+    """
     value = text(table, key, default)
     if value != default and form.fullmatch(value) is None:
         raise ValueError(f"has {key} = `{value[:60]}`, which is not {what}")
@@ -48,8 +50,8 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The `revision` of a pin, which must be a full commit. If the requested revision `asked` is a commit too, the two
-    must be equal.
+    """The value of `revision`, which must be a full commit hash. If the spec asked for a commit (`asked`), it must be
+    the same.
     """
     value = text(table, "revision")
     if not pinned(value):
@@ -60,12 +62,12 @@ def commit(table: Mapping[str, Any]) -> str:
 
 
 def digests(table: Mapping[str, Any]) -> dict[str, str]:
-    """A table from names of files to their digests."""
+    """A table that maps names of files to their digests."""
     return {key: matching(table, key, DIGEST, "`sha256:` and 64 digits") for key in _names(table)}
 
 
 def counts(table: Mapping[str, Any]) -> dict[str, int]:
-    """A table from names of files or splits to numbers of rows."""
+    """A table that maps names of files or splits to numbers of rows."""
     for key in _names(table):
         if type(table[key]) is not int or not 0 <= table[key] <= LARGEST:
             raise ValueError(f"has a number of rows for `{key[:60]}` that is not a whole number")
@@ -80,7 +82,7 @@ def _names(table: Mapping[str, Any]) -> list[str]:
 
 
 def texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A list of printable texts."""
+    """The value of a key, which must be a list of printable strings."""
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(one, str) and one.isprintable() for one in value):
         raise ValueError(f"has `{key}` that is not a list of texts of one line")
@@ -96,8 +98,8 @@ def config(table: Mapping[str, Any]) -> str:
 
 
 def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requested packages and all resolved packages. Each package occurs once, and requested packages have the same
-    version in both.
+    """The requested packages and all resolved packages. Each package may occur only once, and a requested package must
+    have the same version in both lists.
     """
     if REQUIREMENTS.fullmatch(title) is None:
         raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")
@@ -111,7 +113,7 @@ def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
 
 
 def _versions(title: str, lines: Sequence[str]) -> dict[str, str]:
-    """The version of each package, by its normalized name."""
+    """Map the normalized name of each package to its version."""
     out: dict[str, str] = {}
     for line in lines:
         found = PACKAGE.fullmatch(line)

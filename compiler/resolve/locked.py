@@ -1,4 +1,4 @@
-"""The parts of a lock file that a run uses: a copy of the lock, the resolved packages, and commits of kernels."""
+"""What a run uses of a lock file: a copy of the lock, the resolved packages, and commits of kernel repositories."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that the bundle gets from a lock: a copy of the lock, with which the bundle's own spec compiles to the
-    same bundle, and the list of packages.
+    """The files that a bundle gets from a lock file: a copy, with which the bundle's own spec compiles to the same
+    bundle, and the list of packages.
 
-    `reads` are the digests of the files that were read. The result is empty for a lock that is just being made.
+    `reads` are the digests of the files that were read. The result is empty while the lock itself is being made.
     """
     if not lock.text:
         return {}
@@ -24,7 +24,9 @@ def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
-    """The commit of the kernel repository that is used if flash-attn is not installed."""
+    """Map the kernel repository that is used if flash-attn is not installed to its locked commit; empty if the run uses
+    none.
+    """
     repository = stack.facts.flash_kernels.get(attention)
     if repository is None:
         return {}

@@ -1,4 +1,4 @@
-"""Read `SPEC.lock`, which `xpc lock` writes next to the spec. Loaded only for a spec with a lock.
+"""Read `SPEC.lock`, which `xpc lock` writes next to the spec. Imported only for a spec with a lock.
 
 The lock is TOML, so that a reviewer can read what changed.
 """
@@ -19,13 +19,15 @@ from xpc.grammar.source import Source, Span
 
 FORMAT = 1
 BUNDLE = "\n[bundle]\n"
-"""The last table of a lock, with the digest of the bundle. The bundle's copy of the lock ends before this table,
+"""The last table of a lock, with the digest of the bundle. The bundle has a copy of the lock without this table,
 because a bundle cannot contain its own digest.
 """
 
 
 def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
-    """Read the lock next to a spec. An unreadable lock is an error, because its pins would be ignored silently."""
+    """Read the lock next to a spec; None if there is none. An unreadable lock is an error, because otherwise its pins
+    would silently be ignored.
+    """
     name = workspace.lock
     found = workspace.read(name)
     if isinstance(found, str):
@@ -51,7 +53,7 @@ def _wrong(name: str, why: str) -> Diagnostic:
 
 
 def _lock(name: str, table: Mapping[str, Any], text: bytes) -> Lock:
-    """Read the lock from its table. Raises ValueError with a sentence for a field of the wrong form."""
+    """Make a Lock from its TOML table. Raises ValueError with a sentence for an invalid field."""
     fields.known(table, "lock", *KINDS, "files", "rows", "environment", "bundle")
     head, bundle = table["lock"], table.get("bundle", {})
     fields.known(head, "format", "xpc", "target")
@@ -84,7 +86,7 @@ def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
 
 
 def bundle_digest(files: Mapping[str, bytes]) -> str:
-    """The digest of the files of a bundle or a sweep, except the lock's copy and the manifests. A manifest contains the
+    """The digest of all files of a bundle or a sweep, except the copy of the lock and the manifests. A manifest has the
     digest of the spec's source, which changes with every comment.
     """
     total = sha256()
@@ -96,6 +98,8 @@ def bundle_digest(files: Mapping[str, bytes]) -> str:
 
 
 def constraints(lock: Lock) -> bytes | None:
-    """The constraints file for `pip install -c`: the resolved packages of the training environment."""
+    """The constraints file for `pip install -c`: the resolved packages of the training environment. None if the lock
+    has none.
+    """
     found = lock.environments.get("requirements.txt")
     return None if found is None else "".join(f"{one}\n" for one in found.resolved).encode()

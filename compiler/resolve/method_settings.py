@@ -1,7 +1,7 @@
-"""Check settings of methods and adapters beyond the kinds of their values: names of losses, reward functions, at most
+"""Check settings of methods and adapters beyond their types: names of losses, reward functions, and that there is only
 one adapter.
 
-Loaded only for a spec with a method, a method's setting, or an adapter.
+Imported only for a spec with a method, a method's setting, or an adapter.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
     "method.tools": ("function", "tools.py:search"),
     "method.environment": ("class", "env.py:Maze"),
 }
-"""The kind of object in a Python file that each setting names, with an example."""
+"""For each setting that names an object in a Python file: the kind of object (function or class), with an example."""
 
 
 @mutable
 class MethodCheck:
-    """Checks and completes the method's part of `values`: reads reward files and copies them into the bundle."""
+    """Checks and completes the settings of the method in `values`. Reads reward files and copies them into the
+    bundle.
+    """
 
     loaded: Loaded
     values: dict[Path, Value]
@@ -64,10 +66,10 @@ class MethodCheck:
             self._rewards(rewards)
         elif unread is not None and rewards is None:
             origin = Origin(self.loaded.kinds["method.rewards"], unread.label)
-            self.values["method.rewards"] = Value((Weighted(""),), origin)  # reported already
+            self.values["method.rewards"] = Value((Weighted(""),), origin)  # the error is already reported
 
     def _of_another_method(self, method: str) -> None:
-        """Report a written setting that the method does not read, unless its value is `false`."""
+        """Report a setting that the spec states although the method does not read it, unless its value is `false`."""
         place = self.values.get("method")
         related = () if place is None or place.origin.label is None else (place.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
@@ -114,7 +116,8 @@ class MethodCheck:
         return [(node, item) for node in nodes]
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
-        from xpc.compiler.suggest.no_equivalent import advice, no_such_choice  # needed only for a wrong spec
+        # imported late, because only wrong specs need it
+        from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 
         why = no_such_choice(BY_PATH[path].name, name)
         advised = advice(f"{BY_PATH[path].name} {name}", "")
@@ -133,7 +136,7 @@ class MethodCheck:
         written = value.value
         assert isinstance(written, tuple)
         if not known:
-            return  # XP601 reports that the target has no such argument
+            return  # a rule reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
                 self._unknown("method.loss", _place(item, node), one.name, known)
@@ -158,13 +161,13 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function("method.rewards", one, label) or one)
             else:
-                out.append(one)  # the wrong reward is kept: no rule must report it as missing
+                out.append(one)  # keep the wrong reward, so that no rule reports it as missing
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)
 
     def _functions(self, path: Path, value: Value) -> None:
-        """Copy the files of the tools, or of the one environment, into the bundle."""
+        """Copy the files of the tools, or of the environment, into the bundle."""
         written = value.value
         assert isinstance(written, tuple)
         if path == "method.environment" and len(written) > 1:
@@ -179,7 +182,7 @@ class MethodCheck:
         self.values[path] = Value(tuple(found), value.origin)
 
     def _with_arguments(self, one: Weighted, label: Label) -> Weighted:
-        """A built-in reward function with the arguments that it takes; other arguments are reported and dropped."""
+        """The built-in reward function with the arguments that it takes. Other arguments are reported and dropped."""
         known, kept = REWARD_ARGUMENTS.get(one.name, {}), []
         for name, value in one.arguments:
             kind = known.get(name)
@@ -195,7 +198,9 @@ class MethodCheck:
         return evolve(one, arguments=tuple(kept))
 
     def _function(self, path: Path, one: Weighted, label: Label) -> Weighted | None:
-        """Copy a file into the bundle if it defines the function or class. The file is parsed and never run."""
+        """Copy a Python file into the bundle if it defines the function or class; otherwise report an error and return
+        None. The file is parsed and never run.
+        """
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
             self.problems.report(
@@ -225,14 +230,16 @@ class MethodCheck:
 
 
 def _fits(kind: type, value: object) -> bool:
-    """Whether a value is of an argument's kind. Whole numbers must be positive, because they are lengths and counts."""
+    """Whether a value has the type of an argument. Whole numbers must be positive, because they are lengths and
+    counts.
+    """
     if kind is str or isinstance(value, bool):
         return kind is str and isinstance(value, str)
     return (isinstance(value, int) and value > 0) if kind is int else isinstance(value, int | float)
 
 
 def _place(item: Item, node: Node | None) -> Label:
-    """The place of a list's element in the spec; for a call, the place of its name."""
+    """The position of a list's element in the spec; for a call, the position of its name."""
     if node is None:
         return item.label
     named = isinstance(node, Call) and node.name.text != "file"
@@ -240,7 +247,7 @@ def _place(item: Item, node: Node | None) -> Label:
 
 
 def _defined(data: bytes) -> list[str] | str:
-    """The names that a module defines at its top level, from its syntax tree; or a sentence that says why it cannot be
+    """The names that a Python file defines at its top level, from its syntax tree; or a sentence on why it cannot be
     parsed.
     """
     import ast
@@ -248,7 +255,7 @@ def _defined(data: bytes) -> list[str] | str:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # do not print warnings about escapes in the user's file
+            warnings.simplefilter("ignore")  # do not print Python's warnings about the user's file
             tree = ast.parse(data)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)

@@ -1,4 +1,6 @@
-"""Find the header's model: in the registry, in a local folder, or as an unregistered id of the hub."""
+"""Find the model that the first line names: in the registry, in a local folder, or as an id of the hub that is not
+registered.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from xpc.grammar.tree import Ref, String
 WEIGHTS = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""Files that transformers looks for in a folder."""
+"""Files in which transformers looks for the weights in a folder."""
 
 TRAINED = "qwen2.5-vl"
 """A part of the names of models that are trained on images."""
@@ -27,13 +29,17 @@ SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
 )  # fmt: skip
-"""Keys of a config.json that describe the parts for images or sound, in transformers and in models with custom code."""
+"""Keys of a config.json for the parts of a model that process images or sound, in transformers and in models with
+custom code.
+"""
 
 
 def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
 ) -> tuple[Model, list[Diagnostic]]:
-    """The model that the header names. `config` is the file that `model { config = file(...) }` names."""
+    """The model that the first line of the spec names, and findings about it. `config` is the file that `model { config
+    = file(...) }` names.
+    """
     problems = Problems()
     facts: ModelFacts | None = None
     known = ""
@@ -98,7 +104,7 @@ def find_model(
             label, entry.id, None, revision, facts or entry, known or "registry", chat, config=config_json
         ), problems  # fmt: skip
     if "/" not in node.name:
-        from xpc.compiler.suggest.registry_names import unknown_model  # needed only for a wrong spec
+        from xpc.compiler.suggest.registry_names import unknown_model  # imported late, because only wrong specs need it
 
         problems.append(unknown_model(node, label))
     elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
@@ -122,8 +128,8 @@ def find_model(
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
-    """Whether neither a model's folder nor its parent exists, so that the model may be on the training machine. False
-    for a quoted hub id.
+    """Whether neither a model's folder nor its parent folder exists, so that the model may be on the training machine.
+    False for a quoted hub id.
     """
     above, _, _ = path.rstrip("/").rpartition("/")
     named = is_hub_id(path) or path.startswith("~") or "://" in path
@@ -131,7 +137,9 @@ def _is_elsewhere(path: str, workspace: Workspace) -> bool:
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is the output or a checkpoint of a run. A checkpoint with only sharded weights is reported."""
+    """Whether a folder is the output or a checkpoint of a run. If a checkpoint has only sharded weights, this is
+    reported.
+    """
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
     if workspace.kind(f"{folder}/config.json") and not any(workspace.kind(f"{folder}/{name}") for name in WEIGHTS):
@@ -148,7 +156,7 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
 
 
 def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
-    """The message and the help for a folder without config.json."""
+    """The message and the help for a model's folder without config.json."""
     folder = path.rstrip("/")
     if workspace.kind(folder + "/adapter_config.json"):
         return (
@@ -171,8 +179,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
-    """Read the tokenizer in a folder. Returns whether it has a chat template (None: not known), the template if there
-    is only one, and the end token.
+    """Read the tokenizer in a model's folder. Returns whether it has a chat template (None: unknown), the template if
+    there is only one, and the end token.
     """
     place = folder.rstrip("/") + "/"
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
@@ -195,7 +203,7 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
-    """The tokens of a local model, as its tokenizer's files spell them; None without a tokenizer.json."""
+    """The tokens of a local model, as spelled in its tokenizer.json; None without this file."""
     if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
         return None
     place, found = model.path.rstrip("/") + "/", []
@@ -209,7 +217,9 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
 
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
-    """The sizes and the content of a config.json. For a family whose decoder differs from Llama's, only the content."""
+    """Parse a config.json. Returns the model's sizes, its content and findings. The sizes are None for a family whose
+    decoder differs from Llama's.
+    """
     try:
         config = json.loads(data)
     except (ValueError, RecursionError):

@@ -7,13 +7,14 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for an unquoted name that is meant as a path: it looks like a file name or is the name of an existing
-    local file. None for other names.
+    """The finding for a path without quotes: the name looks like a file name, or a local file has this name. None for
+    other names.
     """
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
         return None
-    from xpc.compiler.suggest.registry_names import unquoted as finding  # needed only for a wrong spec
+    # imported late, because only wrong specs need it
+    from xpc.compiler.suggest.registry_names import unquoted as finding
 
     return finding(name, label, note if kind == "folder" else code, kind)
 

@@ -1,4 +1,4 @@
-"""An incomplete spec: the values known so far, and notes about assumed ones."""
+"""An incomplete spec: the values known so far, and notes about assumed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class OpenSpec:
-    """The values that a derivation reads and fills in, in place."""
+    """The values that are known so far. A derivation reads them and fills in others, in place."""
 
     values: dict[Path, Value]
     model: Model
@@ -24,9 +24,9 @@ class OpenSpec:
     notes: list[Diagnostic]
     teacher: Model | None = None
     assumed: bool = False
-    """Whether the length of a sequence was not written."""
+    """Whether the sequence length is assumed, because the spec does not state it."""
     assumptions: dict[Path, Diagnostic] = field(factory=dict)
-    """A note for each assumed value, by its setting."""
+    """Map each setting with an assumed value to the note about it."""
 
     def get(self, path: Path) -> object:
         """The value of a setting, or None if it is not set yet. Raises KeyError if `path` is not a setting."""
@@ -34,14 +34,16 @@ class OpenSpec:
         return None if found is None else found.value
 
     def integer(self, path: Path) -> int | None:
-        """The value of a setting that is a whole number, or None."""
+        """The value of a setting if it is a whole number, otherwise None."""
         value = self.get(path)
         return value if isinstance(value, int) else None
 
     def set(self, path: Path, value: object, why: str, kind: str = DERIVED) -> None:
-        """Set the value of a setting, with the reason."""
+        """Set the value of a setting, and the reason for it. `kind` says where the value comes from, such as DERIVED or
+        DEFAULT.
+        """
         self.values[path] = Value(value, Origin(kind, None, why))
 
     def note(self, path: Path, message: str, help: str) -> None:
-        """Note that the value of a setting is assumed."""
+        """Add a note that the value of a setting is assumed."""
         self.assumptions[path] = report("XP190", message, self.model.label, help=help)

@@ -1,4 +1,4 @@
-"""Find sources of rows: registered datasets, local files, and other datasets of the hub."""
+"""Find data sources: registered datasets, local files, and unregistered datasets of the hub."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from xpc.grammar.tree import Ref, String
 @record
 class Reading:
     """How the rows of a `data` block are read: `shape` (the setting `format`), `prompt`, `context`, `columns` and
-    `chat` as the spec writes them.
+    `chat` as the spec states them.
 
     A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has more
-    than one source; `documents` is the part of a .txt file that makes a row.
+    than one source; `documents` says which part of a .txt file makes a row.
     """
 
     workspace: Workspace
@@ -57,8 +57,8 @@ class Reading:
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
-    """One source of data with everything known about it. Methods of reinforcement learning read only the prompt, so a
-    prompt column decides their shape.
+    """Find one data source, with everything known about it, and findings. Online methods read only the prompt, so a
+    prompt column decides the format of the rows.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
@@ -66,7 +66,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     for item in row.items:
         value = convert(SOURCE_SETTINGS[item.path], item)
         if isinstance(value, Wrong):
-            from xpc.compiler.suggest.legal import answer  # needed only for a wrong spec
+            from xpc.compiler.suggest.legal import answer  # imported late, because only wrong specs need it
 
             problems.append(answer(value))
         elif item.path in settings:
@@ -131,13 +131,13 @@ def _is_text_file(source: DataSource) -> bool:
 
 
 def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:
-    """The names that the spec gives to speakers, each with its role."""
+    """The names of speakers that the spec states, each with its role: `("bot", "assistant")`."""
     found = [(role, values.get(path_of(f"data.{role}_roles"))) for role in ROLES]
     return tuple((name, role) for role, one in found if one is not None for name in names_of(one.value))
 
 
 def names_of(value: object) -> tuple[str, ...]:
-    """The names in a list of names; empty for another value."""
+    """The names in a list of names; empty for other values."""
     return tuple(str(name) for name in value) if isinstance(value, tuple) else ()
 
 
@@ -161,7 +161,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         fitting = shape is None or shape == entry.shape
         config, split = part, node.split or entry.split
         counted = entry.rows if (config, split) == (entry.config, entry.split) else None
-        if pin is not None:  # the lock counted the rows of this commit
+        if pin is not None:  # the lock has counted the rows of this commit
             counted = pin.rows.get(split, counted)
         return DataSource(
             entry.id,
@@ -198,7 +198,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 else f"`data(format={usual})` states it",
             )
         ]
-    from xpc.compiler.suggest.registry_names import unknown_dataset  # needed only for a wrong spec
+    from xpc.compiler.suggest.registry_names import unknown_dataset  # imported late, because only wrong specs need it
 
     return source, [unknown_dataset(node, label)]
 
@@ -229,17 +229,18 @@ def _local(
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return _folder(source, node, shape, block, named)
-    from xpc.compiler.data.rows import first_columns, turn_columns  # not loaded for registered data
+    # imported late, because registered data does not need it
+    from xpc.compiler.data.rows import first_columns, turn_columns
 
     seen: tuple[list[str], int] | None = None
     try:
         head = workspace.head(path)
-        if pointer(head) is not None:  # reading its contents reports it
+        if pointer(head) is not None:  # an error is reported when the contents are read
             return source, []
         columnar = path.lower().endswith(".parquet")
         whole = not columnar or head[:4] == workspace.tail(path, 4) == b"PAR1"
         if columnar and whole:
-            from xpc.compiler.data.parquet import footer  # most data is of another format
+            from xpc.compiler.data.parquet import footer  # imported late, because most data is in another format
 
             seen = footer(lambda count: workspace.tail(path, count))
     except OSError as error:
@@ -262,13 +263,15 @@ def _shaped(
     named: tuple[str, ...] | None = None,
     turns: Mapping[str, str] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its shape and columns. The columns decide the shape if the spec states none; `turns` are those
-    columns of the first row that contain turns.
+    """The source with its format and columns, and findings. If the spec states no format, the columns decide it.
+
+    `columns` are those of the first row, `shape` and `named` the format and the columns that the spec states, and
+    `turns` those columns of the first row that contain chat turns.
     """
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
-        # rows with images also have the columns of rows of text, which a spec may name
+        # rows with images also have the columns of text rows, so a spec may state a text format
         pictured = [one for one in WITH_IMAGES if method == DEFAULT or one in METHODS[method].shapes]
         few = [one for one in WITH_IMAGES if named is not None and len(named) < len(SHAPES[one])]
         order = tuple(one for one in (*pictured, *order) if one not in few)
@@ -278,7 +281,8 @@ def _shaped(
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
-            from xpc.compiler.suggest.likely_columns import expected_columns  # needed only for a wrong spec
+            # imported late, because only wrong specs need it
+            from xpc.compiler.suggest.likely_columns import expected_columns
 
             listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
@@ -301,7 +305,9 @@ def _folder(
     block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """A folder with its files. The first row of the first training file decides the shape of all files."""
+    """The data source for a folder, with one part per file, and findings. The first row of the first training file
+    decides the format of all files.
+    """
     from xpc.compiler.spec import folders
 
     path, label = node.value.rstrip("/") or "/", source.label
@@ -321,8 +327,8 @@ def _folder(
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
-    """Report a data path that does not exist. It is only a warning if `format` is set or the parent folder does not
-    exist either, because the data may be on the training machine.
+    """Report a data path that does not exist. It is only a warning if the spec states `format` or if the parent folder
+    does not exist either, because then the data may be on the training machine.
     """
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     other = workspace.other_kind(path)

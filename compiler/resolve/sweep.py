@@ -1,7 +1,7 @@
 """Read a `sweep` block into its grid: lists of values and zips of lists, each value with the settings that it changes.
 
 The grid is the product of the plain lists and of the zips. An element of a list is read like a value of its setting,
-and findings point at the element. Loaded only for a spec with a sweep.
+and findings point at the element. Imported only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Value
 
 MOST = 10_000
-"""The most members of a sweep."""
+"""Maximum number of members of a sweep."""
 SHOWN = 40
-"""The most characters of a value in a member's name."""
+"""Maximum number of characters of a value in a member's name."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
-"""Parts of the header whose names in a sweep are not paths of settings."""
+"""Settings of the `train` line whose names in a sweep are not their paths: `epochs` is `train.epochs`."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
-"""Kinds of settings whose values can be spelled in only one way."""
+"""Types of settings whose values can be spelled in only one way, after they are normalized."""
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
     "track.name": "delete the line: the tracker gets each member's name",
@@ -40,16 +40,18 @@ OWN = {
     "eval.data": "write it outside of the sweep: one run evaluates on every set of a list",
     "extra": "write one spec for each; with `extends` they share the rest",
 }
-"""Settings that a sweep cannot vary, by path or clause, each with advice."""
+"""Settings that a sweep cannot vary, by path or clause, each with the help text of the error."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
-"""Names of a call that lists values; `uniform` and its like draw them."""
+"""Names of functions with which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform` draw
+values instead.
+"""
 BATCHES = "a sweep contains lines such as `lr = [1e-6, 2e-6]`, and `zip { }` blocks of such lines"
 
 
 @entity
 class Pick:
-    """One value of a list, or one value from each list of a zip: the items of the settings that it changes, and its
-    text in a member's name.
+    """One value of a list, or one value from each list of a zip: the settings that it changes (`items`), and its text
+    in a member's name (`shown`).
     """
 
     shown: tuple[tuple[str, str], ...]
@@ -58,7 +60,7 @@ class Pick:
     model: Ref | String | None = None
 
     def holds(self, place: Label) -> bool:
-        """Whether a place is within one of the pick's values."""
+        """Whether a position in the spec is within one of the values of this pick."""
         return any(
             one.source is place.source and one.span.start <= place.span.start and place.span.end <= one.span.end
             for one in self.labels
@@ -67,8 +69,8 @@ class Pick:
 
 @mutable
 class Grid:
-    """The grid of a sweep: each member has one pick of every group. `places` are the spans of the settings' names in
-    the block.
+    """The grid of a sweep. `groups` are its lists and zips; each member has one pick of every group. `places` maps each
+    swept setting to the position of its name in the block.
     """
 
     source: Source
@@ -87,7 +89,7 @@ class Grid:
 
 
 def read(loaded: Loaded) -> Grid:
-    """Read the grid of a spec's sweep. Wrong values are reported and excluded."""
+    """Read the grid of a spec's sweep. Wrong values are reported and left out."""
     return _Reader(loaded).run()
 
 
@@ -119,8 +121,8 @@ class _Reader(Reporter):
         return self.out
 
     def turn_on(self) -> None:
-        """Turn on a flag, such as `lora`, if one of its settings is swept, as `lora(rank=8)` does; but not if the spec
-        or the sweep sets the flag itself.
+        """If a setting of a flag is swept, turn on the flag: `lora.rank = [8, 16]` turns on `lora`. Not done if the
+        spec or the sweep sets the flag itself.
         """
         stated = {*self.loaded.items, *self.out.places}
         for pick in (pick for group in self.out.groups for pick in group):
@@ -140,7 +142,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Read a zip, which gives one pick for each position in its lists."""
+        """Read a zip: for each position in its lists, one pick that combines the values at this position."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -171,7 +173,9 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Keep the picks of a zip, except repeated picks and picks with an error."""
+        """Add the picks of a list or a zip to the grid. Repeated picks are reported; picks with an error are left
+        out.
+        """
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
             parts = [one for one in row if one is not None]
@@ -194,7 +198,9 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report a value that is not a list. If it is a block of lists, the help names each setting by its path."""
+        """Report a line that is not a list of values. If it is a block of lists, the help names each setting by its
+        path.
+        """
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
         if name == "extra":
@@ -212,7 +218,9 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """Read one list: a pick for each value, None for a wrong value; None if the line cannot be used at all."""
+        """Read one list: a pick for each value, and None for each wrong value. Returns None if the line is not a list
+        of values for a setting.
+        """
         path = self.path(node.name)
         if path is None:
             return None
@@ -223,21 +231,21 @@ class _Reader(Reporter):
             return None
         if not isinstance(node.value, List):
             called = node.value if isinstance(node.value, Call) else None
-            drawn = called is not None and called.name.text not in VALUES  # `uniform(1e-6, 1e-4)`
+            drawn = called is not None and called.name.text not in VALUES  # `uniform(1e-6, 1e-4)` draws values
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
             help = "write each value in a list: a sweep draws no values" if drawn else f"write `{typed}`"
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
                          help, None if drawn else typed)  # fmt: skip
             return None
         if not node.value.items:
-            from xpc.compiler.suggest.example import example  # needed only for a wrong sweep
+            from xpc.compiler.suggest.example import example  # imported late, because only wrong sweeps need it
 
             row = schema.BY_PATH.get(path)
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # a file that extends this one states the setting
+            return None  # the setting is stated in a file that extends this one
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if beside is not None:
@@ -268,7 +276,7 @@ class _Reader(Reporter):
         return None
 
     def unknown(self, name: Name) -> None:
-        from xpc.compiler.suggest.extra_form import names  # needed only for a misspelt sweep
+        from xpc.compiler.suggest.extra_form import names  # imported late, because only misspelt sweeps need it
         from xpc.compiler.suggest.meaning import SAME, meaning
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
@@ -300,7 +308,9 @@ class _Reader(Reporter):
     # -- values -----------------------------------------------------------------------------------------------------
 
     def pick(self, path: str, node: Value) -> Pick | None:
-        """The items that a value of a list sets, read as the setting itself would be."""
+        """The pick for one value of a list. The value is read in the same way as a value of the setting outside of a
+        sweep; None if it is wrong.
+        """
         label = self.label(node.span)
         if path == "model":
             if isinstance(node, Ref | String):
@@ -320,19 +330,19 @@ class _Reader(Reporter):
         for one, item in found.items.items():
             value = convert(schema.BY_PATH[one], item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # needed only for a wrong sweep
+                from xpc.compiler.suggest.legal import answer  # imported late, because only wrong sweeps need it
 
                 problems.append(answer(value))
             shown.append((one, self.shown(schema.BY_PATH[one], item, value)))
         self.out.problems += [fitted(one, path, node.span) for one in problems]
         if problems or not found.items:
             return None
-        # `zero3(offload=cpu)` is one value of `strategy`
+        # `zero3(offload=cpu)` changes two settings, but is one value of `strategy`
         text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{value}" for one, value in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 
     def shown(self, row: schema.Setting, item: Item, value: object) -> str:
-        """The text of a value in a member's name. Numbers have one spelling; other values are as typed."""
+        """The text of a value in a member's name. Numbers are normalized; other values are as the user wrote them."""
         if row.kind.name in PLAIN and not isinstance(value, Diagnostic) and value is not None:
             return _safe(plain(value).lower() if row.kind.name == "flag" else show(row, value))
         return _safe("true" if item.node is None else self.out.source.slice(item.node.span))
@@ -343,7 +353,9 @@ def _values(count: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """A text as part of a file name. If characters had to be replaced, a digest of the original text is appended."""
+    """A text as a part of a file name. If characters had to be replaced or cut, a digest of the original text is
+    appended.
+    """
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
     short = short if "--" in short else short.replace("/", "--")  # org/name becomes org--name, as in the hub's cache
     if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
@@ -353,7 +365,9 @@ def _safe(text: str) -> str:
 
 
 def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
-    """A finding at one value of a list: its edit, which would replace the whole setting, replaces only that value."""
+    """The finding for one value of a list. If its edit would replace the complete setting, it is changed to replace
+    only the value.
+    """
     if found.primary is None or found.primary.span != span or not found.edits:
         return found
     text = found.edits[0].text
@@ -361,7 +375,7 @@ def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
         rest = text.removeprefix(name).lstrip()
         if rest != text and rest.startswith("="):
             text = rest[1:].lstrip()
-    if path in ("train.epochs", "train.steps"):  # the header writes `for 3 epochs`
+    if path in ("train.epochs", "train.steps"):  # the `train` line writes this setting as `for 3 epochs`
         text = text.removeprefix("for ").removesuffix(f" {path.partition('.')[2]}")
     whole = len(found.edits) == 1 and found.edits[0].span == span
     if not whole or not text or ("=" in text and "(" not in text):

@@ -1,4 +1,4 @@
-"""One run of a sweep, with its own name, folder, tracker name and branch."""
+"""One run of a sweep (a member), with its own name, output folder, tracker name and branch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ APART = ("save", "track.name", "save.hub.revision")
 
 @record
 class Member:
-    """One run of a sweep: its stable name, its number from 0, and the text of every swept setting's value.
+    """One run of a sweep: its stable name, its number from 0, and for every swept setting the text of its value.
 
-    `spec` is None after an error; `problems` and `silences` belong to this member only.
+    `spec` is None after an error; `problems` and `silences` are those of this member only.
     """
 
     name: str
@@ -26,19 +26,19 @@ class Member:
 
 
 def plain_name(name: str) -> str:
-    """A member's name with `=` and `,` removed, so that it can name a branch or a tracker's run."""
+    """A member's name without `=` and `,`, so that a branch or a tracker's run can have this name."""
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
 def own_folder(save: Value, member: str) -> Value:
-    """The output folder of a member, below the sweep's output folder."""
+    """The output folder of a member, which is inside the sweep's output folder `save`."""
     origin = Origin(save.origin.kind, save.origin.label, "one folder for each member")
     return Value(f"{str(save.value).rstrip('/')}/{member}", origin)
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
-    """Give a member of a sweep its own folder, run name and branch, by changing `values` in place. If the spec states
-    no run name, the run is named after its bundle, whose name contains the member's name.
+    """Give a member of a sweep its own output folder, run name and branch. `values` is changed in place. If the spec
+    states no run name, the run gets the name of its bundle, which contains the member's name.
     """
     name, hub = values.get("track.name"), values.get("save.hub")
     values["save"] = own_folder(values["save"], member)
@@ -48,6 +48,6 @@ def keep_apart(values: dict[Path, Value], member: str) -> None:
         stated = Origin(hub.origin.kind, hub.origin.label, "one branch for each member")
         values.setdefault("save.hub.revision", Value(plain_name(member), stated))
         repository = values["save.hub.name"]
-        # if no repository is written, the name comes from the folder in the spec's own `save`
+        # by default, the repository is named after the folder in the spec's `save`, not the member's
         if repository.origin.kind not in (SPEC, BASE):
             values["save.hub.name"] = evolve(repository, origin=stated)

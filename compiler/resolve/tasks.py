@@ -24,7 +24,7 @@ from xpc.grammar.tree import Value as Node
 
 PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")
-"""Values of `dataset_path` with which a task reads the user's own files."""
+"""Values of `dataset_path` in a task file with which the task reads the user's own data files."""
 NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
 UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
 READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")
@@ -34,11 +34,11 @@ TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
 
 
 class Wrong(Exception):
-    """An error in a task, with the code, the clause and the help of its finding. It never leaves this module."""
+    """An error in a task, with the code, the position and the help of its finding. This module catches it."""
 
 
 GUESSES = 8
-"""The most unknown tasks that get a suggestion, because each is compared with the harness's 14,000 names."""
+"""Maximum number of unknown tasks that get a suggestion, because each is compared with the harness's 14,000 names."""
 
 
 def resolve_tasks(
@@ -49,8 +49,8 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task, and replace the name of a task file by the name of its copy. `kind` tells whether the spec or
-    one of its bases wrote the item.
+    """Check every task, and replace the name of a task file by the name of its copy in the bundle. `kind` says whether
+    the spec itself or a spec that it extends states the tasks.
     """
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()
@@ -90,7 +90,9 @@ def _known(name: str) -> str:
 
 
 def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str, bytes]) -> str:
-    """Read a task's file and the files that it includes; returns the name of its copy."""
+    """Read a task file and the files that it includes, and add copies to the bundle. Returns the name of the task
+    file's copy.
+    """
     main = _read(name, base, workspace, "the path is relative to the spec")
     files = {posixpath.basename(main.name): main}
     texts = {posixpath.basename(main.name): _text(main)}
@@ -114,7 +116,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
 
 
 def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[Read]:
-    """The files that a task's file includes, directly or through other files."""
+    """The files that a task file includes, directly or through other files."""
     out: list[Read] = []
     waiting = [posixpath.basename(main.name)]
     while waiting:
@@ -156,7 +158,7 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words that a YAML text lists under a key: those on the key's line, and on the indented lines below it."""
+    """The words that a YAML text lists under a key, on the key's line and on the indented lines below it."""
     out: list[str] = []
     depth: int | None = None
     for line in text.splitlines():
@@ -178,7 +180,7 @@ def _listed(text: str, key: str) -> list[str]:
 
 
 def executes(task: str, bundled: Mapping[str, bytes]) -> bool:
-    """Whether a task of a resolved spec executes code that the model writes."""
+    """Whether a task executes code that the model writes, such as HumanEval."""
     if not harness.is_file(task):
         return task in harness.unsafe()
     folder = task.rpartition("/")[0] + "/"

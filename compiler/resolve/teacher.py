@@ -1,4 +1,6 @@
-"""Find the teacher of a distillation. It is written like the header's model and looked up in the same places."""
+"""Find the teacher of a distillation. It is written like the model of the `train` line, and looked up in the same
+places.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folde
 
 
 def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
-    """The teacher that `values` name, or None after an error. The setting's value becomes the teacher's name
-    as typed.
+    """The teacher that `method.teacher` names, or None after an error. The setting's value is replaced by the name as
+    text.
     """
     value = values["method.teacher"]
     node, label = value.value, value.origin.label
@@ -35,7 +37,9 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
 
 
 def _help(one: Diagnostic) -> str | None:
-    """Adapt the help for an unknown model to a teacher, which has no setting `config`."""
+    """The help for an unknown model, changed for a teacher: it does not suggest `model { config = ... }`, which a
+    teacher lacks.
+    """
     if one.code == "XP109":
         return UNKNOWN
     if one.code != "XP118" or one.help is None:

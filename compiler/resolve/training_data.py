@@ -1,4 +1,6 @@
-"""Find the sources of the training data: the header's dataset, or the rows of the block that the header names."""
+"""Find the sources of the training data: the dataset in the `train` line, or the sources in the `data` block that this
+line names.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 def find_data(
     loaded: Loaded, values: Mapping[Path, Value], workspace: Workspace, problems: Problems
 ) -> tuple[DataSource, ...]:
-    """Every source of the training data. Unknown sources are reported."""
+    """Find every source of the training data. Unknown sources are reported."""
     assert loaded.train is not None
     assert loaded.train_source is not None
     node = loaded.train.data
@@ -39,7 +41,7 @@ def find_data(
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]
-        reported = any(one.code == "XP111" for one in problems)  # once is enough
+        reported = any(one.code == "XP111" for one in problems)  # report it only once
         problems += [one for one in found if not (reported and one.code == "XP111")]
     prompt = values.get("data.system")
     if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
@@ -48,8 +50,10 @@ def find_data(
 
 
 def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
-    """The rows of the block that the header names, or else the header's own dataset; and whether another finding
-    already explains why the header's data is unknown.
+    """The sources of the `data` block that the `train` line names; without such a block, the dataset in the `train`
+    line itself.
+
+    Also returns whether another finding already explains why the name in the `train` line is unknown.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source
@@ -58,7 +62,7 @@ def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) 
         named = isinstance(data, Ref) and data.name == title
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # the block is in a base, and a spec may name other data in its header than its base
+            pass  # the block is in an extended spec, and the spec's own `train` line names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(
@@ -83,7 +87,7 @@ def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) 
 
 
 def _reading(values: Mapping[Path, Value], workspace: Workspace, several: bool) -> Reading:
-    """How the rows of the sources are read."""
+    """The settings that decide how the rows of the sources are read."""
     shape, column, method, context = (
         text_of(values, path) for path in ("data.format", "data.prompt", "method", "data.context")
     )
@@ -100,7 +104,9 @@ def _is_unknown(data: Ref | String) -> bool:
 
 
 def _begins_block(data: Ref | String, loaded: Loaded) -> bool:
-    """Whether a syntax error is at the header's data: at its name, its block or its rows."""
+    """Whether a syntax error is probably in the block that the `train` line names, because the text has a line that
+    begins this block.
+    """
     if not isinstance(data, Ref):
         return False
     lines = loaded.file.source.text.split("\n")

@@ -1,6 +1,6 @@
-"""Compute the digests of a run's local model files: weights, tokenizers, adapters.
+"""Compute the digests of the files of local models: weights, tokenizers, adapters.
 
-Local models are not copied into the bundle, so its manifest has their digests. `xpc check` does not compute them,
+Local models are not copied into the bundle. Instead, its manifest has their digests. `xpc check` does not compute them,
 because hashing takes minutes.
 """
 
@@ -16,19 +16,19 @@ from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve
 
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
-"""Endings of the files of a model's folder that transformers and peft read."""
+"""Endings of those files in a model's folder that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Prefixes of other files of a checkpoint, which a new run does not read."""
+"""Prefixes of files in a checkpoint that a new run does not read, such as optimizer states."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files that a run of xpc or transformers writes into its model's folder, in addition to the model."""
+"""Files that a run of xpc or transformers writes into a model's folder, and that are not a part of the model."""
 
 
 def with_weights(
     spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, trusted: bool = False
 ) -> CheckedSpec:
-    """The spec with the digests of its local models' files, by the models' names in the spec.
+    """The spec with the digests of its local models' files, by the name of each file in the spec.
 
-    Digests are kept in `memory`; with `trusted`, a kept digest is used without reading the file again.
+    Digests are stored in `memory`; with `trusted`, a stored digest is used without reading the file again.
     """
     found: dict[str, str] = {}
     for name in model_files(spec, workspace):
@@ -41,8 +41,8 @@ def with_weights(
 
 
 def local_models(spec: Spec) -> list[str]:
-    """The folders of local models as the spec writes them: the model, the teacher and the continued adapter, unless
-    they are on the hub.
+    """The folders of local models, as the spec writes them: the model, the teacher and the adapter to continue. Models
+    on the hub are left out.
     """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]
     folders = [*models, spec.continued.path if spec.continued else None]
@@ -50,7 +50,7 @@ def local_models(spec: Spec) -> list[str]:
 
 
 def model_files(spec: Spec, workspace: Workspace) -> Iterator[str]:
-    """The files of a spec's local models that a run reads; none of a folder that does not exist here."""
+    """The files of a spec's local models that a run reads. Folders that do not exist on this machine are skipped."""
     for folder in local_models(spec):
         for name in workspace.listed(folder) if workspace.kind(folder) == "folder" else ():
             if name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS:

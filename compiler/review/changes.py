@@ -1,5 +1,5 @@
-"""Compare two operands of `xpc diff`, run by run. Members of sweeps are matched by name and grouped by how they
-differ.
+"""Compare the two arguments of `xpc diff`. Members of sweeps are matched by name, and members that differ in the same
+way are grouped.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
-"""The placeholder for a member's own name in folders and run names, so that members of a sweep can be compared."""
+"""The placeholder for a member's name in folders and run names, so that values which differ only by this name are
+equal.
+"""
 LISTS = ("members.txt", "sweep.toml")
-"""Files of a sweep's folder that only repeat the members, which are compared themselves."""
+"""Files in a sweep's folder that list its members. Their changes are not reported, because the members are compared."""
 DIGEST = re.compile(rb"[0-9a-f]{64}")
 COMMENT = re.compile(r"  # .*$", re.M)
 
 
 @record
 class Group:
-    """The names of all members that differ in the same way, with this difference. There are no names for a
-    single run.
-    """
+    """Members of a sweep that differ in the same way: their names, and the difference. A single run has no names."""
 
     members: tuple[str, ...]
     difference: Difference
@@ -35,12 +35,13 @@ class Group:
 
 @record
 class Comparison:
-    """The comparison of two operands. Of their members, `new` are only in the second operand, `gone` only in the first,
-    and `same` are equal in both.
+    """The result of `xpc diff`. The members in `new` exist only in the second argument, those in `gone` only in the
+    first, and those in `same` are equal in both.
 
-    `renamed` are equal members with different names. `axes` are the swept settings of each operand with their numbers
-    of values, if the operands differ in them. `launchers` are files that start a sweep. `totals` are the sums over all
-    members that differ.
+    `renamed` are pairs of names of equal members. `swept` are the settings that a sweep varies, if it is compared with
+    a single run. `axes` are the swept settings of each argument with their numbers of values, if they differ.
+    `launchers` are changes in the files that start a sweep. `counts` are the numbers of runs, and `totals` the changes
+    in GPU-hours, disk space and cost, summed over all members that differ.
     """
 
     before: str
@@ -58,7 +59,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The most severe verdict of all members."""
+        """The most severe verdict (one of VERDICTS) over all members."""
         if self.new or self.gone or self.renamed or self.swept:
             return DIFFERS
         found = [one.difference.verdict for one in self.groups]
@@ -67,12 +68,13 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether both operands are the same runs."""
+        """Whether both arguments have the same runs."""
         return self.verdict == SAME
 
 
 def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
-    """Compare two operands that compile; `prices` are prices of a GPU-hour by the GPU's name.
+    """Compare the two arguments of `xpc diff`, which both compile; `prices` maps names of GPUs to the price of a
+    GPU-hour.
 
     Raises DoesNotCompile if a member on disk does not compile.
     """
@@ -116,13 +118,17 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """Everything that differs between two compiled members; empty if they are equal."""
+    """The settings that differ between two compiled members. Members with the same differences form a group. Empty if
+    they are equal.
+    """
     for found in changes(one.spec, other.spec):
         yield from _without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """Everything that differs between the files of two members, line by line; empty if they are equal."""
+    """The lines that differ between the files of two members on disk. Members with the same differences form a group.
+    Empty if they are equal.
+    """
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):
         names.append("spec.xp")
@@ -141,8 +147,8 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
-    """The lines of a member's file without its name and the digests of its files, which differ between any two
-    members.
+    """The lines of a member's file, with its name and the digests of its files replaced, because these differ between
+    any two members.
     """
     text = data.replace(run.name.encode(), MEMBER.encode())
     if DIGEST.search(text) is not None:

@@ -35,27 +35,29 @@ if TYPE_CHECKING:
     from xpc.compiler.review.differences.change import Scalar
 
 SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
-"""The three verdicts on a difference, the mildest first."""
+"""The three possible verdicts of a comparison, the mildest first."""
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
 """Settings that decide how the rows of a source are read."""
 ABOUT_MEMORY = ("XP960", "XP961")
-"""Codes of findings that repeat the plan's verdict."""
+"""Rules whose findings repeat the memory plan's verdict (does not fit, fits tightly), which the first line already
+shows.
+"""
 SHOWN = 2
-"""The most files that the first line of a comparison names."""
+"""Maximum number of files that the first line of a comparison names."""
 
 
 @record
 class Difference:
-    """The comparison of two runs. `settings` are the changed settings that a spec states, `follows` the changed derived
-    values and defaults.
+    """The differences between two runs. `settings` are the changed settings that a spec states, `follows` the changed
+    derived values and defaults.
 
-    `arguments` are changed keys of the emitted tables; `same_arguments` is the number of unchanged keys. `stacks` are
-    the names of both stacks. If they differ, `renamed` are arguments with another name and the same value; otherwise,
-    `facts` are changed facts for the trainer's code. `new` and `gone` are findings that only one of the runs has.
-    `runs_now` and `ran_before` are programs that only the new or only the old run starts next to its trainer.
-    `contents` are lines about rows and texts that differ, `images` about images that rows name by path; `models` are
-    files of local models that differ. `checkpoints` is a sentence on whether the new run can resume from checkpoints of
-    the old one, and `fixed` are errors of libraries in the old stack that the new stack does not have.
+    `arguments` are changed keys of the emitted JSON and YAML files; `same_arguments` is the number of unchanged keys.
+    `stacks` are the names of both stacks. If they differ, `renamed` are arguments with another name and the same value;
+    otherwise, `facts` are changed facts for the trainer's code. `new` and `gone` are findings that only the new or only
+    the old run has. `runs_now` and `ran_before` are programs that only the new or only the old run starts next to its
+    trainer. `contents` are lines about rows and texts that differ, `images` about images that rows name by path;
+    `models` are files of local models that differ. `checkpoints` is a sentence on whether the new run can resume from
+    checkpoints of the old one, and `fixed` are library bugs of the old stack that the new stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -99,7 +101,7 @@ class Difference:
 
 
 def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> Difference:
-    """Find everything that differs between two runs. `prices` are prices of a GPU-hour by the GPU's name."""
+    """Find everything that differs between two runs. `prices` maps names of GPUs to the price of a GPU-hour."""
     settings, derived = changes(one.spec, other.spec)
     before, after = (forecast(each.spec, prices) for each in (one, other))
     derived += follows(before, after)
@@ -129,24 +131,25 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
 
 
 def _read_by_runs(run: Run, other: Run) -> list[str]:
-    """The tables of a run. A file that somebody added next to them is not one, because the trainer does not read it."""
+    """The names of the JSON and YAML files that the run's trainer reads. Files that a user added to the bundle are left
+    out, unless they exist in both runs.
+    """
     listed = run.digests if run.tree is None else run.tree.listed
     return [name for name in run.digests if is_table(name) and (name in listed or name in other.digests)]
 
 
 def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
-    """Known errors of libraries in the old stack that the new stack does not have."""
+    """Known library bugs of the old stack that the new stack does not have."""
     if one.stack is other.stack:
         return ()
-    from xpc.compiler.rules.core.advisory_table import mended  # needed only if the stack changes
+    # imported late, because it is needed only if the stack changes
+    from xpc.compiler.rules.core.advisory_table import mended
 
     return tuple(f"{each.effect} ({', '.join(each.threads)})" for each in mended(other, one.stack, other.stack))
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """The settings that differ, in two lists: settings that at least one spec states, then settings that both
-    derive.
-    """
+    """Return two lists of differing settings: those that at least one spec states, and those that both specs derive."""
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -178,8 +181,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Changes outside the table of settings: the model, data sources and `extra`. The second list has the sources whose
-    rows are the same but are read in another way.
+    """Changes outside the table of settings: the model, data sources and `extra`. The second list has data sources with
+    unchanged rows that are read differently, for example with another chat template.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []
@@ -241,7 +244,7 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
 
 
 def _others(found: Difference) -> str:
-    """The first line if no setting changed: it names a changed derived value, emitted argument or file."""
+    """The first line if no setting changed. It names the first changed derived values, emitted arguments or files."""
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
@@ -257,7 +260,7 @@ def _moved(one: Change) -> str:
 
 
 def _stack_summary(found: Difference) -> str:
-    """The end of the first line for a move to another stack: how many arguments change."""
+    """The end of the first line if the runs use different stacks: how many arguments change."""
     gone, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),

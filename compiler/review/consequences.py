@@ -1,4 +1,4 @@
-"""Compute the consequences of a run's settings: steps, prompts, parameters, memory, hours, disk space and cost."""
+"""Compute what a run costs and does: its steps, prompts, parameters, memory, hours, disk space and money."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Quantity:
 
 @record
 class Forecast:
-    """The consequences of one run by their names, such as `hours`, with its plan and its length."""
+    """What one run costs and does: its quantities by name, such as `hours`, its plan and its length."""
 
     plan: Plan
     length: RunLength
@@ -51,7 +51,7 @@ class Forecast:
 
 
 def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
-    """Compute the consequences of one run."""
+    """Compute the quantities of one run: steps, memory, hours, disk space and, with `prices` of a GPU-hour, cost."""
     planned = plan(spec)
     length = run_length(spec, planned.steps)
     found = dict(_quantities(spec, planned, length))
@@ -81,7 +81,7 @@ TIMES = ("hours", "GPU-hours", "cost")
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
-    """The end of a comparison's first line if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was
+    """The end of the first line of a comparison if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was
     fits`.
     """
     one = _memory(before, after)

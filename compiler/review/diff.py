@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                # otherwise try the other name: if one spec extends the other, it cannot be checked under that spec's
-                # name
+                # If one spec extends the other, it cannot be checked under the other's name, so the second name is
+                # tried.
                 break
         if broken:
             return _broken(broken, options)
@@ -86,7 +86,9 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
 
 
 def _source(options: argparse.Namespace) -> tuple[str, int]:
-    """Show another tool's file next to the spec that was imported from it. Raises UsageError."""
+    """Show a file of another tool (such as an Axolotl YAML) next to the spec that was imported from it. Raises
+    UsageError.
+    """
     from xpc.compiler.review import source_file
 
     with open_operand(options.after) as other:
@@ -98,7 +100,7 @@ def _source(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:
-    """Return the output for operands that do not compile; their errors go to standard error."""
+    """Return the output for arguments that do not compile; their errors go to standard error."""
     for operand in operands:
         show_rendered(render(operand.errors, "full"), sys.stderr)
     titles = [one.title for one in operands]

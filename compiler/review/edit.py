@@ -1,4 +1,4 @@
-"""Set a value in the text of a spec: replace a written value, add it to the clause's block, or append a statement."""
+"""Set a value in the text of a spec: replace the written value, add the setting to its clause, or append a clause."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from xpc.grammar.tree import Call, Clause, Ref
 
 
 def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
-    """The text of the spec with `path` set to `value`, in the notation of a spec; `name` is the file's name.
+    """Return the spec's text with the setting `path` set to `value`, which is in the notation of a spec. `name` is the
+    file's name.
 
-    The result may not compile if the clause has a form without a place for the setting, so the caller must check it.
+    The result may not compile if the clause has a form that cannot contain the setting, so the caller must check it.
     """
     found = {str(one): each for one, each in spec.values.items()}.get(path)
     label = None if found is None else found.origin.label
@@ -19,7 +20,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
         start, end = label.span.start, label.span.end
         stated, equals, _ = text[start:end].partition("=")
         if not equals and isinstance(found.value, bool):  # type: ignore[union-attr]
-            if text[end : end + 1] == "(":  # the flag has settings in parentheses
+            if text[end : end + 1] == "(":  # the flag's own settings follow in parentheses
                 end = text.index(")", end) + 1
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
@@ -37,7 +38,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
 
 
 def statement(path: str, value: str) -> str:
-    """A setting as a separate statement."""
+    """A separate clause with one setting: `optimizer { lr = 2e-5 }`, on three lines."""
     clause, _, name = path.partition(".")
     if clause == "extra trl":
         return f"extra trl {{\n  {name} = {value}\n}}"
@@ -45,9 +46,10 @@ def statement(path: str, value: str) -> str:
 
 
 def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
-    """The offset at which the clause's settings end, and whether each setting is on its own line.
+    """Find where to insert a setting: the offset, and whether each setting of the clause is on its own line. None if
+    the spec has no such clause.
 
-    The offset is the start of a block's last line, of the block's `}`, or of a call's `)`.
+    The offset is the start of the last line of a block, the `}` of a block on one line, or the `)` of a call.
     """
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:

@@ -15,17 +15,18 @@ from xpc.compiler.review.verifying import run_files
 
 SUMMARY = "summary.json"
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
-"""The files of a bundle whose digests a run records (runtime/core/bundle.py)."""
+"""The files of a bundle whose digests a run records in its summary.json (runtime/core/bundle.py)."""
 PLACES = ("deepspeed", "chat_template_path")
-"""Arguments that name a file of the bundle. A run records its absolute path."""
+"""Arguments whose value is a file of the bundle. A run records their absolute paths."""
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
-"""Arguments that the launch decides. They are not compared."""
+"""Arguments whose value depends on how the run is launched. They are not compared."""
 SHOWN = 60
-"""The most characters of a shown value."""
+"""Maximum number of characters of a shown value."""
 
 
 def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
-    """The printed text, and status 1 if the run differs from the bundle. `steps` is the expected number, if known.
+    """Return the printed text, and status 1 if the run differs from the bundle. `steps` is the expected number of
+    steps, if known.
 
     Raises UsageError.
     """
@@ -43,7 +44,7 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A JSON table written by a run or the compiler. Raises UsageError."""
+    """Read a JSON object that a run or the compiler wrote. Raises UsageError."""
     try:
         found = json.loads(read(path, LARGEST).decode())
     except (OSError, ValueError, RecursionError) as error:
@@ -71,21 +72,21 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
         if plain_version(there) != version:
             yield f"{name} {there or 'was not installed'}, but the bundle pins {version}"
     for name, value in arguments.items():
-        if name in LAUNCH or name.endswith("_token") or name not in seen:  # a run records no tokens
+        if name in LAUNCH or name.endswith("_token") or name not in seen:  # a run does not record access tokens
             continue
         if not same_argument(name, value, seen[name]):
             yield f"{name} was {_cut(seen[name])}, but the bundle states {_cut(value)}"
 
 
 def same_argument(name: str, stated: object, seen: object) -> bool:
-    """Whether a recorded value equals the stated one. A run records absolute paths, and texts instead of enums and
-    numbers.
+    """Whether the value that a run recorded equals the value in the bundle. A run records paths as absolute paths, and
+    some enums and numbers as strings.
     """
     if name in PLACES and stated and seen:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
     if name == "report_to":
         return _trackers(stated) == _trackers(seen)
-    if isinstance(stated, dict) and isinstance(seen, dict):  # the library's class may add defaults
+    if isinstance(stated, dict) and isinstance(seen, dict):  # the library's dataclass may add defaults
         return all(key in seen and same_argument(key, value, seen[key]) for key, value in stated.items())
     if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list with one loss
         return same_argument(name, stated[0], seen)
@@ -107,7 +108,7 @@ def _cut(value: object) -> str:
 
 
 def _digest(folder: str) -> str:
-    """The digest of a bundle on disk."""
+    """The digest of a bundle on disk, computed as a run computes it for its summary."""
 
     def data(name: str) -> bytes | None:
         path = os.path.join(folder, name)
@@ -120,8 +121,8 @@ def _digest(folder: str) -> str:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest by which a run records its bundle. `data` reads a file by name; it returns None if the file is
-    missing.
+    """The digest of a bundle that a run records in its summary.json. `data` returns the contents of a file by name, or
+    None if the file is missing.
     """
     total = sha256()
     for name in DECISIVE:

@@ -1,4 +1,4 @@
-"""`xpc fmt`: write specs in canonical form. A file is changed only if its meaning is proven to stay the same."""
+"""`xpc fmt`: write specs in canonical form. A file is changed only if the new text has provably the same meaning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def is_exact(options: argparse.Namespace) -> bool:
-    """Whether the formatted text itself is printed."""
+    """Whether the output is the formatted text itself."""
     return "-" in options.files and not options.check and not options.diff
 
 
@@ -96,7 +96,8 @@ def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Di
 
 def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
     """Whether two texts have the same syntax tree and resolve to the same experiment."""
-    from xpc.compiler.review.meaning import meaning_of, plain  # slow, and needed only if the text changes
+    # imported late, because it is slow, and needed only if the text changes
+    from xpc.compiler.review.meaning import meaning_of, plain
 
     trees = (plain(parse_text(decode(one, name)[0])[0]) for one in (data, text.encode()))
     before, after = trees

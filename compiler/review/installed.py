@@ -11,7 +11,7 @@ import subprocess
 from xpc.compiler.files.inputs import UsageError
 
 SECONDS = 60
-"""The time limit in seconds for an interpreter to list its packages."""
+"""Time limit in seconds for a Python interpreter to list its packages."""
 QUERY = """
 import importlib.metadata, json, sys
 found = {}
@@ -25,7 +25,7 @@ print(json.dumps(found))
 
 
 def verify_environment(folder: str, python: str) -> tuple[str, int]:
-    """The printed text, and status 1 if a package is missing or has another version. Raises UsageError."""
+    """Return the printed text, and status 1 if a package is missing or has another version. Raises UsageError."""
     pinned = _all_pins(folder)
     found = _installed(python, sorted(pinned))
     wrong = [
@@ -39,7 +39,7 @@ def verify_environment(folder: str, python: str) -> tuple[str, int]:
 
 
 def _all_pins(folder: str) -> dict[str, str]:
-    """The pins of every requirements file; the bundle's README.md installs them all."""
+    """The pins of all requirements files of a bundle. Its README.md tells users to install them all."""
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         if re.fullmatch(r"requirements(-\w+)?\.txt", name):

@@ -16,10 +16,10 @@ PLACES = (Label, Source, Span)
 
 
 def plain(node: object) -> object:
-    """A value without positions in the source: a record becomes its class name and fields, a mapping its unordered
-    entries.
+    """A value without positions in the source: a record becomes a tuple of its class name and fields, a mapping a dict.
 
-    In a syntax tree, comments are dropped, and a setting on its clause's line counts as one in the clause's block.
+    In a syntax tree, comments are dropped, and `optimizer adamw lr=1e-5` equals the same setting in a block `{ lr =
+    1e-5 }`.
     """
     if isinstance(node, tuple | list):
         return tuple(plain(one) for one in node if not isinstance(one, Comment))
@@ -39,7 +39,9 @@ def plain(node: object) -> object:
 
 
 def meaning(checked: Checked) -> tuple[object, ...]:
-    """The resolved spec and members of its sweep, with their findings and the findings that comments silence."""
+    """Everything that a check returns: the resolved spec, the members of its sweep, all findings, and the findings that
+    comments silence.
+    """
     members = [(one.name, plain(one.spec), _found(one.spec.problems)) for one in checked.members if one.spec]
     silenced = sorted((one.finding.code, one.finding.message, one.reason) for one in checked.silenced)
     return plain(checked.spec), members, _found(checked.problems), silenced
@@ -50,5 +52,5 @@ def _found(problems: Iterable[Diagnostic]) -> list[tuple[str, str]]:
 
 
 def meaning_of(data: bytes, name: str, root: str) -> tuple[object, ...]:
-    """What a spec in the folder `root` states, as a value that is equal for two specs that state the same."""
+    """The meaning of a spec in the folder `root`. It is equal for two texts that resolve to the same experiment."""
     return meaning(check_text(data, name, Workspace(root)))

@@ -1,4 +1,4 @@
-"""Read the operands of a comparison (a spec, a spec of a commit, a bundle, or a sweep's folder) and their runs."""
+"""Read an argument of `xpc diff` (a spec, a spec of a commit, a bundle, or a sweep's folder) and its runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from xpc.compiler.resolve.image_digests import Known
 
 MANIFEST = 64 * 2**20
-"""The most bytes of a sweep's list of members."""
+"""Maximum size in bytes of the file that lists a sweep's members."""
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
-"""The program of a run, and the line of it that keeps Python from reading bytecode in the bundle."""
+"""The program of a run, and the beginning of its line that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 UNLISTED = "a folder that is not a member; it is not compared"
 
@@ -44,19 +44,20 @@ class DoesNotCompile(Exception):
 
 
 class Run:
-    """One run of an operand. `name` is empty unless the run is a member of a sweep.
+    """One run of an argument of `xpc diff`. `name` is empty unless the run is a member of a sweep.
 
-    `tree` has the run's files, if they are on disk. The spec of a sweep's member on disk is checked on the first
-    access, which may raise DoesNotCompile.
+    `tree` has the run's files, if they are on disk. For a sweep's folder, each member's spec is checked only when it is
+    used, which may raise DoesNotCompile.
     """
 
     def __init__(
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
         model_paths: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`unchanged` are files whose contents on disk are used, because the spec is checked under another name.
+        """`unchanged` are the bundle's files that are as the compiler wrote them. If the spec is checked under another
+        file name, they are taken from that check, so that the name is no difference.
 
-        `model_paths` are the paths of the files of local models, for a run that is not on disk.
+        `model_paths` maps files of local models to their paths, for a run that is not on disk.
         """
         self.name, self.checked, self.tree, self.unchanged = name, checked, tree, unchanged
         self.model_paths = model_paths or {}
@@ -83,8 +84,8 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of every file that a run may read, by name. The file is the one on disk, if there is one, and
-        otherwise the one that compiling would write.
+        """Map each file that a run may read to its digest. A file that is on disk is hashed there; otherwise the digest
+        is that of the file that compiling would write.
 
         Bytecode is included unless the program makes Python ignore it. Folders that the compiler did not write are
         listed but not read.
@@ -99,7 +100,7 @@ class Run:
 
     @cached_property
     def models(self) -> Mapping[str, str]:
-        """Each file of a local model: its digest in the bundle's manifest (`sha256:...`), or the path of the file."""
+        """Map each file of a local model to its digest from the bundle's manifest (`sha256:...`), or to its path."""
         return self.model_paths if self.tree is None else stated_weights(self.tree.folder)
 
     @property
@@ -112,7 +113,7 @@ class Run:
         return tuple(name for name in sorted(found) if found[name] != actual.get(name) and not is_prose(name))
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of those named files that exist in this run."""
+        """The contents of the named files, without files that do not exist in this run."""
         names = list(names)
         if self.tree is None:
             return {name: self.emitted[name] for name in names if name in self.emitted}
@@ -127,7 +128,7 @@ def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 @record
 class Operand:
-    """One argument of `xpc diff`. `runs` is empty if there are `errors`. `axes` are the settings that a sweep varies,
+    """One argument of `xpc diff`. If it has `errors`, `runs` is empty. `axes` are the settings that a sweep varies,
     with their values. `launchers` maps the files next to a sweep's members to their digests; None if they are not on
     disk.
     """
@@ -152,7 +153,7 @@ class Operand:
 
 @contextmanager
 def open_operand(written: str) -> Iterator[UncheckedOperand]:
-    """Read an operand without checking it. Raises UsageError if it cannot be read."""
+    """Read an argument of `xpc diff` without checking it. Raises UsageError if it cannot be read."""
     if is_revision(written):
         with at_revision(written) as (data, name, workspace):
             yield UncheckedOperand(written, data, name, workspace, "")
@@ -175,7 +176,7 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
 
 @record
 class UncheckedOperand:
-    """The bytes of an operand, the name of its spec, and the folder if it is a bundle."""
+    """An argument of `xpc diff` as read: its bytes, the name of its spec, and the folder if it is a bundle."""
 
     title: str
     data: bytes
@@ -185,21 +186,22 @@ class UncheckedOperand:
     tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
-        """Check the operand under the given spec name, so that two different file names do not count as a
-        difference.
-        """
+        """Check the spec under the file name `name`, so that different file names do not count as a difference."""
         if self.workspace is None:
             return _members(self.folder)
-        # runs that do not fit their GPUs are compared, too
+        # also compare runs that do not fit their GPUs
         self.workspace.hashes = self.workspace.allow_oom = True
         checked = self._checked(name)
         if checked.spec is None:
-            problems = check_text(self.data, self.name, self.workspace).problems  # messages name the operand's own file
+            # check again under the spec's own file name, which messages contain
+            problems = check_text(self.data, self.name, self.workspace).problems
             return Operand(self.title, (), tuple(located(problems, self.title)))
         return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
 
     def _checked(self, name: str) -> Checked:
-        """The checked spec, with the lists of its images: those of the bundle, or else those that are there now."""
+        """The checked spec with the digests of its images: from the lists in the bundle, or otherwise computed from the
+        image files.
+        """
         assert self.workspace is not None
         checked = check_text(self.data, name, self.workspace)
         if checked.spec is None or not any(pictured(checked.spec)):
@@ -234,7 +236,7 @@ class UncheckedOperand:
 
 
 def _members(folder: str) -> Operand:
-    """The members of a sweep's folder, each with its files; their specs are not checked yet."""
+    """The members of a sweep's folder with their files. Their specs are not checked here."""
     try:
         text = read_regular(os.path.join(folder, "members.txt"), MANIFEST).decode()
     except (UsageError, ValueError) as error:
@@ -259,7 +261,7 @@ def _members(folder: str) -> Operand:
         raise UsageError(f"{folder} is a sweep without members")
     others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]
     others += [name for name in os.listdir(folder) if name != "members"]
-    # files replace the entries of the same name
+    # a file takes precedence over an entry of the same name
     launchers = dict.fromkeys(others, f"{UNLISTED} {folder}") | files_at_top(folder)
     return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=launchers)
 
@@ -273,7 +275,7 @@ def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _axes_on_disk(folder: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The axes in sweep.toml; empty if it is damaged."""
+    """The settings that a sweep varies, with their values, from sweep.toml; empty if the file is damaged."""
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
         members = [] if table is None else table["member"]

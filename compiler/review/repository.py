@@ -16,27 +16,27 @@ from xpc.grammar.record import field, mutable, record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    "core.fsmonitor=",  # every git reads the empty value as false; before 2.36, git would run a program named `false`
+    "core.fsmonitor=",  # all versions of git read "" as false; before 2.36, git would run a program named `false`
     f"core.hooksPath={os.devnull}",
 )
-"""Settings for git's command line, where they override every configuration file. An older git ignores those that it
-does not know.
+"""Settings for git's command line. There they override all configuration files. Old versions of git ignore unknown
+settings.
 """
 VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "",  # overrides protocol.NAME.allow of any configuration
+    "GIT_ALLOW_PROTOCOL": "",  # overrides `protocol.NAME.allow` in every configuration file
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace of an archive would show other files under a commit's name
+    "GIT_NO_REPLACE_OBJECTS": "1",  # with an archive's refs/replace, git would show other files for a commit
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
 }
 KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
-"""The only variables of the environment, besides PATH, that git gets. Tokens are not among them, nor GIT_DIR, which a
-hook sets.
+"""The environment variables that git gets, besides PATH. All others are dropped: tokens, and GIT_DIR, which git hooks
+set.
 """
 POINTER = 4096
-"""The most bytes of a `.git` file, which contains a word and a path."""
+"""Maximum size in bytes of a `.git` file, which has only one line: `gitdir: PATH`."""
 
 
 @record
@@ -47,17 +47,17 @@ class Repository:
     folder: str
 
     def git(self, *arguments: str, given: bytes = b"") -> bytes | None:
-        """The output of git, run at the top with `given` as its standard input; None if it fails.
+        """Run git in the top folder with `given` as standard input. Returns its output; None if it fails.
 
         Raises UsageError if git is not installed.
 
-        The subcommand must not run filters, textconv or an external diff; `cat-file` does not.
+        Only pass subcommands that run no filters, textconv or external diff, such as `cat-file`.
         """
         import shutil
-        import subprocess  # needed only for commits
+        import subprocess  # imported late, because most commands need no commits
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        # `.` may be a folder of the pull request, so git is searched only in absolute paths
+        # `.` may be a folder of the pull request, so relative entries of PATH are skipped
         path = os.pathsep.join(one for one in folders if os.path.isabs(one))
         program = shutil.which("git", path=path)
         if program is None:
@@ -75,15 +75,15 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
-        """The sizes in bytes of those blobs that are in this clone."""
+        """Map blobs to their sizes in bytes. Blobs that a partial clone lacks are left out."""
         given = "".join(f"{one}\n" for one in blobs).encode()
         answer = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", given=given) if given else b""
         lines = [line.split(" ") for line in (answer or b"").decode().splitlines()]
         return {one[0]: int(one[1]) for one in lines if len(one) == 2 and one[1].isdecimal()}
 
     def blob(self, path: str, length: int) -> str:
-        """The hash that git would give to the contents of a file of the working tree, with this number of digits; empty
-        if the file cannot be read.
+        """The hash that git would give to the current contents of a file in the working tree. `length` is its number of
+        hexadecimal digits. Empty if the file cannot be read.
         """
         import hashlib
 
@@ -103,23 +103,23 @@ class Repository:
         return None if found is None else found.decode().strip()
 
     def inside(self, path: str) -> str:
-        """A path relative to the top as git writes it, `.` for the top."""
+        """A path relative to the top folder, as git writes it; `.` for the top folder itself."""
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
     def prefix(self, folder: str) -> str:
-        """The beginning of the paths of all files below a folder: `specs/`, or nothing for the top."""
+        """The common beginning of the paths of all files below a folder: `specs/`, or "" for the top folder."""
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 
     def link(self, path: str) -> str | None:
-        """The text of a symbolic link of the working tree; None for everything else."""
+        """The target of a symbolic link in the working tree; None if the path is no link."""
         try:
             return os.readlink(os.path.join(self.top, path))
         except (OSError, ValueError):
             return None
 
     def index(self) -> dict[str, str]:
-        """The tracked files by path from the top, each with its mode. Raises UsageError if git fails."""
+        """Map each tracked file (its path relative to the top folder) to its mode. Raises UsageError if git fails."""
         listed = self.git("ls-files", "--stage", "-z")
         if listed is None:
             raise UsageError(f"git cannot list the files of {self.top}")
@@ -127,17 +127,17 @@ class Repository:
 
 
 LINK = "120000"
-"""The mode of a symbolic link, whose blob is the path that it points to."""
+"""The mode of a symbolic link. Its blob contains the path of its target."""
 MOST_LINKS = 40
-"""The most symbolic links that are followed for a path, as Linux does."""
+"""Maximum number of symbolic links that are followed for a path; Linux has the same limit."""
 
 
 @mutable
 class Commit:
     """The files of a commit. The names are listed once; contents are read when needed.
 
-    `files` maps each path from the top to its mode and the hash of its blob, and `modules` each submodule to its
-    commit.
+    `files` maps each path (relative to the top folder) to its mode and the hash of its blob. `modules` maps each
+    submodule to its commit.
     """
 
     repository: Repository
@@ -159,13 +159,13 @@ class Commit:
         return cls(repository, hash, files, modules=modules)
 
     def module(self, path: str) -> str | None:
-        """The submodule that contains a path."""
+        """The submodule that contains a path, or None."""
         parts = path.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
         return next((one for one in above if one in self.modules), None)
 
     def submodule(self, module: str) -> Commit:
-        """The commit of a submodule. Raises UsageError if it is not in this clone."""
+        """The commit to which a submodule points. Raises UsageError if it is not in this clone."""
         if module not in self.opened:
             place, hash = os.path.join(self.repository.top, module), self.modules[module]
             found = find(place) if os.path.isdir(place) else None
@@ -178,16 +178,18 @@ class Commit:
         return self.opened[module]
 
     def link(self, path: str) -> str | None:
-        """The text of a symbolic link of the commit; None for everything else."""
+        """The target of a symbolic link in the commit; None if the path is no link."""
         return os.fsdecode(self.data(path) or b"") if self.files.get(path, ("",))[0] == LINK else None
 
     def folder(self, path: str) -> list[str]:
-        """The files below a path, from the top. A forged tree may contain `..`, which is skipped."""
+        """The paths of all files below a folder, relative to the top folder. A forged tree may contain `..`; such paths
+        are skipped.
+        """
         start = "" if path in ("", ".") else path + "/"
         return [one for one in self.files if one.startswith(start) and ".." not in one.split("/")]
 
     def read(self, *paths: str) -> None:
-        """Load the contents of these files with one call of git."""
+        """Load the contents of these files with a single call of git."""
         wanted = dict.fromkeys(self.files[one][1] for one in paths if one in self.files)
         missing = [one for one in wanted if one not in self.blobs]
         if not missing:
@@ -220,9 +222,11 @@ class Commit:
 
 
 def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
-    """The paths from the top through which a file is read, in order: its own, each symbolic link on the way, and the
-    file itself as the last one. `link` gives the text of a link. The last path begins with `..` or `/` if it is
-    outside the repository.
+    """Resolve the symbolic links in a path. Yields the path itself, the path after each resolved link, and as the last
+    one the path of the file.
+
+    All paths are relative to the top folder. `link` returns the target of a symbolic link, or None. A last path that
+    begins with `..` or `/` is outside the repository.
     """
     yield path
     for _ in range(MOST_LINKS):
@@ -238,8 +242,8 @@ def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
 
 
 def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:
-    """The file that a pointer of Git LFS refers to: the file of the working tree if it has this digest, or LFS's own
-    copy. None if neither is here.
+    """The path of the file for which a Git LFS pointer stands: the file in the working tree if its digest matches, or
+    the copy in LFS's cache. None if neither exists.
     """
     from xpc.compiler.files.file_digests import file_digest
 
@@ -258,7 +262,7 @@ def stored_file(repository: Repository, path: str, digest: str, size: int) -> st
 
 
 def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
-    """Each entry of git's NUL-separated output, split into the text before its tab and the path after it."""
+    """Split each entry of git's NUL-separated output at its tab: the text before it, and the path after it."""
     for one in listed.split(b"\0"):
         facts, tab, path = one.partition(b"\t")
         if tab:
@@ -266,8 +270,8 @@ def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
 
 
 def find(folder: str) -> Repository | None:
-    """The repository of a folder, found without git, because git also accepts a folder that only looks like a
-    repository.
+    """Find the repository that contains a folder. git is not asked, because it would accept a folder that only looks
+    like a repository.
 
     Raises UsageError if a `.git` file does not name a repository.
     """
@@ -284,7 +288,7 @@ def find(folder: str) -> Repository | None:
 
 
 def _pointed_to(path: str) -> str:
-    """The folder that the `.git` file of a linked worktree or submodule names."""
+    """The git folder that a `.git` file names. Linked worktrees and submodules have such a file."""
     try:
         with open(path, "rb") as handle:
             named = os.fsdecode(handle.read(POINTER)).rstrip("\r\n")
@@ -297,8 +301,8 @@ def _pointed_to(path: str) -> str:
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git accepts a folder as a repository. A linked worktree has some of the parts in the folder that its file
-    `commondir` names.
+    """Whether git accepts a folder as a git folder. For a linked worktree, `refs` and `objects` are in the folder that
+    the file `commondir` names.
     """
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))

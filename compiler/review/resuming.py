@@ -1,4 +1,6 @@
-"""Decide whether a run can resume from the checkpoints of an earlier run, as the trainer does when it starts."""
+"""Decide whether a run can resume from the checkpoints of an earlier run, with the same test as the trainer's at its
+start.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ FILES = ("accelerate.yaml", "deepspeed.json")
 
 
 def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """A sentence on whether a run with the tables `after` can resume from checkpoints of a run with the tables
-    `before`; empty for equal tables.
+    """A sentence on whether a run can resume from the checkpoints of another run; empty if their configurations are
+    equal.
+
+    `before` are the keys and values of the earlier run's JSON and YAML files, `after` those of the new run.
     """
     if before == after:
         return ""
@@ -31,7 +35,9 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
-    """The settings, with the keys of two equally long lists of records (the data sources) as settings of their own."""
+    """Flatten lists of records (the data sources) into single settings such as `data[0].path`, if both runs have
+    equally many records.
+    """
     out: dict[str, object] = {}
     for name, value in table.items():
         lists = [one for one in (value, other.get(name)) if isinstance(one, list)]
@@ -44,7 +50,9 @@ def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, 
 
 
 def _settings(tables: Mapping[str, object]) -> dict[str, object]:
-    """The settings in the tables, under the names that the trainer uses (runtime/core/same_run.py, `settings`)."""
+    """Rename the keys of the emitted files to the names of settings that the trainer compares
+    (runtime/core/same_run.py, `settings`).
+    """
     out: dict[str, object] = {}
     for name, value in tables.items():
         file, _, key = name.partition(" ")

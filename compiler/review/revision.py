@@ -1,4 +1,5 @@
-"""`REV:file`: a spec as it was in a commit, with the bases, templates and data of that commit.
+"""Read `REV:file`: a spec as it was in a commit, with the specs that it extends, the templates and the data of that
+commit.
 
 Files that the spec names are copied from git into a temporary folder when they are read. A file that is not in git,
 such as data, is read from the working tree.
@@ -20,8 +21,10 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class RevisionWorkspace(Workspace):
-    """The folder of a spec in a commit. `mirror` is a temporary folder for the commit's files. `paths` maps each path
-    from the top to the file in `mirror` or in the working tree. `tracked` are the files in git's index, once read.
+    """The workspace of a spec in a commit. Files of the commit are copied into the temporary folder `mirror`.
+
+    `paths` maps each path (relative to the top folder) to the file in `mirror` or in the working tree. `tracked` are
+    the files in git's index; None until they are read.
     """
 
     commit: Commit = field(kw_only=True)
@@ -40,7 +43,7 @@ class RevisionWorkspace(Workspace):
         return name, self.paths[inside]
 
     def listed(self, written: str) -> list[str]:
-        """Like Workspace.listed. Files that git does not have, but LFS has, are not in the mirror's folder."""
+        """Like Workspace.listed, and lists files that git has only as an LFS pointer; these are not in `mirror`."""
         start = os.path.relpath(Workspace.locate(self, written)[1], self.mirror).replace(os.sep, "/") + "/"
         found = set(Workspace.listed(self, written))
         there = (one for one, path in self.paths.items() if one.startswith(start) and os.path.isfile(path))
@@ -52,8 +55,8 @@ class RevisionWorkspace(Workspace):
         return sorted(found)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """The path of an image as it was in the commit. If it has not changed since, that is its path in the working
-        tree, because copying thousands of images takes long.
+        """The path of an image as it was in the commit. For an unchanged image, it is the path in the working tree,
+        because copying thousands of images is slow.
         """
         commit, top = self.commit, self.commit.repository.top
         below = os.path.relpath(os.path.join(self.root, folder), self.mirror).replace(os.sep, "/")
@@ -76,8 +79,10 @@ class RevisionWorkspace(Workspace):
         return self.tracked
 
     def _put(self, inside: str, path: str, commit: Commit | None = None) -> str:
-        """Copy a file or a folder of a commit to `path`, or find it in the working tree if git does not have it. The
-        commit is that of the spec, or of a submodule in it.
+        """Copy a file or folder of a commit to `path`, and return `path`. If git does not have it, return its path in
+        the working tree.
+
+        `commit` is the spec's commit by default; for a path in a submodule, it is the submodule's commit.
         """
         commit = commit or self.commit
         repository = commit.repository
@@ -110,7 +115,8 @@ class RevisionWorkspace(Workspace):
 
 @contextmanager
 def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Workspace]]]:
-    """A function that opens a spec of the commit by its path and returns its bytes, its name and its workspace.
+    """Yield a function that opens a spec of the commit: it takes the spec's path and returns its bytes, its name and
+    its workspace.
 
     All these specs share one temporary folder. The function raises UsageError for a spec that is not in the commit.
     """
@@ -127,7 +133,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
             space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # do not use a lock of the working tree
+            if f"{inside}.lock" in commit.files:  # use the commit's lock, not one in the working tree
                 space.lock = os.path.basename(inside) + ".lock"
             return data, os.path.basename(inside), space
 
@@ -136,7 +142,8 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
 
 @contextmanager
 def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
-    """The bytes, the name and the workspace of `REV:file`; the file is relative to the working directory.
+    """Yield the bytes, the name and the workspace of the spec `REV:file`; the file is relative to the working
+    directory.
 
     Raises UsageError if there is no such revision or file.
     """
@@ -159,7 +166,7 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
 
 
 def is_revision(written: str) -> bool:
-    """Whether an operand has the form REV:FILE and is not itself an existing path."""
+    """Whether an argument has the form REV:FILE and is not itself an existing path."""
     revision, colon, path = written.partition(":")
     with suppress(OSError, ValueError):
         return bool(colon and revision and path) and not os.path.exists(written)

@@ -1,6 +1,4 @@
-"""The length of a run (steps, samples, tokens and warm-up, as far as known), and the change between two runs'
-lengths.
-"""
+"""The length of a run: its steps, samples, tokens and warm-up, if known. Also compares the lengths of two runs."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 SHOWN = 3
-"""The most settings that the first line of a comparison names."""
+"""Maximum number of settings that the first line of a comparison names."""
 
 
 @record
 class RunLength:
     """The length of one run. `samples` counts all sequences that are trained on, `rows` the rows of one epoch; `epochs`
-    is the length that the spec states.
+    is the number of epochs that the spec states.
 
     Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `group` is the
     number of completions per prompt, `each` the number of them that are trained on, counted once per iteration.
@@ -68,7 +66,9 @@ class RunLength:
         return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
 
     def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
-        """The change of length in the first line: `gbs 528 -> 264: 7,500 steps instead of 3,750, same tokens`."""
+        """The change of length for the first line of a comparison: `gbs 528 -> 264: 7,500 steps instead of 3,750, same
+        tokens`.
+        """
         by_name: dict[str, list[Change]] = {}
         for each in settings:
             by_name.setdefault(each.name, []).append(each)
@@ -88,13 +88,13 @@ class RunLength:
             yield f"{_times(other._pace() / self._pace())} the steps"
 
     def _prompts(self, other: RunLength) -> Iterator[str]:
-        """The change in the prompts per step."""
+        """A phrase on the change in the number of prompts per step."""
         was, now = self.gbs / self.group, other.gbs / other.group
         if max(self.group, other.group) > 1 and was != now:
             yield f"{now:g} prompts a step instead of {was:g}"
 
     def _samples(self, other: RunLength) -> Iterator[str]:
-        """The change in tokens if the batch or the length of the run changed."""
+        """A phrase on the change in tokens, if the batch or the length of the run changed."""
         moved = (self.gbs, self.epochs, self.steps, self.seq) != (other.gbs, other.epochs, other.steps, other.seq)
         if not moved or self.online or other.online or self.seq != other.seq or self.packed != other.packed:
             return
@@ -107,16 +107,16 @@ class RunLength:
         yield "same tokens" if ratio == 1 else f"{_times(ratio)} the tokens"
 
     def _comparable(self, other: RunLength) -> bool:
-        """Whether the ratio of steps is known even if their number is not."""
+        """Whether the ratio of both runs' steps is known, even if the number of steps is not."""
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """Optimizer steps per row (with packing, per token), by which runs over the same rows are compared."""
+        """Optimizer steps per row (with packing: per token). Two runs over the same rows can be compared by it."""
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 
 def run_length(spec: Spec, planned: int | None = None) -> RunLength:
-    """The length of a run. `planned` is the plan's number of steps, which is known for online methods, too."""
+    """The length of a run. `planned` is the number of steps from the plan, which is also known for online methods."""
     steps, written = total_steps(spec), spec.get("train.steps")
     steps = planned if steps is None else steps
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
@@ -139,7 +139,7 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
 
 
 def _short(path: str) -> str:
-    """The name of a setting without its clause; a nested setting keeps its path."""
+    """A setting's name without its clause: `optimizer.lr` becomes `lr`. A nested setting keeps its full path."""
     from xpc.compiler.language.schema import BY_PATH
 
     name = path.rpartition(".")[2]
@@ -148,7 +148,7 @@ def _short(path: str) -> str:
 
 
 def _short_change(name: str, found: Sequence[Change]) -> str:
-    """A changed setting in the first line. Several data sources are only counted."""
+    """A changed setting for the first line of a comparison. Several data sources are counted instead of named."""
     if len(found) > 1:
         return f"{name} ({len(found)} sources change)"
     before, after = short(found[0].before, found[0].after)

@@ -13,15 +13,15 @@ from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.differences.files import FileChange
 
 FORMAT = 1
-"""The version of the JSON."""
+"""The version of the JSON output format."""
 NAMED = 6
-"""The most members that a section names."""
+"""Maximum number of members that a section names."""
 FOLDED = 3
-"""The most keys of a file that are listed one by one, if only one run has the file's keys."""
+"""Maximum number of keys that are listed one by one for a file that only one run has."""
 
 
 def headline(found: Comparison) -> str:
-    """The first line."""
+    """The first line of a comparison."""
     before, after = found.counts
     if found.swept:
         return f"{_runs(before)} -> {_runs(after)}: {', '.join(one.name for one in found.swept)} swept"
@@ -49,7 +49,7 @@ def _runs(count: int) -> str:
 
 
 def as_text(found: Comparison) -> str:
-    """The comparison for a terminal."""
+    """The comparison as text for a terminal."""
     lines = [visible(headline(found))]
     for title, entries in sections(found):
         lines += ["", title, *(f"  {visible(one)}" for one in entries)]
@@ -65,7 +65,7 @@ def as_markdown(found: Comparison) -> str:
 
 
 def sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
-    """The sections of a comparison: a title and plain lines each."""
+    """Yield the sections of a comparison: each has a title and lines of plain text."""
     if found.swept:
         yield "Swept", _changes(found.swept)
     if found.totals:
@@ -142,7 +142,7 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """The changed arguments. Many keys of one file that exist in only one run become one line."""
+    """Lines for the changed arguments. If only one run has a file, its keys become one line with their number."""
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:
         if ABSENT in (each.before, each.after):
@@ -156,7 +156,7 @@ def _folded(found: Sequence[Change]) -> list[str]:
 
 
 def as_json(found: Comparison) -> str:
-    """The comparison for programs; docs/diff.schema.json describes it. Numbers are not formatted as texts."""
+    """The comparison as JSON, with numbers as numbers. docs/diff.schema.json describes it."""
     groups = [
         {
             "members": list(group.members),
@@ -181,7 +181,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """A part of a comparison as JSON. A change becomes its values for programs, or else its texts."""
+    """Convert a part of a comparison for JSON. For a change, use its typed values, or else its texts."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}
@@ -191,7 +191,7 @@ def _value(value: object) -> object:
 
 
 def broken_as_json(titles: Sequence[str]) -> str:
-    """The JSON output for operands that do not compile."""
+    """The JSON output for arguments that do not compile."""
     return json.dumps({"format": FORMAT, "verdict": "does not compile", "broken": list(titles)}, indent=2) + "\n"
 
 

@@ -1,4 +1,6 @@
-"""`xpc diff recipe.yaml recipe.xp`: each line of another tool's file next to its setting in the imported spec."""
+"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file next to the setting that it became in the
+spec.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
 """Endings of the files that `xpc import` reads."""
 WIDTH = 58
-"""The width of a source line in characters."""
+"""Width in characters of the column with the other tool's lines."""
 
 
 def is_source(name: str) -> bool:
@@ -31,8 +33,8 @@ def is_source(name: str) -> bool:
 
 
 def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
-    """The lines of the source, each with its setting in the spec, and whether the spec differs from the import. Raises
-    UsageError for a file that cannot be imported.
+    """Return the lines of the other tool's file, each with its setting in the spec, and whether the spec differs from a
+    new import. Raises UsageError for a file that cannot be imported.
     """
     draft = _draft(name, spec)
     lines, differs = [_row(name, title), _row("-" * len(name), "-" * len(title))], False
@@ -62,11 +64,13 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
 
 
 HEADER = ("method", "train.steps", "train.epochs", "target")
-"""Settings that an import writes into the header or as the last statement, not into a clause."""
+"""Settings that an import writes as part of the `train` sentence or as a statement of their own, not inside a
+clause.
+"""
 
 
 def _draft(name: str, spec: Spec) -> Draft:
-    """Import the source again, with the spec's hardware."""
+    """Import the other tool's file again, for the spec's hardware."""
     chosen = options.parse([name, "--partial", "--hardware", str(spec.get("hardware"))])
     source = importing.read(name)
     overrides = importing.overrides_of(chosen, source)
@@ -77,8 +81,8 @@ def _draft(name: str, spec: Spec) -> Draft:
 
 
 def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
-    """The settings that a key of the source was imported as, with the spec's values; and whether a value differs in the
-    spec.
+    """The settings that a key of the other tool's file became, with their values in the spec; and whether a value
+    differs from the import.
     """
     paths = [path for path, written in draft.settings.items() if written.entry is not None
              and (written.entry.file, written.entry.key) == (fate.file, fate.key)]  # fmt: skip
@@ -97,8 +101,8 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str, draft: Draft) -> str | None:
-    """The value of a setting as a spec writes it; None if the spec has no value. A copy of a file in the bundle gets
-    the name that the import gave the file, if their contents are equal.
+    """The value of a setting, as a spec writes it; None if the spec has no value. The bundle's name of a copied file is
+    replaced by the name that the import gave the file, if their contents are equal.
     """
     value = spec.get(path_of(path))
     if value is None:

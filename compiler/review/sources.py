@@ -1,4 +1,4 @@
-"""Compare the data of two runs: sources that were added or removed, and sources whose rows are read in another way."""
+"""Compare the data sources of two runs: which were added or removed, and which are read differently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Each change, and whether only the way changed in which a source's rows are read."""
+    """Yield each change, and whether it is only a change in how the rows of a source are read. `name` is `data`, or
+    `eval.data` with the name of an evaluation set.
+    """
     names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
         was, now = (", ".join(refs) for refs in names)
@@ -45,12 +47,14 @@ def _row_changes(name: str, one: DataSource, other: DataSource) -> Iterator[tupl
 
 
 def described(source: DataSource) -> str:
-    """The description of a source, with everything that decides its rows."""
+    """The description of a source: its name, how its rows are read, and which are used."""
     return ", ".join((ref(source), *_reading(source), *_chosen(source)))
 
 
 def _reading(source: DataSource) -> list[str]:
-    """How the rows of the source are read. This also depends on settings of the complete data block."""
+    """Phrases on how the rows of the source are read, which also depends on settings of the complete data block:
+    `columns prompt, answer`.
+    """
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")
@@ -60,7 +64,7 @@ def _reading(source: DataSource) -> list[str]:
 
 
 def _chosen(source: DataSource) -> list[str]:
-    """Which rows of the source are used."""
+    """Phrases on which rows of the source are used: `at most 1000 rows`, `take 10%`, and the digest of a local file."""
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:
         take = source.take

@@ -2,8 +2,9 @@
 bases).
 
 A file describes a run if it, or a base of it, has a `train` sentence. Two kinds of files also count, because their
-errors must be reported: files whose bases cannot be followed, and files with a syntax error that no other file extends.
-Not counted are the `spec.xp` of a bundle, and symbolic links, which may lead out of the repository.
+errors must be reported: files whose bases are missing or cyclic, and files with a syntax error that no other file
+extends. The `spec.xp` of a bundle does not count. Symbolic links do not count either, because they may lead out of the
+repository.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xpc.compiler.review.repository import LINK, Commit, Repository, followed
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
-"""The most bases that are followed; the compiler accepts fewer."""
+"""Maximum number of bases (extended specs) that are followed from a spec. The compiler's own limit is lower."""
 BUNDLE = ".bundle"
 
 
@@ -33,8 +34,8 @@ class Specs:
     links: tuple[str, ...]
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs for which a changed file is their own file, their lock, or a base, or for which a changed submodule
-        contains a base.
+        """The specs that are changed themselves, whose lock or base (extended spec) is changed, or that have a base in
+        a changed submodule.
         """
         found = set(changed)
         return [
@@ -85,7 +86,7 @@ def _specs(
     names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
-    # bases may have any name, and are read together, because each reading of a commit starts git
+    # extended specs may have any name; they are read together, because reading from a commit starts a git process
     others: dict[str, _File] = {}
     new = files
     for _ in range(DEEP):
@@ -117,18 +118,20 @@ def _specs(
 
 
 def _in_bundle(path: str, bundles: set[str]) -> bool:
-    """Whether a file is the spec of a bundle: it is in a folder with a manifest, or below a folder that is named like a
-    bundle.
+    """Whether a file is the spec.xp of a bundle: its folder has a manifest, or a folder in its path ends with
+    `.bundle`.
 
-    Other `.xp` files in such a folder count as specs, so that a manifest which somebody adds to a folder of specs does
-    not hide them.
+    Other `.xp` files in such a folder count as specs. Otherwise, a manifest that somebody adds to a folder of specs
+    would hide them.
     """
     folder, _, name = path.rpartition("/")
     return name == SPEC and (folder in bundles or any(one.endswith(BUNDLE) for one in folder.split("/")))
 
 
 def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
-    """The bases of a file, nearest first; the list ends before a base that is missing or part of a cycle."""
+    """The bases (extended specs) of a file, nearest first. The list ends before a base that is missing or part of a
+    cycle.
+    """
     chain: list[str] = []
     here = path
     while len(chain) < DEEP:
@@ -141,13 +144,15 @@ def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
 
 
 def _base(path: str, named: str) -> str:
-    """The path from the top of a base that a file names."""
+    """The path of an extended spec, relative to the repository's top, from the path of a file and the name in its
+    `extends`.
+    """
     return os.path.normpath(os.path.join(os.path.dirname(path), named)).replace(os.sep, "/")
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """Whether a file has a `train` sentence, what it extends, and whether it has errors. A file is parsed only if it
-    contains the word `train` or `extends`.
+    """Whether a file has a `train` sentence, which spec it extends, and whether it has errors. Only files with the word
+    `train` or `extends` are parsed.
     """
     if data is None:
         return _File(False, None, True)

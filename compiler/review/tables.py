@@ -1,4 +1,4 @@
-"""The emitted files of a bundle as keys and values, such as `trainer_args.json arguments.learning_rate`."""
+"""Flatten the emitted JSON and YAML files of a bundle into keys such as `trainer_args.json arguments.learning_rate`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ TABLES = (".json", "accelerate.yaml")
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Keys that are not compared: they follow from the stack's name, the model and the hardware; and the list of modules,
-which follows from the other keys.
+"""Prefixes of keys that are not compared, because they follow from other values: the stack's name, the model, the
+hardware, and the list of trainer modules.
 """
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
-"""Files that repeat other files as text or as digests, so that any change of a bundle changes them."""
+"""Files that only repeat other files, as text or as digests. Any change of a bundle changes them."""
 
 
 def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:
-    """Every value of accelerate.yaml and the JSON files by name: `trainer_args.json arguments.learning_rate` is 2e-05.
+    """Every value of accelerate.yaml and the JSON files by key: `trainer_args.json arguments.learning_rate` maps to
+    2e-05.
 
-    Keys that begin with one of `without` are dropped.
+    `files` maps names of files to their contents. Keys that begin with one of `without` are dropped.
 
     Raises UsageError for a file that is not YAML or JSON.
     """
@@ -37,13 +38,13 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
             text = files[name].decode()
             table = json.loads(text) if name.endswith(".json") else _yaml(text)
             out.update({f"{name} {key}": value for key, value in _flat(table, "")})
-        except (ValueError, RecursionError) as error:  # somebody edited the bundle
+        except (ValueError, RecursionError) as error:  # the file of the bundle was edited
             raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
     return {key: value for key, value in out.items() if not (without and key.startswith(without))}
 
 
 def is_table(name: str) -> bool:
-    """Whether a file of a bundle consists of keys and values."""
+    """Whether a file of a bundle has keys and values, and not code or text."""
     return "/" not in name and name.endswith(TABLES)
 
 
@@ -56,7 +57,9 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def _yaml(text: str) -> dict[str, object]:
-    """The keys of accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are JSON."""
+    """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as
+    JSON.
+    """
     out: dict[str, object] = {}
     block = ""
     for line in text.split("\n"):
@@ -75,7 +78,7 @@ def _yaml(text: str) -> dict[str, object]:
 
 
 def without_comment(value: str) -> str:
-    """A value of YAML without the comment after it; `#` begins one only at the start or after a space."""
+    """A YAML value without its trailing comment; `#` begins a comment only at the start or after a space."""
     quoted = QUOTED.match(value)
     if quoted is not None:
         return quoted[1]

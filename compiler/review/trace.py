@@ -1,8 +1,9 @@
-"""Find the emitted keys that a setting decides.
+"""Find which keys of the emitted files a setting decides: `optimizer.lr` decides `trainer_args.json
+arguments.learning_rate`.
 
-No list of them is kept: the checked spec is lowered again with another value of the setting, and the keys that differ
-are the ones it decides. Lowering does not derive settings again, so a key that depends on the setting only through
-another setting is not found.
+The compiler keeps no list of these keys. Instead, the checked spec is lowered again with another value of the setting,
+and the keys that differ are returned. Derived settings keep their values, so a key that depends on the setting only
+through another setting is not found.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve
 
 TRIES = 4
-"""The most other values that are tried per setting."""
+"""Maximum number of other values that are tried per setting."""
 
 
 class Trace:
-    """The emitted keys of one spec."""
+    """Finds the emitted keys of one spec that a setting decides."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
@@ -30,7 +31,9 @@ class Trace:
         self.keys = tables(self.files)
 
     def keys_of(self, path: str) -> list[str]:
-        """The keys of the bundle that a setting decides, as `file key = value`, and the other files by name."""
+        """The keys of the bundle that a setting decides, as `file key = value`; files without keys are listed by
+        name.
+        """
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
         out: dict[str, None] = {}
@@ -41,12 +44,14 @@ class Trace:
                     spec = evolve(spec, hardware=_machines(spec, path))
                 files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue  # another setting must change with this one
+                continue  # this value is impossible unless another setting changes, too
             out.update(dict.fromkeys(self._different(files)))
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The arguments that the table of settings lists. They are used if a setting cannot change without others."""
+        """The trainer arguments that the table of settings lists for this setting. They are needed if the setting
+        cannot change alone.
+        """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
             for key, value in self.keys.items():
@@ -74,7 +79,9 @@ def _machines(spec: CheckedSpec, path: str) -> object:
 
 
 def _others(path: str, value: object) -> Iterator[object]:
-    """Other values of the setting's kind, nearest first."""
+    """Other values of the same type, the nearest first. They need not be valid: `adamw` also becomes `adamwx` if there
+    are no choices.
+    """
     row = BY_PATH[path]
     if isinstance(value, bool):
         yield not value

@@ -1,4 +1,6 @@
-"""`xpc upgrade FILE --target T`: move a spec to another stack, and state the values that would otherwise change."""
+"""`xpc upgrade FILE --target T`: move a spec to another stack, and write the values into it that would otherwise
+change.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,11 @@ EPILOG = (
 
 @record
 class Pin:
-    """A value that is written into the spec so that it does not change: its path, its text, and the value that it would
-    otherwise have.
+    """A setting that is written into the spec so that its value does not change: its path, its text, and the value that
+    it would otherwise have.
 
-    If it is written for a trainer argument, `argument` is that argument's name and `value` the value that it must get.
+    If the setting is written for the sake of a trainer argument, `argument` is that argument's name and `value` its
+    required value.
     """
 
     path: str
@@ -56,7 +59,9 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec that is being moved to another stack: the run before the move, the current text, and the pins in it."""
+    """A spec that is being moved to another stack: `before` is the run before the move, `text` the current text, and
+    `pins` the settings that were written into it.
+    """
 
     before: CheckedSpec
     text: str
@@ -65,20 +70,24 @@ class Upgrade:
     pins: list[Pin]
 
     def spec(self, text: str) -> tuple[CheckedSpec | None, tuple[Diagnostic, ...]]:
-        """Check a text of this spec; for a sweep, the first member."""
+        """Check a text as this spec. Returns the checked spec (of a sweep: its first member), or None, and the
+        findings.
+        """
         checked = check_text(text.encode("utf-8", "surrogateescape"), self.name, self.workspace)
         return checked.spec, checked.problems
 
     def difference(self, after: CheckedSpec) -> Difference:
-        """The differences between the run before and the run after."""
+        """The differences between the run before the move and the run `after` it."""
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """Pin every changed value that can be pinned without changing others, and return the remaining differences."""
+        """Write every changed value into the spec that can be kept without changing others. Returns the remaining
+        differences.
+        """
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        # settings first, because one may determine several arguments
+        # settings first, because one setting may decide several arguments
         for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):
@@ -89,7 +98,7 @@ class Upgrade:
                 if found is None or (one.argument and stated(found).get(one.argument) != one.value):
                     continue
                 closer = self.difference(found)
-                if _differing(closer) < _differing(left):  # it adds no difference
+                if _differing(closer) < _differing(left):  # the pin removes a difference and adds none
                     self.text, after, left = text, found, closer
                     self.pins.append(one)
                     done |= {one.argument} - {""}
@@ -141,7 +150,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = workspace.allow_oom = True  # runs that do not fit their GPUs are upgraded, too
+    workspace.hashes = workspace.allow_oom = True  # also upgrade runs that do not fit their GPUs
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1
@@ -192,7 +201,7 @@ def _write(path: str, text: str, name: str) -> str:
 
 
 def _report(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Iterator[str]:
-    """The printed lines."""
+    """The lines that `xpc upgrade` prints."""
     moved = [one for one in found.arguments if ABSENT not in (one.before, one.after)]
     changed = [one for one in moved if one.name.removeprefix(ARGUMENTS) not in UNCOMPARED]
     kept = f"{found.same_arguments} values unchanged"

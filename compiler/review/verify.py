@@ -74,14 +74,16 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _all(options: argparse.Namespace) -> tuple[str, int]:
-    """Verify a folder from its commit to its weights, link by link (`--all`)."""
+    """Verify everything in a folder, from the git commit to the files of local models, with one line per item
+    (`--all`).
+    """
     from xpc.compiler.review.verifying.chain import chain
 
     def verify(folder: str, spec: str | None) -> tuple[str, int]:
         own = argparse.Namespace(**{**vars(options), "spec": spec})
         try:
             return _verified(folder, own)
-        except UsageError as error:  # print the other lines in any case
+        except UsageError as error:  # print the lines on other bundles in any case
             return f"{visible(str(error))}\n", 2
 
     def verify_run(folder: str, out: str | None) -> tuple[str, int]:
@@ -95,7 +97,9 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle or sweep that contains a file, because pre-commit passes files. A folder is returned unchanged."""
+    """The bundle or sweep that contains a file, because pre-commit passes the paths of files. A folder is returned
+    unchanged.
+    """
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
@@ -109,12 +113,12 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.odd:  # links and other odd entries: the files of such a folder are not read
+    if found.odd:  # links and other special files: a folder with such entries is not read
         name, why = next(iter(found.odd.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))
     if options.env:
-        from xpc.compiler.review.installed import verify_environment  # not needed otherwise
+        from xpc.compiler.review.installed import verify_environment  # imported late, because only --env needs it
 
         return verify_environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
     if options.run is not None:
@@ -135,7 +139,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, int]:
-    """Compare a bundle with the files that a spec compiles to now."""
+    """Compare a bundle with the files that the spec `options.spec` compiles to now."""
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
 
@@ -165,7 +169,7 @@ def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
 def _compared(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[str, int]:
-    """Compare every file with the file that the spec compiles to."""
+    """Compare every file of a bundle or sweep with the file that its own spec.xp compiles to."""
     from xpc.compiler.files.file_memory import user_memory
 
     memory = user_memory()
@@ -217,7 +221,7 @@ def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
 
 
 def _bundles(folder: str) -> Iterator[tuple[str, Table]]:
-    """The bundle, or each member of a sweep, with its manifest."""
+    """Yield the folder and the manifest of a bundle, or of each member of a sweep."""
     members = os.path.join(folder, "members")
     try:
         found = sorted(os.listdir(members)) if os.path.isdir(members) else []

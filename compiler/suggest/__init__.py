@@ -1,1 +1,1 @@
-"""Suggestions for wrong names and values. Imported only after an error."""
+"""Suggest what the user probably intended by a wrong name or value in a spec. Imported only after an error."""

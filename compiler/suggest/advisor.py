@@ -1,4 +1,4 @@
-"""Suggestions for the findings of reading a spec."""
+"""Answer the parser's questions about wrong names and values with suggestions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 
 class Suggestions(Advisor):
-    """The advisor that suggests what the user probably intended. Each answer loads only the modules that it needs."""
+    """Suggests what the user probably intended. Each method imports only the modules that it needs."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
-        """The setting that the name probably means, or the reason why xpc has no such setting."""
+        """Suggest the setting that an unknown name probably means, or give the reason why xpc has no such setting."""
         from xpc.compiler.suggest.misplaced import unknown_name
 
         return unknown_name(unknown, count)
 
     def is_known(self, name: str) -> bool:
-        """Whether a name of another tool is known."""
+        """Whether a name is another tool's name that xpc knows."""
         from xpc.compiler.suggest.meaning import is_known
 
         return is_known(name, loosely=False)
@@ -31,8 +31,9 @@ class Suggestions(Advisor):
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """A message with an example of the missing value. A block in place of the value gets no edit (`rewards {
-        accuracy = 1 }`).
+        """The finding for a setting without a value: its message, span, help (with an example of a value) and edit.
+
+        A block in place of the value (`rewards { accuracy = 1 }`) gets no edit.
         """
         from xpc.compiler.suggest.example import example
 
@@ -46,7 +47,9 @@ class Suggestions(Advisor):
         return message, name.span, f"write `{form}`", None
 
     def written_value(self, path: str, item: Item) -> str | None:
-        """The value for a setting that is written without `=`: flash2 for `attn flash_attention_2`."""
+        """The legal value for a value in another spelling: `attn flash_attention_2` becomes `flash2`. None if it is
+        unclear.
+        """
         from xpc.compiler.language.convert import convert
         from xpc.compiler.language.values import Wrong
         from xpc.compiler.suggest.legal import answer
@@ -56,7 +59,9 @@ class Suggestions(Advisor):
         return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
-        """A target or a GPU that was written in several words: `trl 1.16`, `8 x A100 80GB`."""
+        """The legal value for a target or a GPU in several words: `trl 1.16` becomes `trl-1.16`. None if there is no
+        such value.
+        """
         from xpc.compiler import registry, stacks
 
         joined = "-".join(parts)
@@ -67,7 +72,9 @@ class Suggestions(Advisor):
         return joined if clause == "target" and joined in stacks.names() else None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` for a weight: 30% for a ratio of 0.3."""
+        """The value of `take` (how many rows to use) for another tool's ratio: 0.3 becomes `30%`. None if the ratio is
+        impossible.
+        """
         from xpc.compiler.suggest.converted_values import converted
 
         return converted(SOURCE_SETTINGS["take"], name, value, typed)

@@ -1,7 +1,7 @@
-"""Rewrite blocks of other tools as settings of xpc.
+"""Rewrite other tools' blocks as settings of xpc.
 
 `early_stopping { patience = 3 }` becomes `eval(patience=3)`, `peft { r = 16 }` becomes `lora(rank=16)`, and `hardware {
-... }` becomes a line. Loaded only for a wrong spec.
+... }` becomes a line. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERYTHING = (
     "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
-"""Names of other tools' blocks that contain settings of every kind, reduced to their letters."""
+"""Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
 COUNTS = (
     "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
 )  # fmt: skip
@@ -41,7 +41,9 @@ NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 @record
 class Block:
-    """A block as written: its name, its settings with their typed values, and whether it follows `with`."""
+    """A block as written: its name, its settings with their values as text, and whether it is in the `train` line,
+    after `with`.
+    """
 
     name: str
     span: Span
@@ -51,13 +53,15 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings, with what to write instead of another tool's notation; and the settings that blocks mean."""
+    """Add what to write instead of another tool's notation to the findings. Also returns the settings that blocks
+    mean.
+    """
     return rewrite_blocks([rewrite_number(one) for one in rewrite_options(problems)])
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings, with a single one for each unknown block and its contents; and the paths of the settings that the
-    blocks mean.
+    """Replace the findings inside each unknown block by one finding about the block. Also returns the paths of the
+    settings that the blocks mean.
     """
     out = list(found)
     intended: set[str] = set()
@@ -73,7 +77,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
-    """The settings that a block would set, so that no rule reports their defaults."""
+    """The paths of the settings that a block means. Rules must not report their defaults."""
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
     return {path for path in paths if not path.startswith("train.")} or {block.name}
@@ -88,7 +92,7 @@ def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether a block is unknown to xpc, or names a clause without settings."""
+    """Whether xpc has no such block. This includes clauses that take one value and no block, such as `seed`."""
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
@@ -148,8 +152,8 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
 
 
 def _hardware(block: Block) -> list[tuple[str | None, str]]:
-    """The form and the help for `hardware { type = h100-80gb, count = 8 }`; no form if the GPU or the count
-    is missing.
+    """How to write `hardware { type = h100-80gb, count = 8 }`: pairs of text and help. The text is None if the GPU or
+    the count is missing.
     """
     count = gpu = ""
     out: list[tuple[str | None, str]] = []
@@ -175,8 +179,8 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:
-    """How to write a block that names a clause without settings, such as `nodes { count = 2 }` or `seed { value = 1 }`:
-    the clause with the value.
+    """How to write a block with the name of a clause that takes one value: `seed { value = 1 }` becomes `seed 1`. Empty
+    for other blocks.
     """
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
         return []
@@ -185,8 +189,8 @@ def _single_value(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:
-    """How to write each setting of a block, with a help; None instead of a form if nothing can be written. Settings of
-    one clause are joined.
+    """How to write each setting of a block: pairs of text and help. The text is None if no setting corresponds.
+    Settings of one clause are joined.
     """
     switch = _switch(block)
     if switch is not None:
@@ -195,7 +199,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
-    clause = None if clause == "launch" else clause  # most settings of `launch` need an engine
+    clause = None if clause == "launch" else clause  # most settings of `launch` are legal only with a certain scheduler
     remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
@@ -219,8 +223,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _switch(block: Block) -> tuple[str, str] | None:
-    """The clause and its setting that a block's name means, if its settings are the clause's: `dora { rank = 16 }` is
-    `lora(dora, rank=16)`; otherwise None.
+    """The clause and setting for a block whose name is a setting of an adapter: `dora { rank = 16 }` becomes
+    `lora(dora, rank=16)`. None for other blocks.
     """
     found = meaning(block.name, exact=True)
     clause, _, setting = ("", "", "") if found is None else found.path.partition(".")
@@ -240,7 +244,7 @@ def _switch(block: Block) -> tuple[str, str] | None:
 
 
 def _clause(name: str) -> str | None:
-    """The clause that a block's name means, or None."""
+    """The clause to which a block's name corresponds (`peft` is `lora`), or None."""
     intended = meaning(name, exact=True)
     if intended is None:
         intended = meaning(name)

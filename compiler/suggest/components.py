@@ -1,6 +1,6 @@
 """Find the setting in dotted names, as in Hydra and nested files: `actor_rollout_ref.rollout.n`, `trainer.nnodes`.
 
-The end of such a name is the setting; the parts before it are the component. Loaded only for an unknown name.
+The end of such a name is the setting; the parts before it are the component. Imported only for an unknown name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
-"""Words at the end of a name whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
+"""Last parts of dotted names whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:
-    """The unknown name with only the name of a component's class as its value, without modules, if xpc has such a
-    choice; otherwise None.
+    """Reduce `optimizer._component_: torch.optim.AdamW` to `optimizer: AdamW`. None if xpc has no choice for such a
+    name.
     """
     name, _, last = unknown.name.rpartition(".")
     guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
@@ -33,13 +33,13 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 
 def after_component(name: str) -> Meaning | None:
-    """The setting of a clause in a name that begins with a word for the clause: `rollout_max_tokens`; or None."""
-    first, *rest = parts(name) or ("",)  # the name `_` has no part
+    """The setting for a name that begins with a component: `rollout_max_tokens` is `method.max_completion`. Or None."""
+    first, *rest = parts(name) or ("",)  # the name `_` has no parts
     clause = components().get(first)
-    specific = not general_words().issuperset(rest)  # not `generation_steps`
+    specific = not general_words().issuperset(rest)  # `steps` alone would be too general, as in `generation_steps`
     after = " ".join(rest)
     guess = meaning(after, clause, exact=True) if clause and specific else None
-    if clause and specific and guess is None:  # `dpo_label_smooth`
+    if clause and specific and guess is None:  # the end may be misspelt, as in `dpo_label_smooth`
         near = typo_of(after, [one.name for one in schema.children(clause)])
         guess = None if near is None else Meaning(f"{clause}.{near}")
     inside = clause is not None and guess is not None and guess.path.startswith(f"{clause}.")
@@ -47,8 +47,8 @@ def after_component(name: str) -> Meaning | None:
 
 
 def by_parent(name: str) -> Meaning | None:
-    """The setting of the clause that a part of a dotted name means, by the last part: `data.seed`,
-    `validation_ds.micro_batch_size`; or None.
+    """The setting for a dotted name with a component in it: the component decides the clause, and the last part the
+    setting (`validation_ds.micro_batch_size` is `eval.micro`). None if there is none.
     """
     *before, last = name.split(".")
     if advice(last, "") is not None:
@@ -62,12 +62,16 @@ def by_parent(name: str) -> Meaning | None:
 
 
 def of_evaluation(name: str) -> bool:
-    """Whether a dotted name is of evaluation, such as `validation_ds.global_batch_size`: no setting of training."""
+    """Whether a dotted name is about evaluation, such as `validation_ds.global_batch_size`, and so not a setting of
+    training.
+    """
     return any(components().get(one) == "eval" for part in name.split(".")[:-1] for one in parts(part))
 
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:
-    """The unknown name cut to its longest end that is known, or None."""
+    """Drop first parts of a dotted name until the rest is known: `trainer.nnodes` becomes `nnodes`. None if no end is
+    known.
+    """
     component = _by_class(unknown)
     if component is not None:
         return component
@@ -75,7 +79,7 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
     for first in range(1, len(segments)):
         end = ".".join(segments[first:])
         if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
-            continue  # `rollout.name` is no `name`, but `training.steps` is `steps`
+            continue  # `name` alone is too general in `rollout.name`, but `steps` is clear in `training.steps`
         if is_known(end) or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)
     return None

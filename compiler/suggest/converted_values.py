@@ -1,6 +1,6 @@
-"""Convert values from the notation of other tools: "24:00:00" is 24h, a ratio of 0.1 is 10%.
+"""Convert values from the notation of other tools: "24:00:00" becomes `24h`, a ratio of 0.1 becomes `10%`.
 
-None means that the setting cannot take such a value. Loaded only for a wrong spec.
+The functions return None if the setting cannot take such a value. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
 NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
 SWITCHES = ("true", "false", "null")
 SPELLED = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
-"""A duration in words: 12 hours, 30 min, 2 days."""
+"""A pattern for durations in words: 12 hours, 30 min, 2 days."""
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings for which the bound itself is not legal, because nothing is trained at the bound."""
+"""Settings whose lower bound (ABOVE) or upper bound (BELOW) is itself not legal, because nothing would be trained."""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Endings of file names of templates, and of rows."""
+"""Patterns for file names of templates (TEXTS) and of data (ROWS)."""
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
 
 
@@ -36,7 +36,9 @@ def plain(node: Value | None, typed: str | None) -> str:
 
 
 def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
-    """The value in xpc's notation, or None."""
+    """Convert a value of another tool to xpc's notation: `name` is the other tool's name of the setting, `typed` the
+    value as text. None if this is impossible.
+    """
     text = plain(node, typed)
     kind = row.kind.name
     if row.path == "optimizer.betas":
@@ -59,7 +61,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and text.lower() in SWITCHES:
-            return None  # `output_dir = true` names nothing
+            return None  # `output_dir = true` names no folder
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         return typed if _is_known(row, node) else None
@@ -73,7 +75,9 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 
 def expected(row: Setting, name: str, text: str) -> str:
-    """What the setting takes, in words: its kind, or for a count per epoch the corresponding share."""
+    """The legal values of a setting in words, such as "a number of at least 1". A count per epoch is converted to the
+    corresponding share of the run.
+    """
     if row.kind.name == "every" and _per_epoch(name) and text.isdecimal() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
         return (
@@ -86,14 +90,14 @@ def expected(row: Setting, name: str, text: str) -> str:
 
 
 def legal(row: Setting) -> str:
-    """What a setting takes, in words: its choices, or the kind with its bounds."""
+    """The legal values of a setting in words: its choices, or its type with its bounds."""
     if row.choices:
         return "one of " + ", ".join(row.choices)
     return row.kind.phrase + bounds(row)
 
 
 def bounds(row: Setting) -> str:
-    """The bounds of a number, in words that can follow the name of its kind."""
+    """The bounds of a number in words: ` of at least 1 and at most 8`. Empty without bounds."""
     above, below = row.path in ABOVE, row.path in BELOW
     low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
     of = "" if low else " of"
@@ -102,13 +106,15 @@ def bounds(row: Setting) -> str:
 
 
 def _is_ratio(name: str) -> bool:
-    if "learning" in name.lower():  # `min_learning_rate` is a rate, and not a share
+    if "learning" in name.lower():  # `min_learning_rate` is a learning rate, not a share
         return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 
 
 def _percent(name: str, text: str) -> str:
-    """A share as a percentage; unchanged if the name already contains "percent", unless it is below 1."""
+    """A ratio as a percentage: 0.1 becomes `10%`. A value of 1 or more under a name with "percent" is already a
+    percentage.
+    """
     lower = ("pct" in name.lower() or "percent" in name.lower()) and float(text) >= 1
     return f"{float(text) if lower else round(float(text) * 100, 10):g}%"
 
@@ -148,11 +154,12 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
         if not set(forms.split()).isdisjoint(lower):
             return text + unit
-    return None if row.path == "launch.time" else f"{text}s"  # Slurm reads minutes, others seconds
+    # Slurm reads a bare number as minutes, other tools as seconds
+    return None if row.path == "launch.time" else f"{text}s"
 
 
 def _gibibytes(text: str) -> str | None:
-    """A size of memory as Slurm and Kubernetes write it, in whole GiB: 200 for `200G` and `200Gi`."""
+    """Convert a size of memory from the notation of Slurm or Kubernetes to whole GiB: `200G` and `200Gi` become 200."""
     size = re.fullmatch(r"(\d{1,9})([MGT])(?:i?B?)", text)
     if size is None:
         return None
@@ -161,7 +168,7 @@ def _gibibytes(text: str) -> str | None:
 
 
 def _seconds(count: int) -> str | None:
-    """A duration in the largest unit that gives a whole number."""
+    """Write a duration in the largest unit that gives a whole number: 7200 becomes `2h`."""
     for size, unit in ((3600, "h"), (60, "m"), (1, "s")):
         if count and count % size == 0:
             return f"{count // size}{unit}"
@@ -178,7 +185,7 @@ def _targets(text: str) -> str | None:
 
 
 def _betas(name: str, node: Value, text: str) -> str | None:
-    """Both betas, if only one was written; the other is the default."""
+    """Both of Adam's betas as a list, if only one was written: `adam_beta2 = 0.95` becomes `[0.9, 0.95]`."""
     if isinstance(node, List):
         return None
     number = re.search(r"b(?:eta)?_?s?_?([12])", name.lower())
@@ -192,7 +199,9 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether every loss belongs to some method, and every reward is built in or a function in a file."""
+    """Whether each of the written losses belongs to some method; for rewards, whether each is built in or a function in
+    a file.
+    """
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":
         known = {name for method in METHODS for name in stacks.default().losses(method)}

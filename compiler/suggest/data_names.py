@@ -1,4 +1,6 @@
-"""Suggest what to write for unknown names in a data block: a column, a source after a keyword, a share."""
+"""Suggest what to write for unknown names in a `data` block: a column, a source after a keyword such as `path`, or a
+share.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ PARTS = {
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
-"""Parts of a row whose columns other tools name one by one."""
+"""Keys of other tools that name one column each (`chosen = ...`), with the order of the columns in xpc's `columns`
+list.
+"""
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
-"""Keywords that other tools write before the name of a source."""
+"""Keys of other tools whose value is a data source."""
 
 
 TAKE_HELP = "how many of its own rows, or which share of them"
 
 
 def data_advice(unknown: UnknownName) -> str | None:
-    """What to write instead, or None for other names."""
+    """What to write instead of an unknown name in a `data` block; None if it is not about data."""
     name = unknown.name
     if name in PARTS:
         named = _block_columns(unknown)
@@ -37,7 +41,9 @@ def data_advice(unknown: UnknownName) -> str | None:
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:
-    """The source with its share for a dataset's name with a number, such as `alpaca: 30%`; otherwise None."""
+    """How to write a dataset with its share of a mixture: `alpaca: 30%` becomes `alpaca { take = 30% }`. None for other
+    names.
+    """
     if typed is None or not typed.lstrip("-")[:1].isdecimal():
         return None
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)
@@ -46,12 +52,12 @@ def mixture_row(name: str, typed: str | None) -> str | None:
 
 
 def _quoted(source: str) -> str:
-    """A source as it is typed: a file gets quotes."""
+    """A source as it is written in a spec: names of files get quotes."""
     return f'"{source}"' if FILES.fullmatch(source) else source
 
 
 def _block_columns(unknown: UnknownName) -> dict[str, str]:
-    """The settings of the surrounding block as typed, including the unknown one."""
+    """The names and values in the surrounding block, as text."""
     text, place = unknown.label.source.text, unknown.label.span.start
     inside = text[text.rfind("{", 0, place) + 1 : (text.find("}", place) + 1 or len(text) + 1) - 1]
     found = re.finditer(r"^\s*(\w+)\s*=\s*(?:(\w+)|(\"[^\"\\\n]+\"))", inside.replace(",", "\n"), re.MULTILINE)
@@ -59,7 +65,9 @@ def _block_columns(unknown: UnknownName) -> dict[str, str]:
 
 
 def _rows(typed: str) -> str:
-    """A number of rows or a share in xpc's notation (0.6 is 60%), or an example for an impossible number."""
+    """A number of rows, or a share as a percentage: 0.6 becomes `60%`. An impossible number becomes an example
+    (`10%`).
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%|k|M|Ki|Mi)?", typed.replace("_", ""))
     number = 0.0 if found is None else float(found[1])
     if not 0 < number < 1e12:

@@ -12,7 +12,9 @@ VALUE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
 
 def example(row: Setting) -> str:
-    """A legal value of a setting, from its row, the example of a line, its default, or its kind."""
+    """A legal value of a setting, for help texts: from the table of settings, the examples file, its default, or its
+    type.
+    """
     default = row.default
     if row.path == "target":
         return stacks.DEFAULT
@@ -27,7 +29,7 @@ def example(row: Setting) -> str:
 
 
 def _shown(path: str) -> str:
-    """The value in the setting's example line, or ""."""
+    """The value in the setting's line of the examples file, or ""."""
     clause, _, name = path.rpartition(".")
     form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={VALUE}" if clause else rf"{name} {VALUE}"
     match = re.search(form, examples().get(path, ""))

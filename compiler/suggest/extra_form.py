@@ -1,4 +1,6 @@
-"""Suggest `extra` for the name of a library's argument. Loaded only for an unknown name."""
+"""Suggest `extra`, which passes arguments to a library unchanged, for names of library arguments. Imported only for an
+unknown name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from xpc.grammar.tree import Value
 
 @record
 class PassedOn:
-    """How to write a name in `extra`: the text, the library's name, and whether it compiles in any spec.
+    """How to write an unknown name in `extra`: the text to type (`form`), the library (`escape`), its argument
+    (`name`), and whether this compiles in any spec (`fits`).
 
     `method` is set if only that method's trainer has the argument.
     """
@@ -30,10 +33,10 @@ class PassedOn:
 
 
 def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:
-    """How to write a name in `extra`, on the newest stack; None if no library has it.
+    """How to write an unknown name in `extra`, for the newest stack; None if no library has such an argument.
 
-    A renamed argument gets its current name. Keys of accelerate and DeepSpeed are found by their last part. They get no
-    edit, because only some strategies read them.
+    A renamed argument gets its current name. Keys of accelerate and DeepSpeed are found by their last part. For these,
+    `fits` is false, because only some strategies read them.
     """
     stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)
@@ -59,7 +62,9 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 
 
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
-    """The current name of a trainer argument, and the method that has it if sft does not."""
+    """Find a trainer argument by its name, its old name or an alias. Returns its current name, and the method whose
+    trainer has it if sft's has not. None if it is unknown.
+    """
     new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), "")):
         if one in legal_names(stack, "trl"):
@@ -72,13 +77,17 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Other tools' names of arguments, reduced to letters and in canonical form, each with the argument."""
+    """Map other tools' names of trainer arguments to the arguments. Each name is reduced to its letters, and also to
+    its canonical form.
+    """
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}
 
 
 def _of_file(escape: str, name: str) -> str | None:
-    """The full name of a key of accelerate.yaml or deepspeed.json, which may be given by its last part."""
+    """The full name of a key of accelerate.yaml or deepspeed.json (`escape` says which). `name` may be its last part.
+    None if it is unknown or ambiguous.
+    """
     keys = legal_names(stacks.default(), escape)
     full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
     found = [one for one in (full, f"fsdp_{full}", f"zero_optimization.{full}") if one in keys]
@@ -88,7 +97,7 @@ def _of_file(escape: str, name: str) -> str | None:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The last parts of all names that `extra` can pass on."""
+    """The names of all arguments that `extra` can pass to a library. Of dotted names, only the last part."""
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip
@@ -102,7 +111,7 @@ def names() -> tuple[str, ...]:
 
 
 def _form(header: bool, escape: str, name: str, value: str) -> str:
-    """The text to type after `with` (`header`) or in the body."""
+    """The text to type in the `train` line, after `with` (`header`), or as a statement."""
     *blocks, last = name.split(".")
     inner = f"{last}={value}"
     for block in reversed(blocks):

@@ -1,4 +1,4 @@
-"""Make findings for names that `extra` cannot pass on. Loaded only for such a name."""
+"""Report names that `extra` cannot pass to a library. Imported only for such a name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MOST = 100
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
-    """The finding for a name that the setting `path` decides; `known_as` is the name's current form in the stack.
+    """The finding for a name in `extra` that the setting `path` decides. `known_as` is the argument's current name in
+    the stack, if it was renamed.
 
     The help does not propose bf16 for a `gpu` that lacks it.
     """
@@ -49,10 +50,10 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
 
 
 def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
-    """The finding for a name that the stack lacks or that a bundle never states, with its replacement or the nearest
-    name.
+    """The finding for a name in `extra` that the stack does not have or that a bundle never sets. The help has its
+    replacement or the nearest name.
 
-    Without `suggest`, the finding has no suggestion.
+    Without `suggest`, the finding has no suggestion, which is faster.
     """
     if not suggest:
         return _finding(stack, escape, name, item, NONE)
@@ -68,7 +69,7 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
         return inside
     guess = meaning(name, exact=True)
     key = None if escape == "trl" else _near(name, extras.owned_names(stack, escape, method))
-    if key is not None and key.endswith(f".{name}"):  # `stage` of deepspeed.json is the strategy, not the method
+    if key is not None and key.endswith(f".{name}"):  # `stage` of deepspeed.json is about the strategy, not the method
         guess = Meaning(extras.owner(escape, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
     if near is None:
@@ -85,7 +86,9 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for an argument that was renamed or removed, or that a bundle never states; None for others."""
+    """The finding for a trainer argument that was renamed or removed, or that a bundle never sets; None for other
+    names.
+    """
     new = stack.rename(name)
     if new is not None:
         path = extras.owner("trl", new, method)
@@ -104,8 +107,8 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """The finding for a renamed argument; an old switch may have become a choice of the new argument
-    (`group_by_length`).
+    """The finding for a renamed argument. If an old switch became a choice of the new argument (`group_by_length`), the
+    help says so.
     """
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
@@ -125,7 +128,9 @@ def _finding(
 
 
 def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for a name inside a mapping of the stack (`wandb.enabled`), which `extra` cannot write."""
+    """The finding for a name inside an argument whose value is a mapping (`wandb.enabled`), which `extra` cannot write.
+    None for other names.
+    """
     head, dot, last = name.partition(".")
     if not dot or head not in extras.legal_names(stack, escape, method):
         return None
@@ -135,14 +140,16 @@ def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str)
 
 
 def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
-    """The finding for a wrong value. If the value is a mapping, the help names the setting that decides it."""
+    """The finding for a value of a wrong type. If a mapping is expected, the help names the setting that decides it."""
     mapping = expected == extras.MAPPING
     help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
     return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
 
 
 def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
-    """What to write instead of a mapping or of a name in it, or the reason why there is no equivalent."""
+    """What to write instead of the mapping `head`, or instead of `last` in it; or the reason why there is no
+    equivalent.
+    """
     from xpc.compiler.suggest.extra_form import passed_on
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 
@@ -157,7 +164,8 @@ def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The nearest name. Names that end with the typed text (`offload_params`) are preferred to similar spellings.
+    """The known name that is nearest to a name. Names that end with it (`offload_params`) are preferred to similar
+    spellings.
 
     Each part of a dotted name must be similar: `wandb.enabled` is not near `bf16.enabled`.
     """
@@ -174,9 +182,9 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that writes the nearest name, if both names are in the same block."""
+    """The edit that replaces a name by the name `near`; None if `near` belongs in another block."""
     text, start = item.label.source.text, item.label.span.start
-    # an outer block may already supply the first parts
+    # an outer block may already contain the first parts of a dotted name
     for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])

@@ -1,4 +1,4 @@
-"""Suggest a setting for a value in the place of a block: `vllm = colocate` is a setting inside `vllm`. Loaded only for
+"""Suggest a setting for a value in place of a block: `vllm = colocate` becomes `vllm(mode=colocate)`. Imported only for
 a wrong spec.
 """
 
@@ -13,12 +13,14 @@ from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
-"""Keywords that other tools write before the choice of a clause."""
+"""Keys that other tools write for a clause's choice: `optimizer { name = adamw }`."""
 BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
 def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
-    """The setting in a flag's block that a value means: `vllm = colocate`, `lora = 16`; or None."""
+    """How to write a value of a flag as a setting in the flag's block: `lora = 16` becomes `lora(rank=16)`. None if no
+    setting takes it.
+    """
     if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 else None
     if row.path in schema.ADAPTERS and (bits := BITS.search(typed)) is not None:
@@ -30,14 +32,16 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
 
 
 def setting_of_choice(clause: str, name: str) -> str | None:
-    """The setting for a choice that is written as the only word of a block (`vllm { colocate }`), or None."""
+    """The setting for a choice that is written without its name: `vllm { colocate }` becomes `mode = colocate`. None if
+    there is none.
+    """
     inner = [one for one in schema.children(clause) if name in one.choices]
     return f"{inner[0].name} = {name}" if len(inner) == 1 else None
 
 
 def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
-    """The choice of a clause that is written as a setting in its block: `track { wandb }`, `optimizer { name = adamw
-    }`.
+    """The choice of a clause for a setting in its block: `optimizer { name = adamw }` means `optimizer adamw`. None if
+    there is none.
     """
     head = schema.BY_PATH.get(clause)
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
@@ -46,7 +50,8 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if name in head.choices:
         return None if node is not None and f"{clause}.{name}s" in schema.BY_PATH else name
     if text in head.choices and not any(row.name == name for row in schema.TABLE):
-        return text  # `scheduler = slurm` in `launch`
+        return text  # such as `scheduler = slurm` in `launch`
     if letters(name + text) in map(letters, head.choices):
-        return next(one for one in head.choices if letters(one) == letters(name + text))  # `zero = 3`
+        # such as `zero = 3` for the choice `zero3`
+        return next(one for one in head.choices if letters(one) == letters(name + text))
     return choice(head, text) if name in NAMED or name == "dtype" else None

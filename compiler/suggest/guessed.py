@@ -1,4 +1,4 @@
-"""Suggest the setting that an unknown name probably means, with its value as the language writes it."""
+"""Suggest the setting that an unknown name probably means, together with its value in xpc's notation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMED_THERE = "the first line names the model and the data"
 
 
 def of_guess(unknown: UnknownName, clause: str | None, message: str, guess: Meaning) -> Suggestion:
-    """The finding for a name that probably means `guess`. Rules then treat this setting as written."""
+    """The suggestion for a name that probably means the setting `guess`. Rules then treat this setting as written."""
     return evolve(_for_guess(unknown, clause, message, guess), intended=(guess.path,))
 
 
@@ -38,17 +38,17 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         form = sentence(unknown, guess, None)
         return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{where}")
     if row is not None and row.kind is FLAG and "/" in (unknown.typed or "") and f"{row.path}.name" in schema.BY_PATH:
-        guess = Meaning(f"{row.path}.name", own=True)  # `push_to_hub = "me/model"`
+        guess = Meaning(f"{row.path}.name", own=True)  # such as `push_to_hub = "me/model"`
         row = schema.BY_PATH[guess.path]
     if row is None and guess.path in schema.CLAUSES:
         return suggested(unknown, message, guess.path, guess.path, replaces_value=False)
     text = (unknown.typed or "").strip('"').lower()
     outer = schema.BY_PATH.get(guess.path.rpartition(".")[0])
     if text in ("true", "false") and guess.path == "save.hub.name" and outer is not None:
-        # `push = true` means `hub`, and not a repository with this name
+        # `push = true` means the setting `hub`; it is not a repository called "true"
         guess, row = Meaning(outer.path, text, own=True), outer
     if row is not None and row.path == "lora.bits" and FOUR_BITS.search(text):
-        guess = Meaning("qlora", "true")  # `quantize = bnb.nf4`
+        guess = Meaning("qlora", "true")  # such as `quantize = bnb.nf4`
         row = schema.BY_PATH["qlora"]
     if row is not None and row.path == "method.loss":
         methods = methods_with(text)
@@ -58,21 +58,23 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     if row is None or row.path.startswith("train."):
         return suggested(unknown, message, sentence(unknown, guess, row))
     if row.path in schema.ADAPTERS and isinstance(unknown.node, String) and "/" in unknown.node.value:
-        guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # `adapter = "out/first"`
+        guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # such as `adapter = "out/first"`
     node = unknown.node
     if row.path == "eval.split" and isinstance(node, Number):
-        guess, row = Meaning("data.holdout", own=True), schema.BY_PATH["data.holdout"]  # `dev_split = 0.05` is a share
+        # the value of `dev_split = 0.05` is a share
+        guess, row = Meaning("data.holdout", own=True), schema.BY_PATH["data.holdout"]
     if row.path == "hardware" and (node is None or isinstance(node, Number)) and guess.value != "cpu":
         count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
         form = f"hardware{'=' if unknown.header else ' '}{count} x GPU"
         help = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints them"
         return Suggestion("XP101", message, help=help)
-    if isinstance(node, Call) and row.head and row.choices and clause is None:  # `optim adam(lr=1e-5)`
+    if isinstance(node, Call) and row.head and row.choices and clause is None:  # such as `optim adam(lr=1e-5)`
         called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
         form = f"{row.name} {called or row.choices[0]}{(unknown.typed or '')[len(node.name.text) :]}"
         return suggested(unknown, message, form, None if called is None else form)
     if isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH:
-        return suggested(unknown, message, row.name, row.name, bool(clause), replaces_value=False)  # `hubb(private)`
+        # such as `hubb(private)`
+        return suggested(unknown, message, row.name, row.name, bool(clause), replaces_value=False)
     value = decided_value(row, unknown, guess)
     if (row.path, value) in ALREADY and unknown.node is not None:
         return Suggestion("XP101", message, help=ALREADY[row.path, value or ""])
@@ -82,7 +84,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         and unknown.name not in (row.name, *row.args)
     ):
         help = "write `assistant_only` for rows of conversations, or `completion_only` for a prompt and its completion"
-        return Suggestion("XP101", message, help=help)  # the format of the rows is not known yet
+        return Suggestion("XP101", message, help=help)  # the format of the rows is unknown at this point
     if value is None and unknown.node is not None and row.kind is not BLOCK:
         named = named_by_value(unknown)
         if named is not None:
@@ -94,7 +96,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         )  # `prompt_data org/name` is not a column
     if row.path in schema.ADAPTERS and value == "true" and (unknown.typed or "").strip('"') in schema.ADAPTERS:
         return suggested(unknown, message, (unknown.typed or "").strip('"'), (unknown.typed or "").strip('"'))
-    if guess.path == clause:  # the value is on the clause's line
+    if guess.path == clause:  # the value is on the clause's line, outside the block
         return suggested(unknown, message, f"{row.name} {value or example(row)}", inside=True)
     if clause is None and row.methods and "sft" not in row.methods and not row.path.startswith("method.rewards"):
         form, readers = typed(row, value), ", ".join(row.methods[:3])
@@ -123,14 +125,14 @@ def suggested(
     inside: bool = False,
     replaces_value: bool = True,
 ) -> Suggestion:
-    """The finding that suggests a form, with an edit if the form can be written at the name's place."""
+    """Suggest a text (`form`) for an unknown name, with an edit if the text can be written at the same place."""
     outside = f" outside of `{unknown.clause}`" if unknown.clause and not inside else ""
     edit = None if edit is None or outside else form
     return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{outside}", edit, replaces_value)
 
 
 def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
-    """The finding for a known setting with an impossible value: what the setting takes, without an edit."""
+    """The finding for a known setting with an impossible value: it says which values are legal, and has no edit."""
     from xpc.compiler.suggest.converted_values import expected, plain
 
     assert unknown.node is not None
@@ -150,5 +152,5 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
 
 
 def is_in(path: str, clause: str) -> bool:
-    """Whether a setting is directly in a clause."""
+    """Whether a setting belongs to a clause directly, and not to a block inside it."""
     return path.rpartition(".")[0] == clause

@@ -1,4 +1,4 @@
-"""All names of settings: xpc's own, the trainer arguments that settings decide, and other tools' names.
+"""All names by which a setting is known: xpc's own, trainer arguments, and other tools' names.
 
 A setting is known by its own name, by the trainer arguments that it decides and their names in other versions
 (`renames` of the stacks), by the keys of accelerate and DeepSpeed that it decides, and by the names that other tools
@@ -17,7 +17,7 @@ from xpc.compiler.suggest.likeness import Known, alphabet_of, parts, words
 from xpc.grammar.nearest import letters
 
 NEVER_LEGAL = ("strategy.activation_checkpointing",)
-"""Settings that the language has only in order to refuse them."""
+"""Settings that exist in the language only so that a rule can refuse them."""
 
 
 @cache
@@ -63,16 +63,16 @@ def known() -> tuple[Known, ...]:
 
 
 def _distinct(phrase: str) -> bool:
-    """Whether another spelling of a choice is clear without the setting's name, as `fa2` is, and `dp` or `auto`
-    is not.
-    """
+    """Whether another spelling of a choice is clear without the setting's name: `fa2` is, `dp` and `auto` are not."""
     common = ("auto", "none", "full", "default", "true", "false", "half", "single")
     typed = letters(phrase)
     return phrase not in common and not typed.isdecimal() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
 
 
 def _target_names() -> Iterator[tuple[str, str]]:
-    """Names in other versions, and keys of accelerate and DeepSpeed, each with the setting that decides it."""
+    """Names of trainer arguments in other versions, and keys of accelerate and DeepSpeed, each with the path of the
+    setting that decides it.
+    """
     from xpc.compiler.language.extras import OWNED, owner
 
     for stack in stacks.every():
@@ -87,7 +87,7 @@ def _target_names() -> Iterator[tuple[str, str]]:
 
 @cache
 def vocabulary() -> tuple[Known, ...]:
-    """Every word of a name of a setting or of a choice."""
+    """All words that occur in names of settings and choices."""
     phrases = {phrase for row in schema.TABLE for _, phrase in spellings(row)}
     found = {word for one in known() for word in one.words} | {word for phrase in phrases for word in words(phrase)}
     return tuple(Known(word, alphabet_of(word), (), "", "", False, 0.0) for word in found)
@@ -95,7 +95,7 @@ def vocabulary() -> tuple[Known, ...]:
 
 @cache
 def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
-    """The known names, and their indices by word and by length."""
+    """The known names; their indices by word; and their indices by number of letters."""
     with_word: dict[str, list[int]] = {}
     of_length: dict[int, list[int]] = {}
     for number, one in enumerate(known()):
@@ -107,7 +107,7 @@ def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int
 
 @cache
 def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
-    """All spellings of all choices of a setting."""
+    """All spellings of the choices of a setting, as pairs of choice and spelling."""
     out = [(name, name) for name in row.choices]
     for name, phrases in tables.choices().get(row.path, {}).items():
         out += [(name, phrase) for phrase in phrases]
@@ -117,6 +117,6 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice with this other spelling, or None."""
+    """The choice that is also spelled `text`, or None."""
     typed = letters(text[:80])
     return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)

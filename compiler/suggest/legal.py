@@ -1,4 +1,6 @@
-"""What to write instead of a wrong value: the intended value, or the legal values. Loaded only for a wrong spec."""
+"""What to write instead of a wrong value: the value that was probably intended, or the legal values. Imported only for
+a wrong spec.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""Other tools' words for a setting's behaviour when it is left out, and the advice; "/" is any path."""
+"""Other tools' words for what xpc does if the setting is left out, and the advice. The word "/" stands for any path."""
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that need not be written, because they are the default."""
+"""Advice for values that are the default, so that they need not be written."""
 ONE = (
     "int",
     "tokens",
@@ -50,15 +52,15 @@ ONE = (
     "real_or_share",
     "rows_or_share",
 )
-"""Kinds with a single value."""
+"""Types of settings that take a single value."""
 AUTO = ("precision", "model.dtype")
-"""Settings whose value `auto` means, in other tools, bf16 if the GPU has it."""
+"""Settings for which other tools' value `auto` means bf16 if the GPU has it."""
 NOUNS = {
     "rows_or_share": ("row", "of the rows"),
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""For each kind, the word for what a count counts, and for the total of which a share is a part."""
+"""For each type of setting: the noun that a count counts, and the phrase for what a share is a share of."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -73,14 +75,14 @@ def answer(wrong: Wrong) -> Diagnostic:
     if wrong.kind == "fraction" and isinstance(node, Number):
         return _fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # too large for every setting
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # larger than any legal value
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
-    if row.path == "eval.split" and isinstance(node, Number):  # a number can only be meant as a share or a count
+    if row.path == "eval.split" and isinstance(node, Number):  # a number can only stand for a share or a count
         share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
         return report(
             wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
@@ -103,7 +105,8 @@ def answer(wrong: Wrong) -> Diagnostic:
         return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
     if wrong.code == "XP105" and isinstance(node, Number) and node.unit and row.kind.name in SHARED:
         wrong.value = _counted(row, node)
-    if isinstance(node, Number) and (node.unit or "").lower() == "e":  # `12e`: an exponent without digits
+    # `12e` was parsed as 12 with a unit: its exponent has no digits
+    if isinstance(node, Number) and (node.unit or "").lower() == "e":
         wrong.value = None
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, wrong.value = item.node, None
@@ -113,15 +116,15 @@ def answer(wrong: Wrong) -> Diagnostic:
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
         return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{place}")
     value = wrong.value or intended(row, item, node)
-    part = item.node if row.kind.name == "reals" else node  # the message is about the list, not about its item
+    part = item.node if row.kind.name == "reals" else node  # the message is about the complete list, not one item
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 
 
 def _counted(row: Setting, node: Number) -> str | None:
-    """The value for a number with a word as its unit, such as `every = 500steps` and `holdout = 5pct`; or None, because
-    a bare number would be a count.
+    """Convert a number with a word as its unit: `every = 500steps` becomes 500, `holdout = 5pct` becomes `5%`. None for
+    other units.
     """
     word = (node.unit or "").lower()
     if word in PERCENT:
@@ -133,7 +136,7 @@ def _counted(row: Setting, node: Number) -> str | None:
 
 
 def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
-    """The finding for `take = 1.0`, `warmup = 0.03` or `holdout = 2.5`, which could be a count or a share."""
+    """The finding for `take = 1.0`, `warmup = 0.03` or `holdout = 2.5`, which may be a count or a share."""
     noun, total = NOUNS[row.kind.name]
     value, name = node.value, row.name
     below = value < 1
@@ -152,7 +155,7 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
 
 
 def unset_advice(row: Setting, typed: str) -> str:
-    """What to write instead of `auto`, or of a word for "all"; "" for other values."""
+    """What to write instead of `auto`, or of another tool's word for "unset" such as `all`; "" for other values."""
     words, advice = UNSET.get(row.path, ((), ""))
     if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
         return advice
@@ -160,7 +163,7 @@ def unset_advice(row: Setting, typed: str) -> str:
 
 
 def leave_out(row: Setting) -> str:
-    """The advice to leave the setting out, so that its default or xpc's choice applies."""
+    """The advice to leave out a setting, so that its default or xpc's choice applies."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
     return f"leave `{row.name}` out: xpc chooses it, and says what"
@@ -175,9 +178,9 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
         )
     other = _of_another_setting(row, node.name)
     if other:
-        # help about another setting is complete advice; only a value that it replaces becomes an edit
+        # help about another setting gets an edit only if that setting replaces the value
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
-        # settings that follow the value may not fit its replacement
+        # settings after the value may be illegal with its replacement
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)
@@ -197,8 +200,8 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
 
 
 def _of_another_setting(row: Setting, name: str) -> str:
-    """The help for a name that belongs to another setting (`method lora`) or has no equivalent (`method ppo`),
-    or `""`.
+    """The help for a value that belongs to another setting (`method lora`) or has no equivalent (`method ppo`); "" for
+    other values.
     """
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
@@ -224,14 +227,14 @@ def _of_another_setting(row: Setting, name: str) -> str:
 
 
 def _form(row: Setting, value: str) -> str:
-    """A setting with a value, as typed at this place."""
+    """A setting with a value, as it is written at this place: `for 3 epochs`, `seed 1` or `lr = 2e-5`."""
     if row.path in ("train.epochs", "train.steps"):
         return f"for {value} {row.name}"
     return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
 
 
 def intended(row: Setting, item: Item, node: Value | None) -> str | None:
-    """The typed value converted to the setting's kind, or None."""
+    """The written value, converted to the setting's type; None if that is impossible."""
     if node is None:
         return None
     typed = item.label.source.slice(node.span)
@@ -242,7 +245,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if isinstance(node, Number) and kind == "choice":
         from xpc.compiler.suggest.known_names import known_choice
 
-        return known_choice(row, typed)  # `precision = 16`
+        return known_choice(row, typed)  # such as `precision = 16`
     if isinstance(node, Number):
         small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
@@ -250,7 +253,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         alone = evolve(item, node=node.items[0])
         return None if isinstance(convert(row, alone), Wrong) else typed[1:-1].strip(" ,")
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
-    if product is not None:  # `64/8` looks like `org/name`
+    if product is not None:  # `64/8` was parsed as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None
     if kind == "template" and isinstance(node, String) and node.value in row.choices:
         return node.value
@@ -258,7 +261,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
         if isinstance(node, String):
             return f"file({typed})"
-        if isinstance(inner, String):  # `fil("x.jinja")`
+        if isinstance(inner, String):  # such as `fil("x.jinja")`
             return f'file("{inner.value}")'
         return f'file("{inner.name}")' if isinstance(inner, Ref) else None
     if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
@@ -282,7 +285,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
-    """A phrase for the legal values of a setting, with an example if the written value is of another kind."""
+    """A phrase for the legal values of a setting. It has an example if the written value is of another type."""
     typed = "" if node is None else item.label.source.slice(node.span)
     if isinstance(node, Number):
         words = expected(row, row.name, typed)

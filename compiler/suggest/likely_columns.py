@@ -1,4 +1,4 @@
-"""Find columns that a method could train on, by their usual names. Loaded only for a wrong spec."""
+"""Find the columns on which a method could train, by their usual names. Imported only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from xpc.compiler.suggest.tables import usual_columns
 
 
 def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = None) -> str | None:
-    """The `data` clause that makes these columns legal for a method, or None. `turns` are the columns that contain
-    turns, each with the shape of its turns.
+    """The `data` clause with which a method can read these columns: `data(format=preference, columns=[a, b])`. None if
+    no format fits.
+
+    `turns` maps the columns that contain chat turns to their formats.
     """
     known_turns = [(name, shape) for name, shape in (turns or {}).items() if shape in METHODS[method].shapes]
     if len(known_turns) == 1 and known_turns[0][0].isidentifier():
@@ -31,7 +33,8 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
             "unpaired": [prompt, answer, part["label"]],
             "text": [part["text"]],
         }.get(shape, [None])
-        if shape == "unpaired" and prompt is None and part["messages"] and part["label"]:  # ends with the answer
+        # the last message is the judged answer
+        if shape == "unpaired" and prompt is None and part["messages"] and part["label"]:
             named = [part["messages"], part["label"]]
         known = [one for one in named if one is not None]
         if len(known) == len(named):
@@ -40,14 +43,16 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
 
 
 def _for_source(ref: str, written: str | None) -> str | None:
-    """The form for all sources or, if `ref` is given, for the source with that name."""
+    """The text for all sources (`written`), or with `ref` the block of the source with that name."""
     if written is None or not ref or not written.startswith("data(format="):
         return written
     return f"{ref} {{ {written[len('data(') : -1].replace('=', ' = ')} }}"
 
 
 def advice(method: str, source: DataSource, ref: str) -> str:
-    """What to write if a method cannot train on a source's rows; `ref` is the source's name if there are several."""
+    """What to write if a method cannot train on the rows of a source. `ref` is the source's name if there are several
+    sources.
+    """
     found = _for_source(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
         others = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
@@ -64,7 +69,9 @@ def advice(method: str, source: DataSource, ref: str) -> str:
 
 
 def _registered_example(method: str) -> str:
-    """A registered dataset that fits the method, if possible a dataset with a known number of rows."""
+    """The name of a dataset in the registry that fits the method. Datasets with a known number of rows are
+    preferred.
+    """
     known = [one for one in map(registry.find_dataset, registry.dataset_names()) if one is not None]
     fits = {shape: at for at, shape in enumerate(METHODS[method].shapes)}
     fitting = [(fits[one.shape], one.rows is None, one.alias) for one in known if one.shape in fits]
@@ -72,8 +79,8 @@ def _registered_example(method: str) -> str:
 
 
 def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None = None) -> str:
-    """What to write for rows of an unknown shape: the likely columns, or what a row must contain; `ref` is the source's
-    name if there are several.
+    """What to write for rows of unknown format: the likely columns, or what rows for this method must contain. `ref` is
+    the source's name if there are several sources.
     """
     found = _for_source(ref, form(method, columns, turns))
     if found is not None:

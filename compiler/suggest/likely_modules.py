@@ -1,5 +1,5 @@
-"""Find the modules that a wrong target of an adapter means: `Q_PROJ`, `q_proj|k_proj`, `self_attn`. Loaded only for a
-wrong spec.
+"""Find the modules for a wrong target of an adapter, such as `Q_PROJ`, `q_proj|k_proj` or `self_attn`. Imported only
+for a wrong spec.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from xpc.compiler.suggest.likeness import typo_of
 
 
 def likely(target: str, legal: Iterable[str]) -> tuple[str, ...]:
-    """The last names of the legal paths that a target means; empty if that is not clear.
+    """The last parts of the legal module paths that a wrong target probably means; empty if that is unclear.
 
-    `Q_PROJ` means q_proj, `q_proj|k_proj` both, and a part of the model such as `self_attn` every module in it.
+    `Q_PROJ` becomes q_proj, `q_proj|k_proj` both, and a part of the model such as `self_attn` all modules in it.
     """
     legal = tuple(legal)
     last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))

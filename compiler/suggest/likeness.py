@@ -1,4 +1,4 @@
-"""Compare names by their letters and words."""
+"""Measure the similarity of names by their letters and words."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from difflib import SequenceMatcher
 
 LETTERS = 0.8
-"""The least share of equal letters with which a name counts as a typo."""
+"""Minimum share of equal letters (0 to 1) for a name to count as a typo of another."""
 
 
 @record
 class Known:
-    """One name of a setting: its letters without separators, their bit mask (`alphabet_of`), and its words.
+    """One of the names of a setting: its letters without separators, their bit mask (`alphabet_of`), and its words.
 
-    `own` is true if xpc itself has this name. `penalty` is subtracted from the similarity for settings of one method,
-    or settings deep inside a block.
+    `own` is true if it is xpc's own name of the setting. `penalty` is subtracted from the similarity, for settings that
+    only one method has and for nested settings.
     """
 
     letters: str
@@ -38,20 +38,22 @@ class Known:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name with synonyms replaced, in order, without repetitions."""
+    """The words of a name in order, without repetitions, with synonyms replaced."""
     same = tables.synonyms()
     typed = " ".join(same.get(one, one) for one in parts(name))
     return tuple(dict.fromkeys(typed.split()))
 
 
 def canonical(name: str) -> str:
-    """The letters of a name with synonyms replaced: the same for `moe_aux_loss_coef` and `moe aux loss coefficient`."""
+    """The letters of a name after synonyms are replaced. It is the same for `moe_aux_loss_coef` and `moe aux loss
+    coefficient`.
+    """
     return letters(" ".join(words(name[:80])))
 
 
 @cache
 def parts(name: str) -> tuple[str, ...]:
-    """The words of a name as typed."""
+    """The words of a name as written."""
     parts: list[str] = []
     part = ""
     for before, c in zip(" " + name, name):
@@ -65,19 +67,19 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def weight(word: str) -> float:
-    """The weight of a word in a comparison."""
+    """How much a word counts in the comparison of two names. Words such as `use` count little."""
     return 0.25 if word in tables.idle_words() else 1.0
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The name of which `name` is a typo; None if no name is near enough, or two are equally near."""
+    """The one of `names` of which `name` is probably a typo. None if none is near enough, or two are equally near."""
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None
 
 
 def letter_likeness(one: str, other: str) -> float:
-    """The similarity of two names by their letters. A typo changes only few letters."""
+    """The similarity of two names by their letters, from 0 to 1. It is high if one is a typo of the other."""
     short, long = sorted((len(one), len(other)))
     if short < 3 or 2 * short < LETTERS * (short + long):
         return 0.0
@@ -87,14 +89,12 @@ def letter_likeness(one: str, other: str) -> float:
         return 0.0
     ratio = matcher.ratio()
     if one[0] == other[0] and sorted(one) == sorted(other):
-        return 0.97  # two letters changed places
+        return 0.97  # two adjacent letters are swapped
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
 def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
-    """Whether enough letters can be equal, estimated from the letters that only one of the two names has. `alphabet` is
-    the bit mask of `typed`.
-    """
+    """A fast test whether two names can share enough letters to be similar. `alphabet` is the bit mask of `typed`."""
     first, second = len(typed), len(one.letters)
     least = LETTERS * (first + second) / 2
     if first < least or second < least:
@@ -104,7 +104,7 @@ def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
 
 
 def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
-    """Whether two similar names differ in a word: `valid_data` is not a typo of `train_data`.
+    """Whether two similar names differ in a whole word, so that neither is a typo: `valid_data` and `train_data`.
 
     If `more` is false, an additional word counts as a difference, too, as in `eval_accumulation_steps` for
     `accumulation_steps`.
@@ -120,20 +120,22 @@ def _matched(one: str, other: str) -> float:
 
 
 def begins(one: str, other: str) -> bool:
-    """Whether a name is an abbreviation of another."""
+    """Whether the name `one` is an abbreviation of `other`: `grad` of `gradient`."""
     return len(one) >= 3 and other.startswith(one)
 
 
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
-    """A matcher that is prepared for one name, because the preparation is the expensive half of a comparison."""
-    from difflib import SequenceMatcher  # takes 5 ms; needed only for a misspelt spec
+    """A SequenceMatcher that is prepared for one name. The preparation takes half the time of a comparison, so it is
+    cached.
+    """
+    from difflib import SequenceMatcher  # importing difflib takes 5 ms, and only wrong specs need it
 
     return SequenceMatcher(None, "", one, autojunk=False)
 
 
 def alphabet_of(text: str) -> int:
-    """A bit mask of the letters of a text; two letters may share one bit."""
+    """A bit mask of the letters of a text. Two letters may share one bit."""
     out = 0
     for c in text:
         out |= 1 << ord(c) % 64

@@ -1,6 +1,7 @@
-"""Guess the intended setting for an unknown name, by its words, its letters and its place.
+"""Guess the intended setting for an unknown name: by its words, by its letters, and by the clause in which it is
+written.
 
-Loaded only for an unknown name.
+Imported only for an unknown name.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 ENOUGH = 0.62
-"""The least similarity with which a setting is suggested; 1 means the same letters."""
+"""Minimum similarity (0 to 1) for a setting to be suggested; 1 means the same letters."""
 SAME = 0.99
-"""The similarity of names with the same words."""
+"""The similarity of two names with the same words."""
 OWN = 0.15
-"""What a typo of one of the language's own names adds to the similarity."""
+"""The bonus in similarity for a typo of one of xpc's own names."""
 
 
 @record
 class Meaning:
-    """A setting that a name may mean: its path (`train` is the first line of a spec), the value that the name implies,
-    and the similarity.
+    """A setting that a name may mean: its path, the value that the name implies, and the similarity (`likeness`). The
+    path `train` stands for the first line of a spec.
 
     `own` is true if xpc or a trainer argument has exactly this name.
     """
@@ -50,16 +51,16 @@ class Meaning:
 
 
 def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """The similarity of a typed name and a known one by shared words, from 0 to 1.
+    """The similarity of the words of an unknown name (`one`) and of a known name (`other`), from 0 to 1.
 
-    It is 0 if the known name lacks an important word of the typed name.
+    It is 0 if the known name lacks an important word of the unknown name.
     """
     shared = 0.0
     for word in one:
         if word in other:
             shared += weight(word)
         elif any(begins(word, one) for one in other):
-            shared += 0.8 * weight(word)  # `mixed_prec`
+            shared += 0.8 * weight(word)  # an abbreviation, such as `mixed_prec`
         elif weight(word) == 1.0 and _typos_of(word).isdisjoint(other):
             return 0.0
     if not shared:
@@ -69,7 +70,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """The known words of which a word is probably a typo."""
+    """The words in names of settings of which a word is probably a typo."""
     alphabet = alphabet_of(word)
     return frozenset(
         one.letters
@@ -80,13 +81,13 @@ def _typos_of(word: str) -> frozenset[str]:
 
 @cache
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
-    """The most likely setting for a name, or None.
+    """The setting that a name most likely means, or None.
 
     In a clause, the clause's own settings win ties, and the name is also tried with the clause's name before it:
-    `interval` in `save` is `save_interval`. With `exact`, only the same words or letters are accepted; with `valued`,
-    clauses are excluded.
+    `interval` in `save` is `save_interval`. With `exact`, only names with the same words or letters count; with
+    `valued`, clauses are excluded.
     """
-    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])  # `enableligerkernel`
+    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])  # such as `enableligerkernel`
     ways = [name] if clause is None else [name, f"{clause} {name}"]
     best: Meaning | None = None
     rank = 0.0
@@ -100,7 +101,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                continue  # if the clause is named, one word of a name suffices for its own settings
+                continue  # the user has named the clause, so one common word suffices for its own settings
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
@@ -111,7 +112,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             score = (
                 like
                 + 0.2 * (like >= SAME)
-                + 0.05 * (typed == one.letters)  # larger than any penalty: no synonym of another setting is nearer
+                + 0.05 * (typed == one.letters)  # larger than any penalty, so that an exact name beats synonyms
                 + 0.15 * inside
                 + (0.04 if like >= SAME else OWN) * one.own
                 + 0.01 * bool(one.value)
@@ -124,8 +125,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
-    """The known names that can be similar at all, in their order: names with the same letters, a common word, or mostly
-    the same letters.
+    """The known names worth comparing, in their order: those with the same letters, a common word, or mostly the same
+    letters.
     """
     names, with_word, of_length = index()
     alphabet = alphabet_of(typed)
@@ -141,8 +142,8 @@ def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
 
 
 def _with_all_words(name: str) -> str | None:
-    """The only name that `extra` passes on and that contains all words of `name`, such as `pad_to_multiple_of` for
-    `pad_to_multiple`; or None.
+    """The only argument for `extra` whose name contains all words of `name`: `pad_to_multiple_of` for
+    `pad_to_multiple`. None if there is none, or several.
     """
     from xpc.compiler.suggest import extra_form as passing
 
@@ -156,21 +157,23 @@ def _with_all_words(name: str) -> str | None:
 
 
 def is_known(name: str, loosely: bool = True) -> bool:
-    """Whether a name means a setting, has an advice, or has a reason why it has no equivalent. With `loosely`, a reason
-    also counts for a name of its family, or with its words in another order.
+    """Whether a name means a setting, has advice, or is known to have no equivalent.
+
+    With `loosely`, it also counts as known if only its beginning (`ema_...`) has no equivalent, or its words in another
+    order.
     """
     reason = loose_reason(name) if loosely else own_reason(name)
     return reason is not None or meaning(name, exact=True) is not None or advice(name, "") is not None
 
 
 def shares_word(name: str, path: str) -> bool:
-    """Whether a name has a word of a known name of the setting; otherwise only its letters are similar."""
+    """Whether a name shares a word with a known name of the setting. If it does not, they only have similar letters."""
     names, with_word, _ = index()
     return any(names[number].path == path for word in words(name[:80]) for number in with_word.get(word, ()))
 
 
 def nearest_other_name(name: str) -> tuple[str | None, float]:
-    """The nearest name that `extra` passes on or that no setting covers, or None; and the similarity."""
+    """The nearest name among arguments for `extra` and names without an equivalent, or None; and its similarity."""
     typed = letters(name[:80])
     alphabet, best, rank = alphabet_of(typed), None, 0.84
     for one, other in _other_names():
@@ -195,17 +198,19 @@ def _other_names() -> tuple[tuple[str, Known], ...]:
 
 
 def choice(row: schema.Setting, text: str) -> str | None:
-    """The choice that another spelling means, or None."""
+    """The choice of a setting that a value in another spelling means: `flash_attention_2` is `flash2`. None if it is
+    unclear.
+    """
     text = text[:80]
     typed, own = letters(text), words(text)
     same = known_choice(row, text)
     if same is not None:
-        return same  # `llama-3.1` is `llama3.1`, not `llama3`
+        return same  # `llama-3.1` is `llama3.1`, and not `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     if len(inside) == 1:
-        return inside.pop()  # `ds_config_zero3.json`
+        return inside.pop()  # the text contains one choice: `ds_config_zero3.json` has `zero3`
     best, rank = None, 0.0
     for name, phrase in spellings(row):
         if another_number(typed, letters(phrase)) or another_number(typed, letters(name)):
@@ -217,6 +222,6 @@ def choice(row: schema.Setting, text: str) -> str | None:
         )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
-            tie = like == rank and best != name  # as near as another choice, unless the first has exactly these words
+            tie = like == rank and best != name  # ambiguous, unless the first choice has exactly these words
             best, rank = (best if like >= SAME else None) if tie else name, like
     return best

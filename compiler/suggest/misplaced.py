@@ -1,4 +1,6 @@
-"""Make findings for names that are not settings at the place where they are written. Loaded only for such a name."""
+"""Report names that are not settings at the place where they are written, with suggestions. Imported only for such a
+name.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,18 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call
 
 MAX_SUGGESTED = 50
-"""The most unknown names of a file that get suggestions. Further names are only reported."""
+"""Maximum number of unknown names per file that get suggestions. Further names are only reported."""
 REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 FILES = ("fsdp_", "zero_", "stage3_")
-"""Prefixes of keys that only accelerate or DeepSpeed have."""
+"""Prefixes of keys that exist only in configuration files of accelerate and DeepSpeed."""
 TYPO = 0.9
-"""The similarity from which a name is a typo of a known one."""
+"""Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
 def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
-    """The finding for a name; `count` is the number of earlier unknown names in the file."""
+    """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
     return _outside(unknown) if unknown.clause is None else _inside(unknown, unknown.clause)
@@ -50,7 +52,8 @@ def _outside(unknown: UnknownName) -> Suggestion:
     if name == "train":
         return Suggestion("XP101", "`train` is not a setting", help=HEADER)
     line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
-    if typo_of(name, ["train"]) and (not line or line[1:2] == ["on"]):  # `trian qwen2.5-3b on alpaca`
+    # a misspelt first line, such as `trian qwen2.5-3b on alpaca`
+    if typo_of(name, ["train"]) and (not line or line[1:2] == ["on"]):
         edit = "train" if line else None
         return Suggestion("XP101", f"`{name}` is not a setting of the language", "did you mean `train`?", HEADER, edit)
     head = misspelt_clause(unknown)
@@ -80,7 +83,7 @@ def _outside(unknown: UnknownName) -> Suggestion:
             edit=alone,
             replaces_value=True,
         )
-    if name in ("bf16.enabled", "fp16.enabled"):  # DeepSpeed's names
+    if name in ("bf16.enabled", "fp16.enabled"):  # keys of deepspeed.json
         name = name.removesuffix(".enabled")
     path = schema.bare_choices().get(name)
     if path is not None and (unknown.typed or "").strip('"').lower() in NO:
@@ -140,7 +143,8 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     no_equivalent = _without_equivalent(message, f"{clause} {name}")
     if no_equivalent is not None and not rows:
         return no_equivalent
-    if together is not None and not rows and together.path in schema.BY_PATH:  # `size` in `eval` is `eval_size`
+    # such as `size` in `eval`, which is `eval_size`
+    if together is not None and not rows and together.path in schema.BY_PATH:
         return of_guess(unknown, clause, message, together)
     argument = evolve(unknown, name=f"{clause.rpartition('.')[2]}_{name}")  # `delay` in `eval` is `eval_delay`
     if not rows and name not in schema.CLAUSES and (found := _passed_on(argument, message)) is not None:
@@ -153,7 +157,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if not (rows or path or name in schema.CLAUSES):
         return _unknown(unknown, clause)
     guess = meaning(name, clause)
-    plural = guess is not None and guess.path == f"{clause}.{name}s"  # `beta` in `optimizer`
+    plural = guess is not None and guess.path == f"{clause}.{name}s"  # such as `beta` in `optimizer`, which has `betas`
     if guess is not None and is_in(guess.path, clause) and (plural or guess.likeness >= SAME):
         return _unknown(unknown, clause)  # another tool's name for a setting of the clause: `block_size` in `batch`
     exact = meaning(name, exact=True)
@@ -183,7 +187,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
 
 
 def _source_setting(unknown: UnknownName) -> Suggestion:
-    """The finding for a setting that belongs to one source in the data block."""
+    """The suggestion for a setting that belongs to a single source in the `data` block."""
     where = " for each source" if unknown.clause == "data" else " in the `data` block, for each source"
     help = f"write `SOURCE({unknown.name}={unknown.typed or '...'})`{where}"
     return Suggestion("XP102", f"`{unknown.name}` belongs to a source", help=help)
@@ -197,9 +201,10 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     lower = name.lower()
     if lower != name and clause is None and lower in _bare():
         return Suggestion("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
-    if clause is None and (unknown.typed or "").endswith('.xp"'):  # `import "base.xp"`, `include "base.xp"`
+    if clause is None and (unknown.typed or "").endswith('.xp"'):  # such as `import "base.xp"` and `include "base.xp"`
         return Suggestion("XP101", message, help=f"write `extends {unknown.typed}`, above the sentence and all clauses")
-    named = f"{name} {unknown.typed or ''}"  # `offload_optimizer_device=nvme`
+    # the value may be a part of the name's meaning, as in `offload_optimizer_device=nvme`
+    named = f"{name} {unknown.typed or ''}"
     advised = advice(named, "") or advice(name, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
@@ -209,7 +214,8 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if clause is None and (guess is None or guess.likeness < SAME):
         guess = after_component(name) or guess
     if clause is not None and guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause):
-        guess = meaning(name, exact=True) or guess  # `max_len` in `method grpo` is not vLLM's
+        # an exact name takes precedence: `max_len` in `method grpo` is not vLLM's
+        guess = meaning(name, exact=True) or guess
     if clause is not None and guess is not None and guess.likeness < TYPO and not is_in(guess.path, clause):
         guess = guess if shares_word(name, guess.path) else None  # `notes` in `track` is not `nodes`
     if clause is not None and (guess is None or guess.likeness < SAME):
@@ -217,15 +223,17 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         begun = [one for one in children if one.startswith(name)]
         near = typo_of(name, children) or (begun[0] if len(begun) == 1 and len(name) > 2 else None)
         if near is not None:
-            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
+            # an abbreviation, such as `drop` in `lora` for `dropout`
+            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)
     exact = guess is not None and guess.likeness >= SAME
-    if exact and guess is not None and guess.likeness < 1.0:  # the same words: `eval_iters`
+    if exact and guess is not None and guess.likeness < 1.0:  # the same words in another form, such as `eval_iters`
         found = _without_equivalent(message, name, loosely=False)
         if found is not None:
             return found
     if guess is None or not exact or not guess.own:
         own = name.startswith(FILES) and (guess is None or guess.path == "strategy")
-        loosely = guess is None or guess.likeness < TYPO  # a typo of a known name is not of a family
+        # for a typo of a known name, names that only share a beginning do not count
+        loosely = guess is None or guess.likeness < TYPO
         found = _without_equivalent(message, name, loosely=False)
         found = found or (_passed_on(unknown, message) if own or not exact else None)
         found = found or (_without_equivalent(message, name) if loosely else None)
@@ -236,7 +244,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if dot and not exact and (inside := by_parent(name)) is not None:
         return of_guess(unknown, clause, message, inside)
     if dot and not exact and tracker in schema.BY_PATH["track"].choices:
-        return suggested(unknown, message, f"track={tracker}")  # `wandb.enabled` of deepspeed.json
+        return suggested(unknown, message, f"track={tracker}")  # such as `wandb.enabled` of deepspeed.json
     if dot and not exact and name.endswith((".enabled", ".enable")):
         return evolve(_unknown(evolve(unknown, name=name.rpartition(".")[0]), clause), message=message)
     if dot and not exact and of_evaluation(name):
@@ -245,7 +253,8 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         part = by_last_part(unknown) or _by_last_word(unknown, clause)
         if part is not None:
             return evolve(_unknown(part, clause), message=message)
-        guess = None if name.rpartition(".")[2] in general_words() else guess  # `rollout.name` is not `rollouts`
+        # `name` alone is too general: `rollout.name` is not `rollouts`
+        guess = None if name.rpartition(".")[2] in general_words() else guess
     if not exact:
         form = named_by_value(unknown)
         if form is not None:
@@ -258,7 +267,8 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         ):
             return _near_other_name(unknown, message, other)
     methods = methods_with(name)
-    if methods and (not exact or (guess is not None and guess.path == "method")):  # `dapo` is a loss of grpo
+    # the value is a loss, such as `dapo`, which is a loss of grpo
+    if methods and (not exact or (guess is not None and guess.path == "method")):
         form = f"loss={name}"
         return Suggestion("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
     if guess is None:
@@ -267,7 +277,9 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
-    """The clause whose name is misspelt before a block or a call: `eva {`, `optimiser adamw(lr=1e-5)`; or None."""
+    """The clause of whose name a block's or call's name is a typo: `eva {` or `optimiser adamw(lr=1e-5)`. None if there
+    is none.
+    """
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
     # `targets` is a setting of `lora`, and not a typo of `target`
     setting = any(row.name == unknown.name for row in schema.TABLE)
@@ -280,7 +292,7 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
 
 
 def _head(unknown: UnknownName, clause: str) -> str:
-    """The choice of the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
+    """The choice that the clause around a name states: `cpo` in `method cpo { alpha = 1 }`. "" if there is none."""
     text = unknown.label.source.text[: unknown.label.span.start]
     row = schema.BY_PATH.get(clause)
     found = re.findall(rf"\b{clause}[ \t]+([\w.-]+)(?=[ \t]*[({{]|[ \t]+[^=\n]*$)", text)
@@ -288,13 +300,13 @@ def _head(unknown: UnknownName, clause: str) -> str:
 
 
 def _children(clause: str | None) -> str:
-    """The settings that a clause has, or how to list all settings."""
+    """A phrase that lists the settings of a clause, or says how to list all settings."""
     names = [row.name for row in schema.children(clause)] if clause else []
     return f"`{clause}` has {', '.join(names[:12])}" if names else REFERENCE
 
 
 def _of_method(name: str) -> Meaning | None:
-    """The method's setting in a name that begins with a method, such as `grpo_epsilon`; or None."""
+    """The setting for a name that begins with a method's name, such as `grpo_epsilon`; None for other names."""
     method, _, rest = name.partition("_")
     row = schema.BY_PATH.get(f"method.{rest}")
     known = (
@@ -304,29 +316,31 @@ def _of_method(name: str) -> Meaning | None:
 
 
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
-    """The dotted name reduced to its last part, if that part is similar to a setting, as for
-    `model.enable_checkpointing`; otherwise None.
+    """The dotted name reduced to its last part, if that is similar to a setting: `model.enable_checkpointing`.
+    Otherwise None.
     """
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
     return last if last.name not in general_words() and _unknown(last, clause).help != REFERENCE else None
 
 
 def _without_equivalent(message: str, name: str, loosely: bool = True) -> Suggestion | None:
-    """The finding for a name that the table of names without an equivalent contains, or None. With `loosely`, its words
-    may have another order, and it may belong to a family.
+    """The suggestion to leave out a name that has no equivalent in xpc; None for other names. With `loosely`, its words
+    may have another order, and a known beginning (`ema_...`) suffices.
     """
     why = loose_reason(name) if loosely else own_reason(name)
     return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)
 
 
 def _excluded(message: str, name: str) -> Suggestion | None:
-    """The finding for an argument that the stack removed or that importers drop, or None."""
+    """The suggestion to leave out an argument that the stack has removed or that importers drop; None for other
+    names.
+    """
     why = reason(name)
     return None if why is None else Suggestion("XP101", message, help=f"leave it out: it has no equivalent ({why})")
 
 
 def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
-    """The finding for a name that `extra` passes on, or None."""
+    """The suggestion to write a name in `extra`, which passes it to a library; None if no library has it."""
     found = passed_on(unknown.name, unknown.node, unknown.typed, unknown.header)
     if found is None or (found.escape != "trl" and unknown.clause not in (None, "strategy", "precision")):
         return None
@@ -340,7 +354,7 @@ def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
 
 
 def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestion:
-    """The finding for a typo of a name that `extra` passes on or that no setting covers."""
+    """The suggestion for a typo of `near`, which is an argument for `extra` or a name without an equivalent."""
     advised = advice(near, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
@@ -350,5 +364,5 @@ def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestio
 
 
 def _bare() -> list[str]:
-    """Names that are legal without a clause, in the body and after `with`."""
+    """Names that can be written without a clause, as statements and after `with`."""
     return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]

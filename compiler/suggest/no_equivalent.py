@@ -1,6 +1,8 @@
-"""Names of other tools that have no equivalent, with the reason (no_equivalent.txt). Loaded only for an unknown name.
+"""Names of other tools that have no equivalent in xpc, with the reason (no_equivalent.txt). Imported only for an
+unknown name.
 
-In the file, `left` lists what `xpc import` drops from files of axolotl and LLaMA-Factory.
+The file has names of four kinds: `none` have no equivalent; `instead` have advice on what to write; `left` are dropped
+by `xpc import`; `family` are beginnings of names without an equivalent.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
 @cache
 def _table(kind: str) -> dict[str, str]:
-    """The names of one kind in the file, reduced to letters, each with its text."""
+    """Map the names of one kind in no_equivalent.txt, reduced to letters, to their texts."""
     out: dict[str, str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(_letters(phrase), text)
@@ -27,7 +29,7 @@ def _table(kind: str) -> dict[str, str]:
 
 @cache
 def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
-    """The names of one kind in the file, each with its text."""
+    """The names of one kind in no_equivalent.txt, as pairs of name and text."""
     out: list[tuple[str, str]] = []
     for block in read_text(__file__, "no_equivalent.txt").split("\n\n")[1:]:
         first, *lines = block.strip().split("\n")
@@ -38,7 +40,7 @@ def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _by_words(kind: str) -> dict[tuple[str, ...], str]:
-    """The names of one kind in the file, reduced to their words in alphabetical order, each with its text."""
+    """Map the names of one kind in no_equivalent.txt, reduced to their words in alphabetical order, to their texts."""
     out: dict[tuple[str, ...], str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(tuple(sorted(words(phrase))), text)
@@ -46,7 +48,9 @@ def _by_words(kind: str) -> dict[tuple[str, ...], str]:
 
 
 def _with_words(kind: str, name: str) -> str | None:
-    """The text for a name with the words of a listed one in any order, with or without `use` and `enable`; or None."""
+    """The text of no_equivalent.txt for a name, if it has the words of a listed name in any order. Words such as `use`
+    and `enable` may be missing. None for other names.
+    """
     typed, rows = words(name[:80]), _by_words(kind)
     return next(
         (
@@ -59,12 +63,14 @@ def _with_words(kind: str, name: str) -> str | None:
 
 
 def advice(name: str, typed: str) -> str | None:
-    """What to write for a name that does not correspond to a single setting, or None."""
+    """What to write instead of a name that does not correspond to a single setting; None for other names. `typed` is
+    the written value.
+    """
     table = _table("instead")
     number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?", typed) else None
     help = number or table.get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
-        return None  # flags are handled elsewhere
+        return None  # other functions handle flags
     value = typed.strip('"') or "..."
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value
@@ -74,7 +80,7 @@ def advice(name: str, typed: str) -> str | None:
 
 
 def advised() -> dict[str, str]:
-    """The names that `advice` knows, reduced to letters, each with its text."""
+    """Map the names for which `advice` has a text, reduced to letters, to that text."""
     return _table("instead")
 
 
@@ -84,8 +90,8 @@ def _letters(name: str) -> str:
 
 @cache
 def reasons() -> dict[str, str]:
-    """Every name, reduced to letters, with its reason: from the table, the stack's removed arguments, and the
-    importers.
+    """Map each name without an equivalent, reduced to letters, to the reason: from no_equivalent.txt, from the
+    arguments that the stack has removed, and from the importers.
     """
     out = dict(_table("none"))
     for name, known in _of_stacks().items():
@@ -96,20 +102,22 @@ def reasons() -> dict[str, str]:
 
 
 def own_reason(name: str) -> str | None:
-    """The reason why a name in the table has no equivalent, or None. It takes precedence over similar spellings."""
+    """The reason why exactly this name has no equivalent, or None. It takes precedence over settings with a similar
+    spelling.
+    """
     return _table("none").get(_letters(name))
 
 
 def loose_reason(name: str) -> str | None:
-    """The same also for names with the words of one in the table, and for names of a family. Known names of settings
-    take precedence over it.
+    """Like `own_reason`, but the words may have another order, and a known beginning suffices (`ema_...`). Names of
+    settings take precedence over it.
     """
     return own_reason(name) or _with_words("none", name) or _family(name)
 
 
 def _family(name: str) -> str | None:
-    """The reason for a name that begins with the words of a family, or None: `ema *` is also `ema_momentum`, and
-    `critic` in a dotted name is also `critic.optim.lr`.
+    """The reason for a name that begins with the words of a `family`: `ema *` covers `ema_momentum`, and `critic` in a
+    dotted name covers `critic.optim.lr`. None for other names.
     """
     rows, segments = _table("family"), name[:120].split(".")
     for number, segment in enumerate(segments):
@@ -122,13 +130,15 @@ def _family(name: str) -> str | None:
 
 
 def no_such_choice(setting: str, choice: str) -> str:
-    """The beginning of a help for a choice without an equivalent (`method ppo`), or ""."""
+    """The beginning of a help text for a choice without an equivalent (`method ppo`): "it has no equivalent, because
+    ...". "" for other choices.
+    """
     why = loose_reason(f"{setting} {choice}")
     return "" if why is None else f"{NO_EQUIVALENT.removeprefix('leave it out: ')}{why}; "
 
 
 def _of_stacks() -> dict[str, str]:
-    """Arguments that the newest stack has removed, and arguments that a bundle never states."""
+    """Map arguments that the newest stack has removed, and arguments that a bundle never sets, to the reason."""
     stack = stacks.default()
     gone = {
         name: "transformers has removed it" if why == "no equivalent" else why for name, why in stack.removed.items()

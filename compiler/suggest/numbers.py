@@ -1,4 +1,4 @@
-"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Loaded only for such a mistake."""
+"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Imported only for such a mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A count with an `x` but no unit after it: `nodes=2x`."""
+"""A pattern for a count with an `x` but nothing after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -20,17 +20,17 @@ PRODUCT = re.compile(
     r"(?P<other>(?:(?<=[*^])-)?\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
 )
 CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
-"""A number of GPUs as a product: `8 * h100-80gb`."""
+"""A pattern for a number of GPUs written as a product: `8 * h100-80gb`."""
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>(?P<one>[\d.eE-]+)[ \t]*,[ \t]*(?P<other>[\d.eE-]+))[ \t]*(?:#.*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
-"""A decimal comma: `lr=0,0001`."""
+"""A pattern for a number with a decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
 LARGEST = 10**12
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:
-    """The finding, with the number in its line rewritten in xpc's notation."""
+    """Add help and an edit to a finding about a number: how to write the number in xpc's notation."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found
@@ -44,7 +44,7 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a GPU name that begins with a digit, or a hexadecimal number."""
+    """Rewrite a hexadecimal number, a count such as `2x`, or a GPU whose name begins with a digit."""
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
         return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
@@ -81,7 +81,7 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def computed(one: str, sign: str, other: str) -> str:
-    """The result of a calculation, or "" if it cannot be a value."""
+    """The result of a calculation (`8`, `*`, `16` give `128`), or "" if it cannot be a value."""
     try:
         first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
         if sign in ("**", "^") and (first > 1024 or abs(second) > 40):
@@ -93,7 +93,9 @@ def computed(one: str, sign: str, other: str) -> str:
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite thousands with commas, a list without brackets, and a statement that begins with a number of bits."""
+    """Rewrite thousands with commas, a list without brackets, or a statement that begins with a number of bits
+    (`4bit`).
+    """
     for match in THOUSANDS.finditer(line):
         if match.start() <= at < match.end():
             return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))

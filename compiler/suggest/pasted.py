@@ -1,7 +1,7 @@
-"""Rewrite options of command lines, YAML and JSON that were pasted into a spec as settings.
+"""Rewrite options from command lines, YAML and JSON that were pasted into a spec.
 
 The parser stops at the dash of `--learning_rate 1e-5` or at the colon of `learning_rate: 1e-5`; its finding is replaced
-by a finding about the option. Loaded only for such a mistake.
+by one about the option. Imported only for such a mistake.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ YAML = re.compile(
     rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
-"""An argument of Python, or a line of TOML or Hydra: with a final comma, single quotes, or an unquoted path."""
+"""A pattern for a keyword argument of Python, or a line of TOML or Hydra: `name = value`, with a final comma, single
+quotes, or an unquoted path.
+"""
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
 LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
 ROUNDS = 4
-"""The most times that edits are applied and the text is checked again."""
+"""Maximum number of times that edits are applied and the result is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 MOST = 200
-"""The most options of a line that are rewritten."""
+"""Maximum number of options per line that are rewritten."""
 
 
 @record
 class Option:
-    """A pasted option: its place, its name, and its value in xpc's notation."""
+    """A pasted option: its position in the text, its name, and its value in xpc's notation."""
 
     span: Span
     name: str
@@ -53,14 +55,14 @@ class Option:
 
 @record
 class Rewritten:
-    """The setting for an option: the text to type, or None; and the help."""
+    """How to write a pasted option as a setting: the text to type, or None if there is none; and a help text."""
 
     form: str | None
     help: str
 
 
 def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with the settings for pasted options."""
+    """Replace the parser's findings about pasted options by findings that say which settings to write."""
     return [_rewritten(one) if one.code in CODES and one.primary is not None else one for one in problems]
 
 
@@ -97,7 +99,9 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
-    """Match `name = value` around a comma, a quote or a slash, in the line or in the text between blanks."""
+    """Match `name = value` around a comma, a quote or a slash: first in the whole line, then in the text between two
+    spaces.
+    """
     if text[at : at + 1] not in ("'", "/", ","):
         return None
     first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
@@ -105,16 +109,16 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     for one, other in ((start, end), (first, end if run is None else run.end())):
         found = KWARG.fullmatch(text, one, other)
         if found is not None and NAMES.fullmatch(found["one"]):
-            return found  # `lora_target_modules=q_proj,v_proj`
+            return found  # such as `lora_target_modules=q_proj,v_proj`
         if found is not None and not re.fullmatch(
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
-        ):  # not a number such as `4,096`
+        ):  # excludes numbers such as `4,096`
             return found
     return None
 
 
 def _flags(text: str, at: int, end: int) -> list[Option]:
-    """The options from a dash to the end of the line."""
+    """The options in a line, from the first dash to the end of the line."""
     out: list[Option] = []
     while at < end and len(out) < MOST:
         match = FLAG.match(text, at, end)
@@ -169,7 +173,7 @@ def as_value(value: str) -> str:
 
 
 def _option_rewritten(option: Option, header: bool) -> Rewritten:
-    """The setting for an option; `no_NAME` gives the opposite of `NAME`."""
+    """How to write an option as a setting. `no_NAME` becomes the opposite of `NAME`."""
     if option.value is None and option.name.startswith("no_"):
         opposite = rewritten(f"{option.name[3:]}=false", header)
         if opposite.form is not None:
@@ -180,7 +184,7 @@ def _option_rewritten(option: Option, header: bool) -> Rewritten:
 
 
 def _mapping(option: Option, header: bool) -> Rewritten:
-    """The settings for a JSON mapping: each name in it is tried after the mapping's own name."""
+    """How to write a JSON mapping as settings: each key in it is tried after the mapping's own name."""
     inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
     rewrites = [rewritten(f"{option.name}_{name}={as_value(value)}", header) for name, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
@@ -192,7 +196,9 @@ def _mapping(option: Option, header: bool) -> Rewritten:
 
 
 def rewritten(typed: str, header: bool) -> Rewritten:
-    """How to write a text as a setting, found by putting the text into a spec and applying all suggested edits."""
+    """How to write a text as a setting. The text is put into a spec, and all suggested edits are applied until it is
+    legal.
+    """
     before = HEADER if header else BODY
     text, first = _apply_advice(before + typed + "\n")
     if text is None:
@@ -202,7 +208,9 @@ def rewritten(typed: str, header: bool) -> Rewritten:
 
 
 def _apply_advice(text: str) -> tuple[str | None, str]:
-    """A text after its edits are applied, or None if findings remain; and the help of the first finding."""
+    """Apply the suggested edits to a text. Returns the text, or None if it is still illegal; and the help of the first
+    finding.
+    """
     first = ""
     for _ in range(ROUNDS):
         found = findings_of(text)
@@ -217,7 +225,9 @@ def _apply_advice(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """Errors of a spec's syntax; if there are none, of its names; if there are none, of its values."""
+    """The syntax errors of a spec; if there are none, its errors about names; if there are none, its errors about
+    values.
+    """
     file, found = parse(Source("pasted.xp", text))
     if found:
         name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]

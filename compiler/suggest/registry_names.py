@@ -1,4 +1,4 @@
-"""Guess the model, dataset or GPU for a name that the registry lacks.
+"""Guess which model, dataset or GPU is meant by a name that the registry does not have.
 
 A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1, 8b, for chat. Suggestions have the same sizes,
 and a chat model is never suggested for a base model.
@@ -26,7 +26,7 @@ MOST = 4
 
 @record
 class Guess:
-    """Candidates for a name, the likeliest first; `certain` is true if there is only one."""
+    """Candidates for a name, the likeliest first; `certain` is true if there is exactly one."""
 
     names: tuple[str, ...]
     certain: bool = False
@@ -34,7 +34,9 @@ class Guess:
 
 @record
 class ParsedName:
-    """A parsed name: its words and sizes, and `kind`: `chat`, `base` or empty."""
+    """A parsed name: its words and sizes (`parts`), whether it is a `chat` or a `base` model (`kind`, or empty), and
+    all its letters.
+    """
 
     parts: tuple[str, ...]
     kind: str
@@ -42,7 +44,7 @@ class ParsedName:
 
 
 def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
-    """Parse a name. Words that are typos of a word in `words` are corrected."""
+    """Parse a name of a model or dataset. A word that is a typo of one in `words` is corrected."""
     kind, parts = "", []
     for part in PART.findall(name.lower().replace("_", "-")):
         word = part
@@ -68,7 +70,7 @@ def _words(names: Iterable[str]) -> frozenset[str]:
 
 
 def model(name: str) -> Guess:
-    """The models that a name may mean."""
+    """The registered models that a name may mean."""
     names = registry.model_names()
     words = _words(names)
     parsed, known = _parsed(name[:80], words), {one: _parsed(one) for one in names}
@@ -85,13 +87,13 @@ def model(name: str) -> Guess:
     if same:
         return Guess(tuple(same[:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
-    if not more:  # `deepseek-r1-distill-llama3-8b`: one version too many
+    if not more:  # a version too many: `deepseek-r1-distill-llama3-8b`
         more = [
             one for one in names
             if len(parsed.parts) > MOST and known[one].kind == parsed.kind and _lacks_one_number(known[one], parsed)
         ]  # fmt: skip
     if not more and name[-1:].isdecimal():
-        return model(name + "b")  # `qwen2.5-3`
+        return model(name + "b")  # the unit of the size may be missing, as in `qwen2.5-3`
     kept = [one for one in more if known[one].kind == parsed.kind] or more
     same = [
         one for one in kept if known[one].kind == parsed.kind and Counter(known[one].parts) == Counter(parsed.parts)
@@ -102,7 +104,7 @@ def model(name: str) -> Guess:
 
 
 def dataset(name: str) -> Guess:
-    """The datasets that a name may mean."""
+    """The registered datasets that a name may mean."""
     names = registry.dataset_names()
     parsed, known = _parsed(name[:80], _words(names)), {one: _parsed(one) for one in names}
     plain = _parsed(name[:80])
@@ -116,19 +118,21 @@ def dataset(name: str) -> Guess:
 
 
 def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether a known name has every word and size of the parsed one, and the same first part."""
+    """Whether a registered name (`known`) has every word and size of the parsed name, and the same first part."""
     first = bool(parsed.parts) and (known.parts[:1] == parsed.parts[:1] or len(parsed.parts) > 1)
     return first and not Counter(parsed.parts) - Counter(known.parts)
 
 
 def _lacks_one_number(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether a known name has the parsed one's words and sizes, but for one number without a unit."""
+    """Whether a registered name has the same words and sizes as the parsed name, except for one additional number in
+    the latter.
+    """
     more = [*(Counter(parsed.parts) - Counter(known.parts)).elements()]
     return len(more) == 1 and more[0].isdecimal() and not Counter(known.parts) - Counter(parsed.parts)
 
 
 def gpu(name: str) -> tuple[Guess, str]:
-    """The GPUs that a name may mean, and the help if no GPU is near."""
+    """The registered GPUs that a name may mean, and a help text if there are none."""
     from xpc.compiler.registry import provider_names as provider_names
 
     found = provider_names.fitting(name) or provider_names.of_model(name)
@@ -136,19 +140,21 @@ def gpu(name: str) -> tuple[Guess, str]:
         return Guess(tuple(found[:MOST]), certain=provider_names.certain(name) is not None), ""
     if provider_names.of_another_maker(name):
         return Guess(()), "the stack runs on NVIDIA GPUs with CUDA, or on CPUs with `hardware cpu`"
-    swapped = [one for one in registry.gpu_names() if sorted(one) == sorted(name.lower())]  # `h100-80bg`
+    # two letters may be swapped, as in `h100-80bg`
+    swapped = [one for one in registry.gpu_names() if sorted(one) == sorted(name.lower())]
     if len(swapped) == 1:
         return Guess((swapped[0],), certain=True), ""
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
-        called = [one for one in like if one.partition("-")[0] in name.lower()]  # `h100s` is not an A100
+        # the model must be the same: `h100s` is not an A100
+        called = [one for one in like if one.partition("-")[0] in name.lower()]
         return Guess(tuple((called or like)[:MOST])), ""
     return Guess(()), "it is not a GPU of the registry; `xpc explain hardware` lists them"
 
 
 def either(names: Iterable[str]) -> str:
-    """The names joined as `a`, `b` or `c`, in backticks."""
+    """The names joined for a sentence, in backticks: `a`, `b` or `c`."""
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -199,8 +205,8 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
-    """The finding for a path without quotes. For a folder it is only a warning, because a hub id may have the
-    same name.
+    """The finding for a path without quotes. For a folder it is only a warning, because a repository on the hub may
+    have the same name.
     """
     there = f"and a {kind} of that name is here" if kind else "and ends like a file"
     return evolve(

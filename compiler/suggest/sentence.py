@@ -1,4 +1,4 @@
-"""Suggest the first line of a spec or `eval` for settings that belong there: the model, the data, the length of the
+"""Suggest the first line of a spec, or `eval`, for settings that belong there: the model, the data, the length of the
 run.
 """
 
@@ -14,13 +14,15 @@ from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""Keywords that other tools use for the name of the model in a block about the model."""
+"""Keys of other tools for the model's name, inside a block about the model."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """How to write a name that is not a setting of a block: in the first line, as a source's setting, or as a base."""
+    """How to write a setting that does not belong in a block: in the first line (`train MODEL on DATA`), for one data
+    source, or with `extends`.
+    """
     if row is not None:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):
@@ -36,7 +38,9 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
 
 
 def _named(unknown: UnknownName, nothing: str) -> str:
-    """The name of a model or dataset as the first line writes it. File names get quotes."""
+    """The name of a model or dataset as it is written in the first line: file names get quotes. `nothing` stands for a
+    missing name.
+    """
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
         return nothing
@@ -55,11 +59,13 @@ OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words for models, data and folders that the first line never names: a teacher, evaluation data, an output."""
+"""Words for models, data and folders that never belong in the first line: a teacher, evaluation data, an output
+folder.
+"""
 
 
 def holdout_share(unknown: UnknownName) -> str | None:
-    """The share to evaluate on, for a split that states its parts: `split = "98,2"` holds out 2 %."""
+    """The setting for a split in parts: `split = "98,2"` becomes `holdout=2%`. None for other values."""
     text = (unknown.typed or "").strip('"')
     if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
         return None
@@ -69,7 +75,9 @@ def holdout_share(unknown: UnknownName) -> str | None:
 
 
 def named_by_value(unknown: UnknownName) -> str | None:
-    """The first line for a name that contains a word for model or data and has a suitable value; otherwise None."""
+    """The first line of a spec for a name that contains a word for model or data, and has a fitting value. Otherwise
+    None.
+    """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):
@@ -80,9 +88,9 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """What to write in a block of the model instead of the model's name, or None."""
+    """What to write if a block about the model contains the model's name; None for other names."""
     known = registry.find_model(unknown.name) is not None and unknown.node is None
-    if clause == "model" and known:  # `model qwen2.5-0.5b`
+    if clause == "model" and known:  # such as `model qwen2.5-0.5b`
         return f"write `train {unknown.name} on DATA`: the first line names the model"
     if clause == "model" and unknown.name in MODELS and unknown.typed:
         return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"

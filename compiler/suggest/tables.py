@@ -1,4 +1,4 @@
-"""The tables for suggestions: TOML files in this folder, read when a suggestion first needs one."""
+"""The data for suggestions: TOML files in this folder, read when a suggestion first needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.grammar.package_data import read_table
 
 
 def other_names() -> dict[str, list[str]]:
-    """Other tools' phrases for each setting. The key is a path, or `PATH=VALUE` if the phrase also implies the
+    """Other tools' names for each setting. The key is the setting's path, or `PATH=VALUE` if the names also imply a
     value.
     """
     return read_table(__file__, "other_names.toml")
@@ -18,7 +18,7 @@ def other_names() -> dict[str, list[str]]:
 
 @cache
 def choices() -> dict[str, dict[str, list[str]]]:
-    """Phrases for choices, by the path of the setting and the choice."""
+    """Other spellings of choices, by the path of the setting and then the choice."""
     methods = {name: one.aliases.split("; ") for name, one in METHODS.items()}
     engines = {name: words.split("; ") for name, words in ALSO_CALLED.items()}
     return {**read_table(__file__, "choices.toml"), "method": methods, "launch": engines}
@@ -26,14 +26,16 @@ def choices() -> dict[str, dict[str, list[str]]]:
 
 @cache
 def synonyms() -> dict[str, str]:
-    """Words, each with the synonym that replaces it when names are compared."""
+    """Map words to the synonyms that replace them when names are compared."""
     same: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["same"]
     return {other: word for word, others in same.items() for other in others}
 
 
 @cache
 def components() -> dict[str, str]:
-    """Words at the beginning of other tools' names, each with the clause of the settings that follow it."""
+    """Map the first words of other tools' names to xpc's clauses: `rollout`, as in `rollout_max_tokens`, to
+    `method`.
+    """
     found: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["components"]
     return {word: clause for clause, heads in found.items() for word in heads}
 
@@ -46,26 +48,26 @@ def idle_words() -> frozenset[str]:
 
 @cache
 def switch_words() -> frozenset[str]:
-    """Words that only say that something is on."""
+    """Words such as `use` and `enable` that only say that something is on."""
     return frozenset(read_table(__file__, "synonyms.toml")["switches"])
 
 
 @cache
 def general_words() -> frozenset[str]:
-    """Words that mean nothing without the word before them, or without the clause that they stand in."""
+    """Words that are too general alone, such as `name` and `steps`."""
     return frozenset(read_table(__file__, "synonyms.toml")["general"])
 
 
 def examples() -> dict[str, str]:
-    """Lines of a spec for settings whose legal value needs more context."""
+    """Example lines of a spec, by setting, for settings whose value cannot be shown alone."""
     return read_table(__file__, "examples.toml")
 
 
 def extra_aliases() -> dict[str, list[str]]:
-    """Phrases that other tools use for arguments of TRL and transformers, by argument."""
+    """Other tools' names for arguments of TRL and transformers, by argument."""
     return read_table(__file__, "extra_aliases.toml")
 
 
 def usual_columns() -> dict[str, list[str]]:
-    """Usual names for the columns of each part of a row, the likeliest first."""
+    """Usual names of the column for each part of a row (prompt, answer, ...), the likeliest first."""
     return read_table(__file__, "columns.toml")

@@ -1,4 +1,4 @@
-"""Write settings as in a spec, with a value that was written for another name."""
+"""Write the setting that is suggested for an unknown name, with the value that was written for that name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from xpc.grammar.tree import Count, Value
 
 
 def value_of(row: Setting, unknown: UnknownName) -> str:
-    """A legal value of a setting: the intended one, or an example."""
+    """A legal value of a setting: the value that was written for the unknown name if it can be converted, or an
+    example.
+    """
     return intended_value(row, unknown) or example(row)
 
 
 def intended_value(row: Setting, unknown: UnknownName) -> str | None:
-    """The typed value if it is legal, or its equivalent in xpc's notation, or None."""
+    """The written value if it is legal for the setting `row`, or its equivalent in xpc's notation. None if there is
+    none.
+    """
     from xpc.compiler.suggest.converted_values import converted
 
     node, text = unknown.node, (unknown.typed or "").strip('"')
@@ -46,17 +50,20 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         )  # some numbers have a meaning only with their name, such as `zero_stage=2`
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
-    return edits[0].text if edits and not edits[0].text.startswith(row.name) else None  # not `lora(rank=5)`
+    # an edit must only change the value, and not write another setting such as `lora(rank=5)`
+    return edits[0].text if edits and not edits[0].text.startswith(row.name) else None
 
 
 def _machines(node: Value, text: str) -> str | None:
-    """The value of `hardware`: a GPU with or without a count, or cpu."""
+    """The value of `hardware` that a written value means: a GPU with or without a count, or `cpu`. None if there is
+    none.
+    """
     known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
     return text if known else None
 
 
 def written(row: Setting, unknown: UnknownName) -> str:
-    """A setting with the typed value, or with an example, as it may be typed outside of a clause."""
+    """A setting as it can be written outside of a clause, with the written value or an example: `gbs=528`."""
     return typed(row, None if unknown.node is None and row.kind is FLAG else value_of(row, unknown))
 
 
@@ -76,16 +83,17 @@ def typed(row: Setting, value: str | None) -> str:
 
 
 def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
-    """The value to write: the one that the name implies, or the written value in xpc's notation.
+    """The value to write for a suggested setting: the one that the unknown name implies, or the written value in xpc's
+    notation.
 
-    Without a written value, the result is an example. None if the written value is impossible.
+    If no value was written, it is an example. None if the written value is impossible.
     """
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
     if text == "auto" and row.path not in AUTO and unknown.node is not None:
         return None  # the value leaves the choice to the library: `flash_attn: auto`
-    device = row.path == "strategy.offload" and text == "cpu"  # `offload_optimizer_device = cpu`
+    device = row.path == "strategy.offload" and text == "cpu"  # such as `offload_optimizer_device = cpu`
     if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):
         return guess.value
     if guess.value and row.kind is not FLAG:  # the written value takes precedence over the name

@@ -1,1 +1,1 @@
-"""`xpc plan` and `xpc tune`: the commands, their pages and tables, and measurements of real runs."""
+"""`xpc plan` and `xpc tune`: the commands, their output as text and HTML, and measurements of real runs."""

@@ -1,5 +1,5 @@
-"""The calibration file, which contains measurements of real runs: `xpc tune` writes it, and only `xpc plan
---calibration FILE` reads it.
+"""Read and write the calibration file, which contains measurements of real runs. `xpc tune` writes it, and only `xpc
+plan --calibration FILE` reads it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
 
 VERSION = 1
-"""The version of the file's format. A change that breaks readers increases it."""
+"""The version of the file's format. It increases with a change that breaks readers."""
 LIMIT = 64 * 2**20
-"""The largest file that is read, in bytes."""
+"""Maximum size in bytes of a calibration file."""
 
 
 def read(path: str) -> tuple[Reading, ...]:
-    """Read the readings of a file. Raises UsageError."""
+    """Read the measurements in a calibration file. Raises UsageError."""
     try:
         found = json.loads(read_file(path, LIMIT))
     except OSError as error:
@@ -60,7 +60,7 @@ def _positive(value: object) -> float | None:
 
 
 def add(path: str, new: Sequence[Reading]) -> None:
-    """Add readings to a file, which is created if needed. Raises UsageError."""
+    """Add measurements to a calibration file, which is created if needed. Raises UsageError."""
     before = read(path) if os.path.exists(path) else ()
     kept = [one for one in before if not any(one.source == other.source and one.run == other.run for other in new)]
     table = {"version": VERSION, "xpc": __version__, "readings": [_table(one) for one in (*kept, *new)]}

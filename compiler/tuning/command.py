@@ -27,7 +27,7 @@ from xpc.grammar.record import evolve
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
-"""The number of GPUs per node if `--on` names more GPUs than that."""
+"""The number of GPUs per node that is assumed if `--on` names more GPUs than that."""
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
     parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
-    return parser.parse_intermixed_args(list(arguments))  # specs may follow options
+    return parser.parse_intermixed_args(list(arguments))  # specs may also follow options
 
 
 def _positive(word: str) -> int:
@@ -82,16 +82,16 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.html is not None:
         _write(options.html, plans, given)
     told = form(plans)
-    if form is markdown and len(plans) > 1 and not options.on:  # plans of the same run on other hardware have no totals
+    if form is markdown and len(plans) > 1 and not options.on:  # no totals for plans of the same run on other hardware
         told += f"\n{totals(plans)}"
-    if form is not as_json:  # JSON escapes control characters, which a name of a file or a model may contain
+    if form is not as_json:  # JSON escapes control characters, which names of files may contain
         told = "\n".join(map(visible, told.split("\n")))
     return told, int(wrong or bool(met))
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
-    """The assumptions with the tokens of a row that `launch.sh --prepare` or `xpc preview --rows` counted, unless
-    `--tokens` states them.
+    """The assumptions, with the average tokens of a row from `launch.sh --prepare` or `xpc preview --rows`. `--tokens`
+    takes precedence.
     """
     if given.tokens is not None:
         return given
@@ -113,7 +113,7 @@ def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
 
 
 def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
-    """Write the page, completely or not at all. Raises UsageError if it cannot be written."""
+    """Write the HTML page, completely or not at all. Raises UsageError if it cannot be written."""
     from xpc.compiler.files.atomic import replace_files
     from xpc.compiler.tuning.html import page
 
@@ -124,13 +124,15 @@ def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
-    """The run of a spec, or the members of its sweep; empty if the spec does not compile, which is reported."""
+    """The run of a spec, or the members of its sweep, optionally on other hardware. Empty if the spec does not compile,
+    which is reported.
+    """
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
-    workspace.allow_oom = True  # runs that do not fit are planned as well
+    workspace.allow_oom = True  # also plan runs that do not fit
     checked = check_text(data, name, workspace)
     if checked.members:
-        from xpc.compiler.lower.sweep import named  # needed only for a sweep
+        from xpc.compiler.lower.sweep import named  # imported late, because only sweeps need it
 
         return [named(one.spec, one.name) for one in checked.members if one.spec is not None]
     if checked.spec is not None:
@@ -141,7 +143,9 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """The spec with other GPUs: `16 x h100-80gb` becomes two nodes of eight, and `h100-80gb` one GPU."""
+    """The text of a spec that extends the spec with other hardware: `16 x h100-80gb` becomes two nodes of eight GPUs,
+    and `h100-80gb` one GPU.
+    """
     one = find_gpu(hardware.strip())
     found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
     if found is None or not int(found[1]):
@@ -169,7 +173,9 @@ def _condition(words: str) -> tuple[str, str, str]:
 
 
 def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
-    """A line for each condition of `--fail-if` that is true for a plan, or that cannot be decided."""
+    """A line for each condition of `--fail-if` (name, operator, value) that is true for a plan, or that cannot be
+    decided.
+    """
     for name, compared, value in conditions:
         for one in plans:
             found = value_of(one, name)
@@ -181,7 +187,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
 
 
 def value_of(one: Plan, name: str) -> float | str | None:
-    """The value of a plan for a name in conditions: a number or the verdict; None if it is not known."""
+    """The value for a name in a condition of `--fail-if`: a number or the verdict; None if unknown."""
     if name == "verdict":
         return one.verdict
     peak = None if one.peak is None else one.peak.value

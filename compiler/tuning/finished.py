@@ -17,13 +17,16 @@ from xpc.compiler.spec import Spec
 
 METRICS = "metrics.jsonl"
 WARM = 5
-"""The number of first steps that are not measured, because caches fill, kernels are chosen, and the allocator grows."""
+"""The number of first steps that are ignored, because they are slow: caches fill, kernels are chosen, and the allocator
+grows.
+"""
 
 
 def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Reading | None:
-    """The measurements of a bundle's run, or None if it has not finished.
+    """The measurements of a finished run, or None if it has not finished.
 
-    `spec` is the run of the reading. Raises UsageError if the folder belongs to another run.
+    `spec` is the run's spec, `files` are its bundle's files, `out` its output folder, and `source` a phrase for where
+    the measurements come from. Raises UsageError if the folder belongs to another run.
     """
     if not os.path.exists(os.path.join(out, SUMMARY)):
         return None
@@ -56,7 +59,7 @@ def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Re
 
 
 def events(out: str) -> list[dict[str, Any]]:
-    """The log events of a run's steps, in order. Raises UsageError."""
+    """The events that a run logged at its steps, in order. Raises UsageError."""
     found = []
     try:
         with open(os.path.join(out, METRICS), encoding="utf-8") as handle:

@@ -1,6 +1,7 @@
 """Write a plan as one HTML page: memory by phase as bars, and alternatives as a sortable table.
 
-The page works from a file and loads nothing. Its script only sorts tables, so the page is readable without it.
+The page can be opened from disk and loads no other file. Its script only sorts tables, so the page is readable without
+it.
 """
 
 from __future__ import annotations
@@ -23,22 +24,26 @@ from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
 SHOWN = 4
-"""The most plans shown in full. If there are more, only the one that fills its GPU most is shown in full."""
+"""Maximum number of plans that are shown in full. If there are more, only the one that fills its GPU most is shown in
+full.
+"""
 MICROS = 5
-"""The most micro-batches in the table. They are the nearest to the planned one."""
+"""Maximum number of micro-batches in the table of alternatives. They are those nearest to the planned one."""
 Cell = str | tuple[float | None, str]
-"""The content of a cell: a text, or a number with its text."""
+"""The content of a table cell: a text, or a text with the number by which the table is sorted."""
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
     "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
     "gradients of tied tables",
 )  # fmt: skip
-"""Components of memory in the order of their hues."""
+"""Components of memory in the order in which they get colours."""
 
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
-    """The page for one plan, or for several with their totals; `assumed` are the assumptions of the plans."""
+    """The HTML page for one plan, or for several plans with their totals. `assumed` are the assumptions of the
+    plans.
+    """
     name = plans[0].spec.name if len(plans) == 1 else f"{len(plans)} plans"
     shown = plans if len(plans) <= SHOWN else [max(plans, key=_share)]
     parts = [*(_totals(plans) if len(plans) > 1 else ()), *(line for one in shown for line in _one(one, assumed))]
@@ -62,7 +67,7 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """The cells that both tables have: memory, verdict, steps, hours, GPU-hours."""
+    """The table cells for memory, verdict, steps, hours and GPU-hours. Both tables of the page have them."""
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),
         _verdict(one),
@@ -81,9 +86,7 @@ def _verdict(one: Plan) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None = None) -> str:
-    """A table that can be sorted by each column; cells with a number are sorted by it. `now` is the row of the plan
-    itself.
-    """
+    """A table that can be sorted by each column. `now` is the index of the row to highlight, the plan itself."""
     head = "".join(f'<th scope="col"><button type="button">{one}</button></th>' for one in names)
     body = []
     for index, row in enumerate(rows):
@@ -177,7 +180,9 @@ def _course(one: Plan) -> Iterator[str]:
 
 
 def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
-    """The same run with other micro-batches, recomputation, strategies and GPUs, if they are legal and may fit."""
+    """A table of the same run with other micro-batches, recomputation, strategies and GPUs, if they are legal and may
+    fit.
+    """
     if one.memory is None or one.spec.hardware.gpu is None:
         return
     rows: list[list[Cell]] = []
@@ -189,7 +194,7 @@ def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
         elif found.verdict == NO:
             continue
         gpu, tokens = spec.hardware.gpu, None if found.speed is None else found.speed.tokens
-        assert gpu is not None  # every variant of the plan has a GPU
+        assert gpu is not None  # the plan has a GPU, so each alternative has one, too
         recomputes = "yes" if spec.flag("memory.checkpointing") else "no"
         micro = spec.integer("batch.micro")
         said = _number(micro, 0)
@@ -226,9 +231,9 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 
 
 def _gpus(spec: Spec) -> Iterator[Gpu]:
-    """The GPU of the spec, and the registry's other GPUs that can compute in its precision."""
+    """The GPU of the spec, and all other GPUs of the registry that can compute in its precision."""
     own = spec.hardware.gpu
-    assert own is not None  # runs on the CPU have no plan of memory
+    assert own is not None  # memory is not planned for runs on the CPU
     yield own
     least = {"bf16": (8, 0), "fp8": (8, 9)}.get(spec.text("precision"), (0, 0))
     for name in registry.gpu_names():

@@ -1,9 +1,9 @@
-"""The short runs of `xpc tune`: the unchanged run, and the changes that should be fastest by the plan, 20 steps each.
+"""The short runs (probes) of `xpc tune`: 20 steps of the unchanged run, and of the changes that should be fastest
+according to the plan.
 
-Each probe computes the same numbers in another way: another micro-batch and accumulation for the same global batch,
-another recomputation, another stage of ZeRO. Lengths, rows, the loss and the trained parameters are unchanged. The
-learning rate is constant, so that 20 steps are a legal run, and nothing is saved, evaluated, sent to a tracker or
-pushed.
+All probes compute the same numbers: with another micro-batch and accumulation for the same global batch, another
+recomputation, or another stage of ZeRO. Lengths, rows, the loss and the trained parameters are unchanged. The learning
+rate is constant, so that 20 steps are a legal run, and nothing is saved, evaluated, sent to a tracker or pushed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.record import evolve
 
 STEPS = 20
-"""Optimizer steps of a probe."""
+"""Number of optimizer steps of a probe."""
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
-"""Beginnings of the paths of settings that a probe leaves out."""
+"""Prefixes of the paths of settings that a probe leaves out."""
 KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The plan's three best changes that fit, fastest first, and before them the unchanged run if it is not among them.
+    """The plan's three best changes that fit, fastest first. If the unchanged run is not among them, it comes first in
+    addition.
 
-    If no speed is known, the unchanged run and its nearest alternatives.
+    If no speed is predicted, the unchanged run and the smallest changes.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -58,7 +59,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Changes of settings other than the micro-batch. The first one changes nothing."""
+    """Changes of strategy and recomputation. The first one changes nothing."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}
@@ -67,13 +68,13 @@ def _others(spec: Spec) -> Iterator[Settings]:
 
 
 def _near(spec: Spec) -> list[int]:
-    """Micro-batches that give the same global batch, the nearest to the run's own first."""
+    """The micro-batches with the same global batch, beginning with those nearest to the run's own."""
     mine = spec.integer("batch.micro")
     return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
 
 
 def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
-    """The changed run as a probe that writes to `save`, or the errors of the rules."""
+    """The spec of a probe with changed settings that writes to the folder `save`, or the errors of the rules."""
     found = changed(spec, settings)
     short: dict[Path, object] = {
         "train.steps": STEPS, "save": save, "save.every": NEVER, "save.resume": "auto", "save.hub": False,
@@ -85,7 +86,7 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    for path, each in values.items():  # the spec in the bundle states all values, so each counts as stated
+    for path, each in values.items():  # the spec in the bundle states all values, so each must count as stated
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))
     ordered = {row.path: values[row.path] for row in TABLE if row.path in values}
@@ -95,5 +96,5 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
 
 
 def where(folder: str, number: int) -> tuple[str, str]:
-    """The path of a probe's bundle, and the output folder of its run."""
+    """The path of a probe's bundle, and the path of the output folder of its run."""
     return os.path.join(folder, f"{number}.bundle"), os.path.join(folder, f"{number}.out")

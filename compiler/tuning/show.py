@@ -13,12 +13,12 @@ from xpc.compiler.plan.experiment import Plan, Span
 from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
-"""The version of the JSON format. A change that breaks readers increases it (docs/plan.schema.json)."""
+"""The version of the JSON format (docs/plan.schema.json). It increases with a change that breaks readers."""
 WIDTH = 36
 SHOWN = 0.05
-"""The smallest component that the text shows, in GiB. A smaller one would be shown as 0.0."""
+"""Minimum size in GiB of a component in the text. A smaller one would be printed as 0.0."""
 LINE = 80
-"""Characters of a terminal's line."""
+"""Width of a terminal in characters."""
 
 
 def title(plan: Plan) -> str:
@@ -85,8 +85,8 @@ def _one(plan: Plan) -> str:
 
 
 def _headed(name: str, about: str) -> list[str]:
-    """The name and title of a run as lines for a terminal. The name of a sweep's member lists its settings, so a long
-    name is broken before a setting.
+    """The name and the title of a run, as lines for a terminal. A member of a sweep has a long name of settings, which
+    is broken before a setting.
     """
     if len(name) + len(about) + 2 <= LINE:
         return [f"{name}: {about}"]
@@ -100,7 +100,9 @@ def _headed(name: str, about: str) -> list[str]:
 
 
 def peak_source(plan: Plan) -> str:
-    """A phrase about the source of the peak if it was measured or corrected; "" if the plan predicts it."""
+    """A phrase on where the peak comes from, if it was measured or corrected by measurements; "" if the plan predicts
+    it.
+    """
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""
@@ -112,25 +114,25 @@ def peak_source(plan: Plan) -> str:
 
 
 def ways(plan: Plan) -> list[Change]:
-    """Changes that make a run fit, or a fitting run faster; empty if its memory is not known."""
+    """Changes that make a run fit, or that make a fitting run faster. Empty if the memory is unknown."""
     if plan.verdict == UNKNOWN:
         return []
     return faster(plan.spec, error_codes) if plan.verdict == FITS else fitting(plan.spec, error_codes)
 
 
 def _line(name: str, size: float, scale: float) -> str:
-    """A size with a bar, which is at most as long as the GPU's memory on this scale."""
+    """A line with a name, a size and a bar. `scale` is the size in bytes of the longest bar."""
     return f"  {name:<22}{size / GIB:7.1f} GiB  {'#' * round(WIDTH * size / scale)}".rstrip()
 
 
 def checkpoint_bytes(plan: Plan) -> float:
-    """Bytes of one checkpoint; 0 if the size of the model is not known."""
+    """Bytes of one checkpoint; 0 if the model's size is unknown."""
     written = disk(plan.spec)
     return 0.0 if written is None else written["checkpoint"]
 
 
 def saved(plan: Plan) -> list[str]:
-    """The number and size of the checkpoints as a phrase; "" if nothing is known or written."""
+    """A list with a phrase on the number and size of the checkpoints, as far as known."""
     one = checkpoint_bytes(plan)
     if plan.saves is None or not one:
         return []
@@ -140,12 +142,14 @@ def saved(plan: Plan) -> list[str]:
 
 
 def evaluated(plan: Plan) -> str:
-    """The evaluations as a phrase: `12 times 1,000 rows`."""
+    """A phrase on the evaluations: `12 times 1,000 rows`."""
     return f"{plan.evaluations or 0:,} times {evaluated_rows(plan.spec) or 0:,} rows"
 
 
 def duration(span: Span, of: str = "") -> str:
-    """Hours with their range: `133.1 (102.4 to 190.1) hours`; minutes for less than an hour. `of` is `GPU-` or ""."""
+    """Hours with their range: `133.1 (102.4 to 190.1) hours`, or minutes for less than an hour. `of` is a prefix,
+    `GPU-` or "".
+    """
     if span.value >= 1:
         return f"{hours(span)} {of}hours"
     return f"{hours(span.times(60))} {of}minutes"
@@ -176,13 +180,13 @@ def verdict_counts(plans: Sequence[Plan]) -> str:
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The GPU-hours of all plans together, if all are known."""
+    """The total GPU-hours of all plans, if all are known."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 
 
 def table(plan: Plan) -> dict[str, object]:
-    """A plan in the form of the documented JSON."""
+    """A plan as JSON data, as docs/plan.schema.json describes it."""
     memory, peak = plan.memory, plan.peak
     hardware = plan.spec.hardware
     return {
@@ -240,13 +244,13 @@ def _span(span: Span) -> dict[str, float]:
 
 
 def as_json(plans: Sequence[Plan]) -> str:
-    """One object for one plan, a list for several."""
+    """The JSON text: an object for a single plan, a list for several."""
     tables = [table(plan) for plan in plans]
     return json.dumps(tables[0] if len(tables) == 1 else tables, indent=2) + "\n"
 
 
 def markdown(plans: Sequence[Plan]) -> str:
-    """A table with a row for each plan."""
+    """A Markdown table with a row for each plan."""
     priced = any(plan.price is not None for plan in plans)
     names = ["spec", "runs on", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours", *(["cost"] if priced else [])]
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]

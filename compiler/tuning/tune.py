@@ -1,4 +1,6 @@
-"""`xpc tune SPEC`: make short runs (probes) of the plan's best ways to run a spec, and read their measurements."""
+"""`xpc tune SPEC`: make short runs (probes) of the settings with which a spec should run fastest, and read their
+measurements.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ EPILOG = (
 
 @record
 class Probe:
-    """A change as a bundle: its number, the bundle's files, and the output folder of its run."""
+    """A change with the bundle that tries it: its number, the bundle's files, and the output folder of its run."""
 
     number: int
     change: Change
@@ -91,14 +93,16 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """A folder as the probes name it: relative to the working directory, or absolute if it is outside of it."""
+    """The path of a folder as it is written into the probes: relative to the working directory, or absolute if it is
+    outside.
+    """
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
     return whole if near.startswith(os.pardir) else near
 
 
 def _probes(spec: CheckedSpec, folder: str) -> list[Probe]:
-    """The compiled probes of a spec, without those that a rule refuses."""
+    """Compile the probes of a spec. Changes that a rule refuses are left out."""
     made: list[Probe] = []
     for number, change in enumerate(probes.candidates(spec), 1):
         _, out = probes.where(folder, number)
@@ -149,8 +153,8 @@ def _name(change: Change) -> str:
 def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
-    """The table of measurements, and the best change."""
-    # The probe of a change is read as a measurement of the changed run.
+    """Return the lines to print, and the exit status: a table of the probes' measurements, and the best change."""
+    # The measurements of a probe count as those of the complete run with the same change.
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -186,8 +190,8 @@ def _row(one: Probe, read: Reading | None) -> str:
 
 
 def _losses(folders: Sequence[str]) -> Iterator[str]:
-    """Report the largest difference between the probes' losses, step by step, because all probes should
-    compute the same.
+    """Report the largest relative difference between the probes' losses at a step. All probes should compute the same
+    losses.
     """
     curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
     steps = set(curves[0]).intersection(*curves[1:])
@@ -199,12 +203,12 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The change as a diff of the spec, or as lines to type if the text has no simple place for it."""
+    """The change as a diff of the spec's file. If it cannot be made in the text, lines for the user to write."""
     text = spec.source.text
     after = text
     places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in places.items() if label and label.source is spec.source}
-    # Replace from the end, so that earlier positions stay valid; then add the settings that the text lacks.
+    # Replace from the end, so that earlier offsets stay valid. Then add the settings that the text lacks.
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name
@@ -217,7 +221,7 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
 
 
 def _of_run(spec: CheckedSpec, out: str, file: str | None) -> tuple[list[str], int]:
-    """The reading of a finished run of the spec."""
+    """Return the lines to print about the measurements of a finished run, and the exit status."""
     found = reading(spec, lower(spec), out, f"run {os.path.normpath(out)}")
     if found is None:
         raise UsageError(f"the run in {out} has not finished: it has no {SUMMARY}")

@@ -8,18 +8,18 @@ from xpc.compiler.spec import Spec
 
 
 class Kubernetes(Engine):
-    """Kubernetes, with JobSet 0.8 or newer or with Kubeflow Trainer 2.2 or newer."""
+    """The engine for Kubernetes with JobSet 0.8 or newer, or with Kubeflow Trainer 2.2 or newer."""
 
     volume = "a PersistentVolumeClaim"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """`jobset.yaml` and `trainjob.yaml`. A pod compares its bundle with `pin`."""
+        """The files `jobset.yaml` and `trainjob.yaml`. A pod compares the digest of its bundle with `pin`."""
         from xpc.compiler.engines.k8s.manifests import files
 
         return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
-        """Where to put the bundle, and which file to apply."""
+        """Lines of README.md on where to put the bundle, and which of the two files to apply."""
         from xpc.compiler.engines.k8s.manifests import place
 
         lines = [f"kubectl apply -f {JOBSET}"]
@@ -32,11 +32,11 @@ class Kubernetes(Engine):
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
-        """The command that applies the JobSet, which every bundle has."""
+        """The `kubectl` command that applies the JobSet. Every bundle has one, but not every bundle has a TrainJob."""
         return f"kubectl apply -f {quoted(out, JOBSET)}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """The command that applies the JobSet of each member."""
+        """The `kubectl` commands that apply the JobSet of each member."""
         members = quoted(out, MEMBERS)
         return f'for file in {members}/*/{JOBSET}; do kubectl apply -f "$file"; done'
 

@@ -1,8 +1,8 @@
 """Write `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, set their rank, and start launch.sh.
 
-A pod's shell code contains no text of the spec except the bundle's name, which has only letters, digits, dots and
-dashes. It also contains no `$(` and no `$$`, because Kubernetes expands these in a container's arguments before the
-shell runs.
+The only text of the spec in a pod's shell code is the bundle's name, which has only letters, digits, dots and dashes.
+The code also contains no `$(` and no `$$`, because Kubernetes expands these in a container's arguments before the shell
+runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xpc.grammar.package_data import read_sections
 
 PORT = 29500
 BACKOFF_LIMIT = 6
-"""The number of container restarts at which a Job fails by default (Kubernetes `batch/v1`)."""
+"""The number of container restarts after which a Job fails by default (Kubernetes `batch/v1`)."""
 
 SHELL = "pod.sh"
 START = f"""\
@@ -40,7 +40,8 @@ Put the bundle into {folder} of the volume, or into /opt of the image, as {place
 
 
 def files(spec: Spec, digest: str) -> dict[str, str]:
-    """The two files by name. A pod compares its bundle with `digest` (`engines/pin.py`).
+    """The texts of `jobset.yaml` and `trainjob.yaml` by file name. A pod compares the digest of its bundle with
+    `digest` (`engines/pin.py`).
 
     With a vLLM server there is only a JobSet, because a TrainJob cannot add a job to its runtime.
     """
@@ -51,9 +52,7 @@ def files(spec: Spec, digest: str) -> dict[str, str]:
 
 
 def place(spec: Spec) -> str:
-    """The path of the bundle's folder in a pod. Names of specs and members contain no character that a shell
-    interprets.
-    """
+    """The path of the bundle's folder in a pod, relative to the shared folder. It needs no quoting for a shell."""
     return spec.folder or f"{spec.name}.bundle"
 
 
@@ -71,7 +70,7 @@ def _comment(spec: Spec, text: str) -> str:
 
 
 def survived_failures(nodes: int) -> str:
-    """How many failures a TrainJob survives, in words. Each failure restarts the container of every node, and a Job
+    """A phrase on how many failures a TrainJob survives. Each failure restarts the container of every node, and a Job
     counts all restarts.
 
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
@@ -93,7 +92,9 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob. It patches the runtime's only job, `node`, for parts of a pod that `trainer` cannot express."""
+    """The TrainJob as a nested dict. Parts of a pod that its `trainer` cannot express are patches of the runtime's only
+    job, `node`.
+    """
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
     steps = (shell["nodes"].format(nodes=hardware.nodes), shell["node"] if hardware.nodes > 1 else "", shell["unset"])
@@ -166,13 +167,13 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the set ends with the training, and then the server ends, too
+    if server:  # the JobSet, and with it the server, ends with the training
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 
 
 def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
-    """An indexed job of `nodes` pods, which fails as soon as one pod fails."""
+    """An indexed Job of `nodes` pods, which fails as soon as one pod fails, as a nested dict."""
     stopped: Json = {"containerName": container["name"], "operator": "In", "values": [TEMPFAIL]}
     out: dict[str, Json] = {
         "completionMode": "Indexed",
@@ -215,8 +216,8 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """The job of the vLLM server on its own node. It is ready when the server answers, restarts with the set, and ends
-    with the training.
+    """The Job of the vLLM server on its own node, as a nested dict. It is ready when the server answers, is restarted
+    with the JobSet, and ends with the training.
     """
     start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
@@ -227,8 +228,8 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
-    """A pod's resources: one GPU or core per process. Kubeflow Trainer 2.0 would start one process on a node that has
-    limits but no requests.
+    """The resource requests and limits of a pod: one GPU or core per process. Requests are stated, too, because
+    Kubeflow Trainer 2.0 starts only one process on a node that has only limits.
     """
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
     requests: dict[str, Json] = dict(count)
@@ -255,8 +256,8 @@ def _node_placement(spec: Spec) -> dict[str, Json]:
 
 
 def _toleration(text: str) -> Json:
-    """A toleration for a taint in kubectl's notation, `key=value:effect`. A missing value or effect matches every value
-    or effect.
+    """Convert a taint in kubectl's notation, `key=value:effect`, to a toleration. A missing value or effect matches
+    every value or effect.
     """
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")
@@ -267,7 +268,7 @@ def _toleration(text: str) -> Json:
 
 
 def _volumes(spec: Spec) -> list[Json]:
-    """A pod's volumes: shared memory for NCCL and data loaders, without a separate limit, and the claim."""
+    """The volumes of a pod: shared memory for NCCL and data loaders, without a separate limit, and the volume claim."""
     out: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     claim = spec.get("launch.volume")
     if isinstance(claim, str):

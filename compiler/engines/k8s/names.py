@@ -1,3 +1,3 @@
-"""The names of a bundle's files for Kubernetes."""
+"""The names of the files that the Kubernetes engine adds to a bundle."""
 
 JOBSET, TRAINJOB = "jobset.yaml", "trainjob.yaml"

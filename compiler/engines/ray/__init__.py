@@ -22,7 +22,7 @@ ray job submit --working-dir . -- python {SCRIPT}
 
 
 class Ray(Engine):
-    """Ray 2.51 or newer, where Ray Train is version 2."""
+    """The engine for Ray 2.51 or newer, where Ray Train is version 2."""
 
     submission = (
         "working-dir", "no-wait", "entrypoint-num-cpus", "entrypoint-num-gpus", "entrypoint-memory",
@@ -31,11 +31,11 @@ class Ray(Engine):
     volume = "an absolute folder that every node of the Ray cluster has"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The script `ray_job.py`, which is the same in every bundle, and `ray.json` with this run's numbers."""
+        """The script `ray_job.py`, which is the same in every bundle, and `ray.json` with the numbers of this run."""
         return {SCRIPT: read_text(__file__, SCRIPT), NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
 
     def readme(self, spec: Spec) -> list[str]:
-        """How to submit the job."""
+        """Lines of README.md on how to submit the job."""
         return README.replace("ray job submit --", f"ray job submit{words(spec)} --").splitlines()
 
     def command(self, spec: Spec, out: str) -> str:
@@ -43,14 +43,16 @@ class Ray(Engine):
         return f"ray job submit{words(spec)} --working-dir {quoted(out)} -- python {SCRIPT}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """Commands that submit a job for each member; Ray queues the jobs until nodes are free."""
+        """Commands that submit a job for each member. Ray queues the jobs until nodes are free."""
         members = quoted(out, MEMBERS)
         submit = f'ray job submit{words(spec)} --no-wait --working-dir "$member" -- python {SCRIPT}'
         return f"for member in {members}/*; do {submit}; done"
 
 
 def numbers(spec: Spec) -> dict[str, object]:
-    """The resources that `ray_job.py` asks Ray for, and how often it restarts the run."""
+    """The contents of `ray.json`: the resources that `ray_job.py` requests from Ray, and how often it restarts the
+    run.
+    """
     from xpc.compiler.engines.restarts import grace, requeues, retries
 
     again, hardware = requeues(spec), spec.hardware
@@ -67,7 +69,7 @@ def numbers(spec: Spec) -> dict[str, object]:
 
 
 def words(spec: Spec) -> str:
-    """Further options of `ray job submit`."""
+    """The options of `extra_args` for `ray job submit`, as text."""
     return "".join(f" {one}" for one in spec.names("launch.extra_args"))
 
 

@@ -30,7 +30,7 @@ BUNDLE = os.path.dirname(os.path.abspath(__file__))
 TEMPFAIL = 75
 """Exit status of a run that was asked to stop; it resumes when it is started again."""
 FINAL = (0, 1, 2, TEMPFAIL)
-"""Exit statuses after which a retry is useless: success, or a failure that would happen again."""
+"""Exit statuses after which a retry is useless: success, a failure that would happen again, or a requested stop."""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = (
@@ -76,7 +76,9 @@ def main() -> int:
 
 
 def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
-    """The function that Ray runs on each node. As a closure it keeps tokens in `passed` out of the job's records."""
+    """The function that Ray runs on each node. `passed` are variables for launch.sh; as a closure, it keeps tokens
+    among them out of Ray's records of the job.
+    """
 
     def node() -> int:
         import ray.train
@@ -86,7 +88,8 @@ def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
         if bundle is None:
             raise RuntimeError(f"neither {os.getcwd()} nor {BUNDLE} is the bundle of this job")
         job, context = settings(bundle), ray.train.get_context()
-        environment = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed, "XPC_RETRIES": "0"}  # the job retries
+        # launch.sh must not retry, because the job does
+        environment = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed, "XPC_RETRIES": "0"}
         environment["XPC_RAY_NODE"] = ray.get_runtime_context().get_node_id()
         if job["nodes"] > 1:
             first = context.get_world_rank() == 0
@@ -101,7 +104,7 @@ def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
 
 
 def settings(bundle: str) -> Any:
-    """Read ray.json."""
+    """Read ray.json from the folder of a bundle."""
     with open(os.path.join(bundle, "ray.json"), encoding="utf-8") as handle:
         return json.load(handle)
 
@@ -116,7 +119,9 @@ def digest(bundle: str) -> str | None:
 
 
 def inherited(bundle: str) -> dict[str, str]:
-    """The worker's environment without Ray's additions: a number of threads, and the bundle's folder in PYTHONPATH."""
+    """The environment variables of this process without those that Ray adds: a number of threads, and the bundle's
+    folder in PYTHONPATH.
+    """
     found = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     paths = [
         one
@@ -180,9 +185,9 @@ def supervise(status_out: int) -> None:
             while child.poll() is None and time.monotonic() < until:
                 time.sleep(0.2)
         status = -signal.SIGKILL if child.returncode is None else child.returncode
-        with suppress(BrokenPipeError):  # the worker may have ended
+        with suppress(BrokenPipeError):  # ignored if the worker has ended
             os.write(status_out, str(128 - status if status < 0 else status).encode())
-        os.killpg(0, signal.SIGKILL)  # this process and all remaining processes of the run
+        os.killpg(0, signal.SIGKILL)  # kills this process and all remaining processes of the run
 
 
 def wait_for_worker(gone: threading.Event) -> None:
@@ -192,7 +197,7 @@ def wait_for_worker(gone: threading.Event) -> None:
 
 
 def is_locked(lock: int) -> bool:
-    """Try to take the lock; returns whether this process has it now."""
+    """Try to take the file lock. Returns whether this process now holds it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

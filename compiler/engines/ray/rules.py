@@ -1,4 +1,4 @@
-"""Rules for Ray: the shared folder, and vLLM servers, which a job cannot include (XP894, XP895)."""
+"""Rules for Ray: the shared folder must be an absolute path, and a job cannot include a vLLM server."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from xpc.compiler.spec import Spec
 
 
 class SkyPilot(Engine):
-    """SkyPilot 0.12 or newer."""
+    """The engine for SkyPilot 0.12 or newer."""
 
     submission = (
         "secret", "secret-file", "env", "env-file", "num-nodes", "gpus", "name", "workdir", "image-id", "cpus",
@@ -22,14 +22,14 @@ class SkyPilot(Engine):
         return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
-        """How to submit the task."""
+        """Lines of README.md on how to submit the task."""
         from xpc.compiler.engines.sky.task import submit
 
         return ["", "With SkyPilot, as a managed job, from this folder, which is copied to every node:", "", "```",
                 submit(spec), "```"]  # fmt: skip
 
     def command(self, spec: Spec, out: str) -> str:
-        """The command that submits the task, to be run in the bundle's folder."""
+        """The command that submits the task. It is run in the bundle's folder."""
         from xpc.compiler.engines.sky.task import submit
 
         return f"cd -- {quoted(out)} && {submit(spec)}"

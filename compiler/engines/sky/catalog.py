@@ -1,15 +1,15 @@
-"""SkyPilot's names for GPUs, and addresses of buckets."""
+"""SkyPilot's names for GPUs, and how it recognizes buckets."""
 
 from __future__ import annotations
 
 from xpc.grammar.package_data import read_json
 
 BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", "https://")
-"""Prefixes of bucket addresses in SkyPilot."""
+"""Prefixes by which SkyPilot recognizes the address of a bucket, such as `s3://`."""
 
 
 def gpu_names() -> dict[str, str]:
-    """SkyPilot's name for each GPU of the registry that it knows, from `gpus.json`.
+    """Map GPUs of the registry to SkyPilot's names, from `gpus.json`. GPUs that SkyPilot does not know are missing.
 
     Source: SkyPilot's catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists,
     `sky/utils/gpu_names.py` of 0.14.1.
@@ -18,5 +18,5 @@ def gpu_names() -> dict[str, str]:
 
 
 def is_bucket(volume: str) -> bool:
-    """Whether a volume of SkyPilot is a bucket, which is object storage and not a shared file system."""
+    """Whether `volume` names a bucket. A bucket is object storage, and not a shared file system."""
     return volume.startswith(BUCKETS)

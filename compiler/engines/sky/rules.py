@@ -1,4 +1,4 @@
-"""Rules for SkyPilot: names of GPUs, images and volumes, and what its nodes cannot share (XP87x)."""
+"""Rules for SkyPilot: names of GPUs, images and volumes, and what its nodes cannot share."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 
 
 def files(spec: Spec, pin: str) -> dict[str, str]:
-    """`{"sky.yaml": text}`, the SkyPilot task."""
+    """`{"sky.yaml": text}`: the SkyPilot task of a run. `pin` is the digest by which a node recognizes its bundle."""
     nodes = spec.hardware.nodes
     again = "and preemptions restart it." if requeues(spec) else "does not restart it; preemptions do."
     comment = COMMENT.format(
@@ -41,7 +41,7 @@ def files(spec: Spec, pin: str) -> dict[str, str]:
 
 
 def submit(spec: Spec) -> str:
-    """The command that submits the task, with the secrets that the run needs."""
+    """The command that submits the task. It passes the secrets that the run needs."""
     return " ".join(
         [
             "sky jobs launch",
@@ -53,7 +53,7 @@ def submit(spec: Spec) -> str:
 
 
 def _secrets(spec: Spec) -> list[str]:
-    """The environment variables with tokens that the run needs."""
+    """The environment variables with secrets that the run needs, such as HF_TOKEN."""
     return [*(["HF_TOKEN"] if spec.flag("save.hub") else []), *tokens(spec)]
 
 
@@ -95,7 +95,9 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell code that every node runs. SkyPilot lists the nodes' addresses one per line, the head node's first."""
+    """The shell code that every node runs. SkyPilot lists the nodes' addresses one per line, beginning with the head
+    node.
+    """
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]
     if nodes > 1:

@@ -10,7 +10,9 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
-"""The name of a sweep's file with one line per member, in the order of the array."""
+"""The name of a file next to a sweep with the digest of each member, one per line, in the order of the array's
+tasks.
+"""
 README = f"""
 On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log, with the environment
 of the run activated (or its interpreter in PYTHON):
@@ -24,11 +26,11 @@ The job has one more node, which runs the vLLM server, and sets XPC_VLLM_HOST. X
 program if that has its own environment; XPC_SERVER_WAIT is the longest wait in seconds.
 """
 LARGEST_ARRAY = 1001
-"""The largest number of tasks in an array, unless slurm.conf sets MaxArraySize (slurm.conf(5): 1001)."""
+"""Maximum number of tasks of an array, unless slurm.conf sets MaxArraySize (slurm.conf(5): 1001)."""
 
 
 class Slurm(Engine):
-    """Slurm, 22.05 or newer."""
+    """The engine for Slurm 22.05 or newer."""
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The file `job.sbatch` of one run."""
@@ -37,16 +39,16 @@ class Slurm(Engine):
         return {JOB: script(spec, spec.name, pin)}
 
     def readme(self, spec: Spec) -> list[str]:
-        """How to submit the job."""
+        """Lines of README.md on how to submit the job."""
         return (README + (SERVER if spec.asks_server else "")).splitlines()
 
     def command(self, spec: Spec, out: str) -> str:
-        """`sbatch` with the job's file."""
+        """The `sbatch` command for the job's file."""
         return f"sbatch {quoted(out, JOB)}"
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """One array job for all members, with the longest stopping time of any member, and the digests of
-        their bundles.
+        """One array job for all members, and the digests of their bundles. All tasks get the stopping time of the
+        member that needs the longest.
         """
         from xpc.compiler.engines.pin import pin
         from xpc.compiler.engines.restarts import grace
@@ -57,7 +59,7 @@ class Slurm(Engine):
         return {RUNS: runs, JOB: job}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """The commands that submit the array, or a part of it."""
+        """The `sbatch` commands for the complete array, or a part of it."""
         return [
             (f"sbatch {JOB}", "all members, each a task of an array"),
             (f"sbatch --array=0-{len(members) - 1}%8 {JOB}", "all, at most 8 at a time"),
@@ -66,12 +68,12 @@ class Slurm(Engine):
         ]
 
     def sweep_command(self, spec: Spec, out: str) -> str:
-        """The array, submitted like a job."""
+        """The `sbatch` command for the array."""
         return self.command(spec, out)
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep that is an array job: its members need different machines, or are more than Slurm's largest
-        index.
+        """Errors of a sweep as an array job: its members need different machines, or there are more members than Slurm
+        accepts.
         """
         from xpc.compiler.engines.restarts import requeues
         from xpc.compiler.language.codes import report

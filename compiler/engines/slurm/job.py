@@ -1,8 +1,8 @@
 """Write `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-sbatch reads the `#SBATCH` lines before any shell does, so rules check their contents (XP850, XP920). The script below
-these lines contains no text of the spec except an image and its mounts (XP912, XP921). It gets everything else from
-Slurm at run time.
+sbatch reads the `#SBATCH` lines before any shell does, so rules check their contents. The script below these lines
+contains no text of the spec except an image and its mounts, which rules check, too. It gets everything else from Slurm
+at run time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_sections
 
 SHORTEST = 60
-"""The shortest time in seconds between Slurm's signal and the time limit. It is a minute, because Slurm counts
+"""Minimum time in seconds between Slurm's stop signal and the time limit. It is a minute, because Slurm counts
 minutes.
 """
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
-    """The script for a job with this name; with `members`, for an array with one task per member of a sweep.
+    """The text of `job.sbatch` for a run; with `members`, for an array with one task per member of a sweep. `name` is
+    the job's name.
 
     `pin` is the digest of `run.sha256`; for a sweep, the digest of the list of its members' digests. A sweep's script
     is next to the sweep's `launch.sh`, whose `--list` prints the members one per line in the order of the array; each
@@ -60,8 +61,8 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 
 def container(spec: Spec) -> str:
-    """Shell lines that start each node's container; "" for a run without containers. XP912 and XP921 check the texts in
-    these lines.
+    """Shell lines that start each node's container; "" for a run without containers. Rules check the image and the
+    mounts in these lines.
     """
     image = spec.get("launch.image")
     if not isinstance(image, str):
@@ -79,13 +80,13 @@ def container(spec: Spec) -> str:
 
 
 def enroot_image(image: str) -> str:
-    """An image's name in pyxis's form, `host#name:tag`; the path of a squashed image stays as it is."""
+    """An image's name in pyxis's form, `host#name:tag`. The path of a squashfs file is unchanged."""
     host, slash, rest = image.partition("/")
     return f"{host}#{rest}" if slash and host and ("." in host or ":" in host or host == "localhost") else image
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
-    """The options for sbatch, without their dashes. XP850 checks the free texts among them."""
+    """The options for sbatch, without dashes: `partition=gpu`. Rules check the texts of the spec in them."""
     hardware = spec.hardware
     log = "%x-%A_%a" if members else "%x-%j"
     words = [
@@ -115,7 +116,7 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
 
 
 def cores(spec: Spec) -> int:
-    """The cores of a node: as written, otherwise one per process on the CPU and eight per GPU."""
+    """The number of cores of a node: as the spec states, otherwise one per process on the CPU and eight per GPU."""
     if spec.get("launch.cpus") is not None:
         return spec.integer("launch.cpus")
     return spec.hardware.processes * (1 if spec.on_cpu else 8)
@@ -128,7 +129,7 @@ def limit(seconds: int) -> str:
 
 
 def lead(spec: Spec, seconds: int) -> int:
-    """How many seconds before the time limit the run gets the signal to stop: enough for a step and a checkpoint.
+    """How many seconds before the time limit the run gets the stop signal: enough for a step and a checkpoint.
 
     The result is at most half of the time limit, and at least one minute, because Slurm counts in minutes.
     """

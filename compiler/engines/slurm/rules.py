@@ -1,4 +1,4 @@
-"""Rules for Slurm jobs (XP85x, XP920 to XP922)."""
+"""Rules for Slurm jobs: names in `#SBATCH` lines, the time limit, further options, containers, and exclusive nodes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MARKS: Mapping[TextPath, str] = {
     "launch.qos": "._+-",
     "launch.constraint": "._+-,&|*[]()",
 }
-"""Characters that names may contain in addition to letters and digits."""
+"""Characters that names may contain, besides letters and digits."""
 SHORTEST = 120
-"""The shortest time limit, in seconds: the signal comes one minute before the limit, and Slurm may send it up to a
+"""Minimum time limit in seconds. The stop signal comes one minute before the limit, and Slurm may send it up to a
 minute early.
 """
 
@@ -105,7 +105,9 @@ OWN = (
     "no-requeue", "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only",
     "input", "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
 )  # fmt: skip
-"""Options of sbatch that the job or a setting writes, or that would change how the job is run."""
+"""Options of sbatch that `extra_args` may not contain: the job file or a setting writes them, or they would change how
+the job is run.
+"""
 
 
 @rule("XP920", "option-of-sbatch")

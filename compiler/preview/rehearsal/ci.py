@@ -1,7 +1,7 @@
-"""`xpc rehearse --ci`: rehearse the specs that a pull request changes, and sum them up in Markdown.
+"""`xpc rehearse --ci`: rehearse the specs that a pull request changes, and sum up the results in Markdown.
 
-A spec whose rehearsal had no finding is not rehearsed again until something that affects its run changes: a file of its
-bundle, the digests of its rows and of its local model, or the packages of the interpreter.
+A spec that was rehearsed without a finding is skipped until something that affects its run changes: a file of its
+bundle, the digests of its rows or of its local model, or the packages of the interpreter.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 KIND = "rehearsals"
-"""The folder for the results, below `~/.cache/xpc`."""
+"""The folder below `~/.cache/xpc` for the results of rehearsals."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
-"""Files of a bundle that do not affect its run, but change with a comment in the spec."""
+"""Files of a bundle that do not affect its run, although a changed comment in the spec changes them."""
 PACKAGES = "import importlib.metadata as m; print(sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
 
 
 @record
 class Outcome:
-    """The result for one spec: a sentence, whether something is wrong, and the report of its rehearsal."""
+    """The result of rehearsing one spec: a sentence, whether something is wrong, and the report of its rehearsal."""
 
     path: str
     sentence: str
@@ -50,8 +50,8 @@ class Outcome:
 
 
 def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None) -> tuple[str, int]:
-    """Rehearse the specs below `paths` that changes since the commit `base` affect; without `base`, all specs. Returns
-    Markdown and the exit status. Raises UsageError.
+    """Rehearse the specs below `paths` that changes since the commit `base` affect; if `base` is None, rehearse all
+    specs. Returns Markdown and the exit status. Raises UsageError.
     """
     repository = find(".")
     if repository is None:
@@ -69,7 +69,7 @@ def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None)
 
 
 def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> list[str]:
-    """The specs to rehearse, as paths from the top of the repository."""
+    """The specs to rehearse, as paths relative to the top of the repository."""
     for one in paths:
         if not os.path.exists(one):
             raise UsageError(f"there is no {one}")
@@ -84,7 +84,7 @@ def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> l
 
 
 def _outcome(repository: Repository, path: str, python: str | None, started: Callable[[str], Forks]) -> Outcome:
-    """The result for one spec. `started` is a function that returns the warm interpreter of a Python."""
+    """Rehearse one spec. `started` returns the warm interpreter (see forks.py) for the path of a Python interpreter."""
     place = os.path.relpath(os.path.join(repository.top, path))
     try:
         spec = checked_run(place)
@@ -92,7 +92,7 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
         return Outcome(path, str(error), wrong=True)
     try:
         trains = interpreter(spec, python)
-    except UsageError as error:  # a repository may have specs for several stacks, but a job has only one stack
+    except UsageError as error:  # specs may need several stacks, but the CI job has only one
         return Outcome(path, f"not rehearsed: {error}")
     folder, key = private_folder(KIND), _key(spec, trains)
     if folder is not None and read(folder, key) is not None:
@@ -111,7 +111,9 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
 
 
 def _key(spec: CheckedSpec, python: str) -> str:
-    """A digest of everything that decides the rehearsal of a spec."""
+    """A digest of everything that affects the rehearsal of a spec: its bundle, its weights, xpc and the installed
+    packages.
+    """
     files = lower(spec)
     weights = tomllib.loads(files["bundle.toml"].decode()).get("weights")
     digests = sorted((name, sha256(data).hexdigest()) for name, data in files.items() if name not in PROSE)

@@ -1,5 +1,6 @@
-"""A warm interpreter, which has imported the training libraries once and runs programs in forks
-(worker/fork_server.py).
+"""A warm interpreter: a Python process that has imported the training libraries once and runs programs in forks.
+
+The process runs worker/fork_server.py.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker")
 HUNG = 1800
-"""Seconds after which a process counts as hung."""
+"""Timeout in seconds, after which a process counts as hung."""
 
 
 class Forks:
-    """A warm interpreter of one stack. `run` runs a training; `close` ends the server.
+    """A warm interpreter of one stack. `run` trains a bundle; `close` ends the interpreter.
 
-    `python` is a program that can be used as an interpreter, for example as launch.sh's PYTHON. It runs its programs as
+    `python` is a program that can replace an interpreter, for example as launch.sh's PYTHON. It runs its programs as
     forks, too (worker/warm_python.py). Errors go to the file `log`, by default to this process's standard error.
     """
 
@@ -56,10 +57,11 @@ class Forks:
         self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = HUNG,
         program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
-        """Train the bundle from `cwd` in `world` processes, which are killed once the file `kill_at` exists.
+        """Train the bundle from `cwd` in `world` processes, which are killed once the file `kill_at` exists. `words`
+        are arguments of the program.
 
-        With `program`, that file is run instead of the bundle's. Returns `status` (one per process), `out` and `err`
-        (of all processes together), `killed` and `late`.
+        With `program`, that file is run instead of the bundle's. Returns a dict with `status` (a list of exit statuses,
+        one per process), `out` and `err` (of all processes together), `killed` and `late`.
         """
         assert self.server.stdin is not None
         assert self.server.stdout is not None

@@ -1,4 +1,4 @@
-"""Launch the bundle of a twin, which is the small version of an experiment, and kill or stop it at a checkpoint."""
+"""Launch the bundle of a rehearsal's small run, and kill or stop it at a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WAIT = 1800
-"""Seconds after which a launch counts as hung."""
+"""Timeout in seconds, after which a launch counts as hung."""
 STOPPED = 75
-"""The exit status of a run that saved and stopped on request."""
+"""The exit status of a run that got a stop signal, saved a checkpoint and ended."""
 ERROR = "error"
 LAST = 5
-"""The number of last lines of the output that are shown if no line is an error of the run."""
+"""Number of last output lines that are shown if no line of the output is an error message."""
 
 
 @record
 class Launch:
-    """One launch: its exit status, its output, its seconds, and whether it reached the checkpoint at which it was to be
-    ended.
+    """The result of one launch: its exit status, its output, its duration in seconds, and whether it reached the
+    checkpoint at which it should be killed or stopped.
     """
 
     status: int
@@ -36,7 +36,7 @@ class Launch:
 
     @property
     def reason(self) -> str:
-        """The error in one sentence: the run's own error, or the last lines of the output."""
+        """The error in one sentence: the run's own error message, or an exception, or the last lines of the output."""
         lines = [one.strip() for one in self.output.splitlines() if one.strip()]
         own = [one for one in lines if one.startswith((f"{ERROR}:", f"xpc: {ERROR}"))]
         if own:
@@ -48,7 +48,9 @@ class Launch:
 def launch(
     bundle: str, folder: str, environ: Mapping[str, str], at: str | None = None, number: int = signal.SIGKILL
 ) -> Launch:
-    """Run launch.sh of a bundle in a folder. Once the folder `at` exists, the processes get the signal `number`."""
+    """Run launch.sh of a bundle in the folder `folder`. Once the folder `at` (a checkpoint) exists, the processes get
+    the signal `number`.
+    """
     begin, reached = time.monotonic(), at is None
     output = os.path.join(folder, "launch.log")
     with open(output, "wb") as log:

@@ -1,4 +1,5 @@
-"""A stand-in for the hub on this machine, with enough of the hub's API to push a model. `with Hub() as hub: hub.url`.
+"""A local server in place of the Hugging Face hub, with enough of its API to push a model. `with Hub() as hub:
+hub.url`.
 
 It answers the requests of huggingface_hub 0.36 and 2.4 for `whoami`, `create_repo`, `list_repo_commits`,
 `create_branch` and `upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON).
@@ -19,8 +20,8 @@ from attrs import define, field
 from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
-"""Tokens of the account `me`, which is a member of `team`. With the last token, `me` can write only to its own
-repositories.
+"""Access tokens of the account `me`, a member of the organization `team`: one may write, one may only read, and one may
+write only to the account's own repositories.
 """
 
 
@@ -35,23 +36,25 @@ class Commit:
 
 @define
 class Repository:
-    """A repository: its visibility, and the commits of each branch, oldest first."""
+    """A repository of the local hub: its visibility, and the commits of each branch, oldest first."""
 
     private: bool | None
     branches: dict[str, list[Commit]]
 
     def files(self, branch: str = "main") -> dict[str, bytes]:
-        """The files that are on a branch now."""
+        """The files of a branch after its last commit."""
         return self.branches[branch][-1].files
 
     def titles(self, branch: str = "main") -> list[str]:
-        """The messages of its commits, oldest first."""
+        """The messages of the branch's commits, oldest first."""
         return [one.title for one in self.branches[branch]]
 
 
 @define
 class Hub(LocalServer):
-    """The server. Nobody can write to the repositories `closed`, and commits to the branches `broken` fail."""
+    """A local server in place of the hub. Nobody can write to the repositories in `closed`, and commits to the branches
+    in `broken` fail.
+    """
 
     repositories: dict[str, Repository] = field(factory=dict)
     objects: dict[str, bytes] = field(factory=dict)
@@ -61,15 +64,15 @@ class Hub(LocalServer):
 
     @property
     def handler(self) -> type[_Handler]:
-        """The class that handles the requests."""
+        """The class that handles the HTTP requests."""
         return _Handler
 
     def environment(self, token: str = WRITE) -> dict[str, str]:
-        """The environment variables that make a client use this server."""
+        """The environment variables with which huggingface_hub uses this server."""
         return {"HF_ENDPOINT": self.url, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
 
     def make(self, name: str, private: bool | None = None) -> None:
-        """Make a new repository, with the initial commit of the hub."""
+        """Create a repository with an initial commit, as the hub does."""
         self.repositories[name] = Repository(private, {"main": [_commit("initial commit", {".gitattributes": b""})]})
 
 
@@ -78,7 +81,7 @@ def _commit(title: str, files: dict[str, bytes]) -> Commit:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. Paths are those of the hub's public API."""
+    """Answers one HTTP request. Paths are those of the hub's public API."""
 
     of: Hub
     protocol_version = "HTTP/1.1"
@@ -181,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {}, ""
 
     def _batch(self, said: dict[str, Any]) -> dict[str, Any]:
-        """The upload address of each LFS object; no address for objects that the server has."""
+        """The answer to an LFS batch request: an upload address for each object that the server does not have yet."""
         told = []
         for one in said["objects"]:
             oid, size = one["oid"], one["size"]

@@ -1,5 +1,5 @@
-"""Rows for a rehearsal: the first rows of the user's files, or invented rows in the shape of a source that is
-not here.
+"""Rows for a rehearsal: the first rows of the user's files, or made-up rows in the format of a source that this machine
+lacks.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource
 
 MADE = 64
-"""The number of rows that are invented for a source that is not here."""
+"""Number of rows that are made up for a source that this machine lacks."""
 TAKEN = 256
-"""The number of first rows of a local file that are used."""
+"""Number of rows that are used of a local file, from its beginning."""
 BY_LINE = (".jsonl", ".csv", ".txt")
-"""Endings of files that are cut after a number of lines."""
+"""Endings of files with one row per line, of which only the first lines are copied."""
 MOST_BYTES = 64 * 2**20
-"""Size limit in bytes, for the first lines of a file and for a copied file of another format."""
+"""Size limit in bytes for the copied first lines of a file, and for a copied file of another format."""
 THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
 COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 
 
 def copy_head(source: str, target: str) -> None:
-    """Copy the first rows of a local file, or a file or folder of other formats as it is. Raises UsageError."""
+    """Copy the first rows of a local file. Folders and files of other formats are copied completely. Raises
+    UsageError.
+    """
     os.makedirs(os.path.dirname(target), exist_ok=True)
     files = [source] if not os.path.isdir(source) else [
         os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names
@@ -63,7 +65,7 @@ def copy_head(source: str, target: str) -> None:
 
 
 def write_made(source: DataSource, target: str, more: Mapping[str, object]) -> list[str]:
-    """Write rows in the shape of a source, with its columns and `more` columns. Returns the rows' texts."""
+    """Write made-up rows with the columns of a source and the columns in `more`. Returns all texts in the rows."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     texts: list[str] = []
     with open(target, "w", encoding="utf-8") as out:
@@ -118,8 +120,8 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """The columns that the reward functions and the environment's `reset` read by name, each with a value. Built-in
-    reward functions read `solution`.
+    """Map each column that the reward functions and the environment's `reset` read to a made-up value. Built-in reward
+    functions read `solution`.
     """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
@@ -136,7 +138,7 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
-    """The names of a function's parameters that are columns, without those that every trainer passes; with
+    """The parameters of a function that are columns of the data, without those that every trainer passes. With
     `environment`, `function` is a method of this class.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}

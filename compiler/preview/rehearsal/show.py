@@ -1,4 +1,4 @@
-"""The table at the end of a rehearsal: what was exercised, what could not be exercised, and what was found."""
+"""The report at the end of a rehearsal: what was exercised, what could not be exercised, and what was found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEVER = (
 
 
 def table(found: Rehearsal, problems: Sequence[Diagnostic]) -> dict[str, Any]:
-    """A rehearsal as plain data."""
+    """The report of a rehearsal as JSON data; `problems` are the findings of `xpc check`."""
     return {
         "exercised": [
             {"step": one.name, "state": one.state, "text": one.text, "seconds": round(one.seconds, 1)}
@@ -46,7 +46,7 @@ def table(found: Rehearsal, problems: Sequence[Diagnostic]) -> dict[str, Any]:
 
 
 def status(report: dict[str, Any]) -> int:
-    """1 if something is wrong, otherwise 0."""
+    """The exit status: 1 if a step failed or an error was found, otherwise 0."""
     failed = any(one["state"] == "failed" for one in report["exercised"])
     return int(failed or any(one["severity"] == "error" for one in report["findings"]))
 
@@ -94,7 +94,7 @@ def _finding(one: dict[str, Any], paint: Paint) -> str:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The report as Markdown, for a comment or a summary."""
+    """The report as Markdown, for a pull request's comment or a job summary."""
     lines = [
         f"**Rehearsal of `{cell(report['spec'])}`** on {report['stack']}",
         "",

@@ -1,4 +1,4 @@
-"""Rehearse one spec: make its twin (the small version of its experiment), its rows and a small model, and do all steps
+"""Rehearse one spec: make the small version of its experiment (its twin), its rows and a small model, and run all steps
 in a warm interpreter.
 """
 
@@ -34,17 +34,20 @@ SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
 """A pattern for control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""The most settings that are left out because a rule refuses them on a CPU."""
+"""Maximum number of settings that are left out because a rule refuses them on a CPU."""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
-"""Prefixes of environment variables that the rehearsal's launches do not get."""
+"""Prefixes of environment variables that are not passed to the rehearsal's launches."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 
 def rehearse(
     spec: CheckedSpec, path: str, warm: Forks, rows: str | None = None, keep: str | None = None
 ) -> dict[str, Any]:
-    """Rehearse the checked spec of a file in a warm interpreter, and return the report. `rows` is a file with rows for
-    sources that are not here, `keep` a folder for the twin and its runs. Raises UsageError.
+    """Rehearse a checked spec in a warm interpreter, and return the report. `path` is the spec's file. Raises
+    UsageError.
+
+    `rows` is a file with rows for sources that this machine lacks, `keep` a folder to which the small version and its
+    runs are copied.
     """
     owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
     with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
@@ -57,7 +60,7 @@ def rehearse(
 
 
 def checked_run(path: str, member: str | None = None) -> CheckedSpec:
-    """The checked run of a file, or a member of its sweep. Raises UsageError and SpecError."""
+    """Check a spec, or a member of its sweep, for a rehearsal. Raises UsageError and SpecError."""
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom = user_memory(), True
     workspace.most_members = 1 if member is None else workspace.most_members
@@ -71,13 +74,15 @@ def checked_run(path: str, member: str | None = None) -> CheckedSpec:
 
 
 def warm_interpreter(python: str) -> Forks:
-    """A warm interpreter for rehearsals, whose libraries see no GPU and no hub."""
+    """Start an interpreter that has imported the training libraries, for rehearsals. The libraries see no GPU and no
+    hub.
+    """
     progress("starting the interpreter that trains")
     return Forks(python, {**_environ(), "HF_HUB_OFFLINE": "1"}, os.devnull)
 
 
 def _environ() -> dict[str, str]:
-    """The environment of a launch, without variables of an outer launch."""
+    """The environment variables of a launch, without those that an outer launch has set, such as RANK."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
     return kept | {
         "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
@@ -107,7 +112,9 @@ def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, fold
 
 
 def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
-    """Write the rows of each source. Returns the texts of the made-up rows. Raises UsageError."""
+    """Write the rows of each data source. Returns the texts of the made-up rows, to train a tokenizer. Raises
+    UsageError.
+    """
     texts: list[str] = []
     more = columns_of_rewards(twin.spec)
     for one in twin.rows:
@@ -127,7 +134,9 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models, and return the worker's answer about each."""
+    """Make the small models, and return the worker's answer for each: whether its tokenizer is the large model's, and
+    its parameters.
+    """
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:
         wanted.append(_wanted(spec, spec.teacher, root, os.path.join(folder, TEACHER)))
@@ -154,13 +163,15 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
 
 
 def _end_of(template: str | None) -> str:
-    """An end token for a model whose own is not known: the token that ends the template's turns, or a common one."""
+    """An end token for a model whose end token is unknown: a common one that the chat template contains, or `</s>`."""
     known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
     return next((one for one in known if template and one in template), "</s>")
 
 
 def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], CheckedSpec]:
-    """Compile the twin. Settings that a rule refuses on a CPU are left out. Raises UsageError."""
+    """Compile the small version of the spec (twin). Settings that a rule refuses on a CPU are left out. Raises
+    UsageError.
+    """
     for name, content in twin.spec.bundled.items():
         place = os.path.join(folder, name)
         os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -188,7 +199,7 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
 
 
 def _path_at(text: str, offset: int) -> str | None:
-    """The setting that is written at an offset of the twin's text."""
+    """The path of the setting at an offset of the spec's text; None if there is no setting."""
     from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 
     begin = text.rfind("\n", 0, offset) + 1
@@ -204,7 +215,7 @@ def _path_at(text: str, offset: int) -> str | None:
 
 
 def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
-    """Record whether the folder of the results can be written, if it is on this machine."""
+    """Record a finding if the user may not write to the spec's output folder. The folder may also not exist yet."""
     place = spec.text("save")
     while place and not os.path.lexists(os.path.join(root, place)):
         place = os.path.dirname(place)

@@ -1,6 +1,4 @@
-"""The steps of a rehearsal, ordered so that the costliest errors are found first: rows, load, train, save, kill,
-resume, stop, continue, load the result, push.
-"""
+"""The steps of a rehearsal: rows, load, train, save, kill, resume, stop, continue, load the result, push."""
 
 from __future__ import annotations
 
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
 
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
-"""Prefixes of the names of weight files."""
+"""Beginnings of the names of weight files."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
-"""A pattern for the digest in the name of a bundle's copy of a file."""
+"""A pattern for the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (
     (re.compile(r"^the reward |^\S+\.py "), "method.rewards", "call the function with a row: `xpc preview --rewards`"),
     (re.compile(r"^the chat template "), "model.chat_template", "`xpc preview` shows rows as the template writes them"),
@@ -42,13 +40,15 @@ DECIDED = (
     (re.compile(r" cannot be written to "), "save", "name another folder"),
     (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),
 )
-"""Patterns for the text of an error, each with the setting that decides it and a help."""
+"""Patterns for error messages, each with the setting that causes the error and a help text."""
 FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
 
 
 @record
 class Step:
-    """A step of the rehearsal: its name, whether it was done, a sentence about it, and its seconds."""
+    """A step of the rehearsal: its name, its state (done, failed or not here), a sentence about it, and its duration in
+    seconds.
+    """
 
     name: str
     state: str
@@ -58,7 +58,7 @@ class Step:
 
 @record
 class Finding:
-    """Something that is wrong: the step that shows it, a sentence, the setting that decides it, and a help."""
+    """A problem that the rehearsal found: the step, a sentence, the setting that causes it, and a help text."""
 
     step: str
     message: str
@@ -70,8 +70,8 @@ class Finding:
 
 @mutable
 class Rehearsal:
-    """A rehearsal in a folder, with the twin, its compiled spec and the files of its bundle. `progress` is a function
-    that prints a sentence.
+    """A rehearsal in a folder: the small version of the experiment (`twin`), its compiled spec and the files of its
+    bundle. `progress` prints a sentence.
     """
 
     folder: str
@@ -88,7 +88,7 @@ class Rehearsal:
     made_rows: bool = False
 
     def run(self) -> None:
-        """Do all steps. A step is skipped if a step that it needs has failed."""
+        """Run all steps. A step is skipped if a step that it needs has failed."""
         if not self.timed("rows and masks", self.rows):
             return
         bundles = [self.written(name) for name in ("undisturbed", "disturbed")]
@@ -109,7 +109,7 @@ class Rehearsal:
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def rows(self) -> str:
-        """Prepare the first rows as the trainer gets them; their verdicts become findings."""
+        """Prepare the first rows as the trainer gets them. What is wrong with them is recorded."""
         bundle = self.written("rows")
         request = Request(n=4 if len(self.spec.data) < 4 else 1)
         found = ask(self.python, bundle, os.path.join(self.folder, "scratch"), request, self.folder, self.environ)
@@ -121,14 +121,15 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            self.findings = [one for one in self.findings if one.step != "rows and masks"]  # the error explains it
+            # drop the warnings, because the error below explains them
+            self.findings = [one for one in self.findings if one.step != "rows and masks"]
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
-        """Kill a run after its first checkpoint, resume it, stop it, and continue. The result must be the same as that
-        of an undisturbed run.
+        """Kill a run after its first checkpoint, resume it, stop it, and continue. The final weights must equal those
+        of a run without interruptions.
         """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
@@ -157,7 +158,7 @@ class Rehearsal:
         return True
 
     def trained(self, bundle: str) -> None:
-        """Check the metrics of the undisturbed run."""
+        """Check the metrics of the run without interruptions."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         norms, rates = (
@@ -166,7 +167,8 @@ class Rehearsal:
         step = self.steps[-1].name
         if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
-        if norms and not any(norms) and not self.spec.online:  # random completions get no reward
+        # online methods are exempt, because random completions get no reward
+        if norms and not any(norms) and not self.spec.online:
             self.find(step, "every gradient is 0: nothing is learned", "method")
         if rates and max(rates) <= 0:
             self.find(step, "the learning rate is 0 at every step", "schedule")
@@ -175,7 +177,7 @@ class Rehearsal:
                       "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
 
     def called(self, bundle: str) -> str:
-        """Check the results of the made-up tool calls in the undisturbed run."""
+        """Check the results of the made-up tool calls in the run without interruptions."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         calls, failed = (
@@ -191,7 +193,9 @@ class Rehearsal:
         return value is not None and getattr(value, "unit", "") == "share" and getattr(value, "value", 0) >= 1
 
     def loads(self, bundle: str) -> str:
-        """Load the result without xpc, and generate."""
+        """Load the trained model without xpc, and generate. Returns a sentence with the model's class and the generated
+        text.
+        """
         spec = self.spec
         out = os.path.join(os.path.dirname(bundle), OUT)
         merged = os.path.join(out, "merged")
@@ -206,7 +210,7 @@ class Rehearsal:
         return f"{answer['loaded']}: {answer['text'].strip()[:40]!r}" if answer["text"] else str(answer["loaded"])
 
     def pushed(self) -> str:
-        """Check what arrived at the stand-in for the hub."""
+        """Check what arrived at the local server that replaces the hub."""
         if not self.hub.repositories:
             raise UsageError("nothing was pushed")
         name, repository = next(iter(self.hub.repositories.items()))
@@ -220,7 +224,9 @@ class Rehearsal:
         return spec.get("save.every") == EVERY and spec.get("save.resume") != "never" and spec.flag("save.full_state")
 
     def written(self, name: str) -> str:
-        """Write the twin's bundle to a separate folder, so that each run has its own output."""
+        """Write the bundle to a separate folder with this name, so that each run has its own output. Returns the
+        bundle's path.
+        """
         place = os.path.join(self.folder, name)
         os.mkdir(place)
         for shared in ("data", "model", "teacher"):
@@ -231,7 +237,9 @@ class Rehearsal:
         return bundle
 
     def launched(self, name: str, bundle: str, at: str | None = None, number: int = signal.SIGKILL) -> Launch | None:
-        """Launch a bundle as a step; None if it failed."""
+        """Launch a bundle and record it as a step; None if it failed. Once the folder `at` exists, the run gets the
+        signal `number`.
+        """
         self.progress(name)
         place = os.path.dirname(bundle)
         found = launch(bundle, place, {**self.environ, "XPC_DATA_ROOT": place}, at, number)
@@ -244,7 +252,7 @@ class Rehearsal:
         return found
 
     def failed(self, name: str, found: Launch) -> bool:
-        """Record that a launch failed. Returns False, because the step is not done."""
+        """Record that a launch failed, and why. Always returns False."""
         self.steps.append(Step(name, FAILED, f"exit status {found.status}", found.seconds))
         reason = self.named(found.reason)
         setting, help = next((rest for pattern, *rest in DECIDED if pattern.search(reason)), ("", ""))
@@ -252,14 +260,16 @@ class Rehearsal:
         return False
 
     def named(self, text: str) -> str:
-        """A message with the names of the spec's files in place of the twin's."""
+        """Replace the temporary paths in a message by the names of files in the user's spec."""
         text = re.sub(rf"{re.escape(self.folder)}/\w+/(twin\.bundle/)?(files/)?", "", text)
         for one in self.twin.rows:
             text = text.replace(one.path, one.source.name)
         return ADDED.sub("", text)
 
     def timed(self, name: str, action: Callable[[], str]) -> bool:
-        """Do an action as a step and measure its time. An error becomes a finding."""
+        """Run `action` as a step and measure its time. An error becomes a finding. Returns whether the step
+        succeeded.
+        """
         self.progress(name)
         begin = time.monotonic()
         try:
@@ -279,7 +289,9 @@ class Rehearsal:
 
 
 def run_worker(python: str, program: str, question: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Run a program of the worker folder with a question as JSON. Raises UsageError if it fails."""
+    """Run a program of the worker folder, which gets `question` as JSON and answers in JSON. Raises UsageError if it
+    fails.
+    """
     done = subprocess.run(
         [python, os.path.join(WORKER, program)], input=json.dumps(question), capture_output=True, text=True,
         encoding="utf-8", errors="replace", env=dict(environ), check=False,
@@ -291,7 +303,7 @@ def run_worker(python: str, program: str, question: Mapping[str, Any], environ: 
 
 
 def _digests(folder: str) -> dict[str, str]:
-    """The SHA-256 of the weights in a folder and in `merged/`."""
+    """The SHA-256 of each weight file in a run's output folder and in its folder `merged`."""
     found = {}
     for place in ("", "merged"):
         inside = os.path.join(folder, place)

@@ -1,7 +1,7 @@
-"""The twin of an experiment: a small version of its spec for this machine's CPU, which keeps everything that a CPU can
-do.
+"""Make the twin of an experiment: a small version of its spec for this machine's CPU, which keeps everything that a CPU
+can do.
 
-The twin has a small model of the same family, the first rows of the same data or invented rows of the same shape, and
+The twin has a small model of the same family, the first rows of the same data or made-up rows of the same format, and
 eight steps. Everything else in the spec stays unchanged: template, filters, mixture, method, rewards, adapters,
 optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists the exceptions.
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 STEPS = 8
 CALLS = 160
-"""Tokens of a completion that calls a tool."""
+"""Number of tokens of a completion that calls a tool."""
 EVERY = Amount("count", 2)
 MOST_SEQ = 1024
-"""The most tokens of a row."""
+"""Maximum number of tokens of a row in a rehearsal."""
 MODEL, TEACHER, OUT = "model", "teacher", "out"
 DATA = "data/{}{}"
-"""The name of the twin's file for a source: its number and its ending."""
+"""The name of the file with the rows of one source: `data/0.jsonl`, from the source's number and its file ending."""
 
 NO_GPU = "needs a GPU"
 STAND_IN = "the model is a stand-in"
@@ -64,19 +64,19 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Settings that the twin leaves out, with the settings inside them, and the reason for each."""
+"""Settings that a rehearsal leaves out, together with their nested settings; and the reason for each."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
-"""Values of the omitted settings that are kept, because a CPU supports them."""
+"""Values of settings in OMITTED that are kept, because a CPU supports them."""
 LAUNCHED_HERE = ("launcher",)
 """Settings of `launch` that also affect a local run."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
-"""The twin's choice for a setting if a rule refuses the spec's choice on a CPU."""
+"""The value that a rehearsal uses for a setting if a rule refuses the spec's value on a CPU."""
 
 
 @record
 class Replaced:
-    """A setting that the twin changes: its value in the spec, its value in the twin (empty if left out), and the
-    reason.
+    """A setting that a rehearsal changes: its value in the spec, its value in the small version (empty if left out),
+    and the reason.
     """
 
     setting: str
@@ -87,8 +87,8 @@ class Replaced:
 
 @record
 class Rows:
-    """The rows of one source: the source in the spec, the twin's file, and whether the source's own rows are missing
-    here.
+    """The rows of one data source: the source in the spec, the path of the rehearsal's file, and whether this machine
+    lacks the source's own rows.
     """
 
     source: DataSource
@@ -98,7 +98,7 @@ class Rows:
 
 @record
 class Twin:
-    """A twin: its spec, the rows that it reads, and the settings that it changes."""
+    """The small version of an experiment: its spec, the rows that it reads, and the settings that it changes."""
 
     spec: CheckedSpec
     rows: tuple[Rows, ...]
@@ -106,12 +106,12 @@ class Twin:
 
     @property
     def text(self) -> str:
-        """The text of the twin's spec."""
+        """The text of the small version's spec."""
         return specfile(self.spec)
 
 
 class _Draft:
-    """The values of a twin that is being made."""
+    """The settings of the small version while it is made."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
@@ -123,21 +123,25 @@ class _Draft:
         self.replaced: list[Replaced] = []
 
     def put(self, path: str, value: object, why: str = "") -> None:
-        """Set a value. With `why`, it is listed in `replaced` if it differs from the spec's value."""
+        """Set a setting to a value. If `why` is given and the value differs from the spec's, the change is listed in
+        `replaced`.
+        """
         before = self.values.get(path)  # type: ignore[call-overload]
         self.values[path] = Value(value, Origin(SPEC))  # type: ignore[index]
         if why and before is not None and before.value != value:
             self._note(path, before.value, _shown(path, value), why)
 
     def omit(self, path: str, why: str = "") -> None:
-        """Leave out a setting and the settings inside it. It is not listed if its value is off or the CPU's default."""
+        """Leave out a setting and its nested settings. If `why` is given, this is listed in `replaced`, unless the
+        setting is off.
+        """
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
             before = self.values.pop(name)
             if why and name == path and before.value not in (False, None, "none"):
                 self._note(path, before.value, "", why)
 
     def clear(self, path: str, *kept: str) -> None:
-        """Leave out the settings inside a setting, except the names in `kept`."""
+        """Leave out the nested settings of a setting, except those named in `kept`."""
         for name in [one for one in self.values if one.startswith(path + ".")]:
             if name.removeprefix(path + ".") not in kept:
                 self.omit(name)
@@ -152,8 +156,8 @@ def _shown(path: str, value: object) -> str:
 
 
 def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
-    """The twin of a checked spec. `here` is a function that tells whether the rows of a source are on this machine;
-    `rows_at_hand` is true if the user gives rows for sources that are not here.
+    """Make the small version of a checked spec. `here` tells whether the rows of a source are on this machine;
+    `rows_at_hand` is true if the user gives rows for the other sources.
     """
     draft = _Draft(spec)
     for path, why in OMITTED.items():
@@ -175,14 +179,14 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
 
 
 def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
-    """The spec with other values, and without the findings about the old values."""
+    """The spec with other values, and without the findings, which are about the old values."""
     own = {name: value for name, value in vars(spec).items() if name not in CheckedSpec.__annotations__}
     return CheckedSpec.of(Spec(**{**own, **changes}))
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """The twin without a setting that a rule refuses on the CPU, or with the CPU's choice for it. None if the twin has
-    neither.
+    """The small version of the experiment without a setting that a rule refuses on the CPU, or with the value from
+    FALLBACKS. None if neither is possible.
     """
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)
@@ -202,7 +206,7 @@ def _stand_in(model: Model, folder: str) -> Model:
 
 
 def _machine(draft: _Draft) -> None:
-    """The hardware, the strategy and the precision: two processes for ZeRO and DDP; FSDP becomes DDP."""
+    """Set the hardware, the strategy and the precision: two processes for ZeRO and DDP; FSDP becomes DDP."""
     spec = draft.spec
     strategy = spec.text("strategy")
     several = spec.hardware.world > 1
@@ -222,7 +226,7 @@ def _machine(draft: _Draft) -> None:
 
 
 def _sizes(draft: _Draft) -> None:
-    """A batch of two rows per process, with accumulation if the spec accumulates, and short rows."""
+    """Set a micro-batch of two rows, gradient accumulation if the spec accumulates, and a short sequence length."""
     spec = draft.spec
     world = 2 if spec.hardware.world > 1 else 1
     micro = min(2, spec.integer("batch.micro"))
@@ -256,7 +260,7 @@ def _schedule(draft: _Draft) -> None:
 
 
 def _adapters(draft: _Draft) -> None:
-    """A small rank with the same ratio of alpha to rank."""
+    """Set a small rank, with the same ratio of alpha to rank."""
     spec = draft.spec
     rank = spec.get("lora.rank")
     if isinstance(rank, int) and rank > 8 and spec.lora:
@@ -276,7 +280,7 @@ def _adapters(draft: _Draft) -> None:
 
 
 def _method(draft: _Draft) -> None:
-    """Short completions in small groups."""
+    """Set short completions and small groups for online methods."""
     spec = draft.spec
     if spec.get("method.max_completion") is not None:
         most = CALLS if spec.calls_tools else 8
@@ -293,7 +297,7 @@ def _method(draft: _Draft) -> None:
 
 
 def _saving(draft: _Draft) -> None:
-    """Save and evaluate every two steps, in a folder of the rehearsal."""
+    """Save and evaluate every two steps, and write to a folder of the rehearsal."""
     spec = draft.spec
     draft.put("save", OUT)
     if spec.get("save.every") != Amount("never"):
@@ -309,7 +313,7 @@ def _saving(draft: _Draft) -> None:
 def _data(
     draft: _Draft, here: Callable[[DataSource], bool], at_hand: bool
 ) -> tuple[tuple[DataSource, ...], tuple[EvalSet, ...], list[Rows]]:
-    """The sources of the twin, each with a separate file in `data/`."""
+    """The data sources and evaluation sets of the small version, with one file in `data/` for each source."""
     spec = draft.spec
     rows: list[Rows] = []
 

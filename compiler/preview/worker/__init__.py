@@ -1,4 +1,4 @@
-"""The part of `xpc preview` that runs in the interpreter that trains, with the trainer of a bundle.
+"""The part of `xpc preview` that runs in the interpreter with the training packages, and uses a bundle's own trainer.
 
 It imports no module of the compiler: `start.py` is run as a file, and imports the other modules of this folder.
 """

@@ -10,15 +10,17 @@ from .reading import Capture, TokenSequence, sequences
 from .session import Session
 
 MOST = 200_000
-"""The most characters of a stored row that are shown."""
+"""Maximum number of characters of a stored row that are shown."""
 
 
 def prepared(
     session: Session, source: Mapping[str, Any], number: int, stored: Any, rewards: bool = False
 ) -> dict[str, Any]:
-    """Prepare one row of a source: its sequences of tokens and verdicts, or the reason why the run drops it.
+    """Prepare one row of a source. Returns its token sequences and findings (`verdicts`), or the reason why the run
+    drops it.
 
-    With `rewards` the reward functions and tools are called.
+    `number` is the row's index in the source, `stored` the row itself as a dataset. With `rewards`, the reward
+    functions and tools are called.
     """
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
@@ -47,7 +49,9 @@ def prepared(
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context in which a lost part of a row becomes a verdict, where a run would raise RunError."""
+    """A context without the runtime's check for lost content of a row. A run raises RunError for it; a preview reports
+    it as a finding.
+    """
     comparison = session.core("row_comparison")
     notes = session.optional("features.messages.turn_notes")
     modules = [comparison] if notes is None else [comparison, notes]
@@ -101,7 +105,7 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
 
 
 def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[str, int]]:
-    """The size in pixels of each image, and the number of its tokens."""
+    """The width and height in pixels of each image, and the number of its tokens."""
     many = importlib.import_module("trainer.features.model.vision").image_tokens(session.processor, images)
     return [
         {"width": one["width"], "height": one["height"], "tokens": count}
@@ -110,7 +114,7 @@ def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
-    """The reason why a row is dropped, and the length that it needs (0 if length is not the reason)."""
+    """The reason why the trainer drops a row, and the `seq` that it would need (0 if its length is not the reason)."""
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)
     if most is not None and longest > most:
@@ -120,7 +124,7 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without the columns that a mixture of shapes adds from the other shapes."""
+    """The row with only the columns of its own format. A mixture of formats adds the columns of the other formats."""
     if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
         return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
     return dict(row)
@@ -129,7 +133,7 @@ def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
-    """A sequence as JSON, together with its findings."""
+    """A sequence as JSON data, and its findings. `at` is the index of the sequence in its row."""
     texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)
@@ -157,7 +161,7 @@ def _shown(
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[list[str], list[str], list[str | None]]:
-    """The roles and contents of a sequence's turns, and the rendered text up to the end of each turn."""
+    """The roles and the contents of a sequence's turns, and for each turn the rendered text up to its end."""
     talks = session.bundle.row_format().conversations(row)
     if talks:
         turns = talks[min(at, len(talks) - 1)]
@@ -168,7 +172,7 @@ def _turns(
     answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))
     if isinstance(prompt, str) and isinstance(answer, str):
         return ["prompt", "completion"], [prompt, answer], [prompt, prompt + answer]
-    if "input_ids" in row:  # a tokenized row
+    if "input_ids" in row:  # the row is already tokenized
         text = "".join(tokens.pieces(session.tokenizer, one.full))
         return ["text"], [text], [text]
     text = next((row[name] for name in (one.name, "prompt", "text", "chosen") if isinstance(row.get(name), str)), "")
@@ -178,7 +182,7 @@ def _turns(
 def every(
     session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]], rewards: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Prepare the chosen rows of every source one by one."""
+    """Prepare the chosen rows of every source one by one. `chosen` has, for each source, its rows by index."""
     for source, rows in chosen:
         for number, stored in rows.items():
             yield prepared(session, source, number, stored, rewards)

@@ -1,6 +1,4 @@
-"""Read how trl's trainer prepares one row: its sequences of tokens, the tokens that count in the loss, and what is cut
-off.
-"""
+"""Read how TRL's trainer prepares one row: its token sequences, which tokens count in the loss, and what is cut off."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,14 +12,14 @@ ANSWERS = (
     ("rejected", ("rejected_ids", "rejected_input_ids", "input_ids_rejected")),
     ("answer", ("completion_ids", "answer_input_ids")),
 )  # fmt: skip
-"""The columns in which trl 0.18 to 1.16 keep tokens before truncation, by the name of the sequence."""
+"""The columns in which TRL 0.18 to 1.16 keep tokens before truncation, by the name of the sequence."""
 IGNORED = -100
 FULL_LENGTHS = "full_lengths"
 
 
 class TokenSequence:
-    """One sequence of tokens: the ids that the model reads, whether each counts in the loss, and the ids before
-    truncation.
+    """One sequence of tokens: the ids that the model reads, a flag for each whether it counts in the loss, and the ids
+    before truncation.
     """
 
     def __init__(self, name: str, ids: Sequence[int], learned: Sequence[bool], full: Sequence[int] | None) -> None:
@@ -32,7 +30,7 @@ class TokenSequence:
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
-        if self.head < 0:  # the trainer also changed tokens, so positions cannot be compared
+        if self.head < 0:  # positions cannot be compared, because the trainer also changed tokens
             self.full, self.head = self.ids, 0
 
     @property
@@ -42,17 +40,17 @@ class TokenSequence:
 
 
 class Capture:
-    """Captures the rows in the constructor of trl's trainer, after tokenization and before truncation."""
+    """Captures the tokenized rows while TRL's trainer is constructed, before they are truncated."""
 
     tokenized: Any = None
 
     @contextmanager
     def watching(self, session: Session) -> Iterator[None]:
-        """A context that keeps the first result of `Dataset.map` that contains tokens."""
+        """A context that stores the first dataset with tokens that `Dataset.map` gets or returns."""
         import importlib
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.tokenized is None and "input_ids" in rows.column_names:  # the rows were tokenized before
+            if self.tokenized is None and "input_ids" in rows.column_names:  # the data was already tokenized
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
             if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):
@@ -63,12 +61,14 @@ class Capture:
             yield
 
     def full(self) -> dict[str, list[int]]:
-        """The tokens of each sequence of the only row, with its prompt; empty if the trainer does not tokenize."""
+        """The tokens of each sequence of the first row, with its prompt, before truncation; empty if the trainer does
+        not tokenize.
+        """
         if self.tokenized is None or len(self.tokenized) == 0:
             return {}
         row, out = self.tokenized[0], dict[str, list[int]]()
         prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
-        if "chosen_labels" in row:  # orpo: the answers' tokens begin with the prompt's
+        if "chosen_labels" in row:  # orpo: the tokens of an answer include the prompt's
             prompt = []
         for name, columns in ANSWERS:
             for column in columns:
@@ -77,16 +77,18 @@ class Capture:
         return out
 
     def full_lengths(self) -> list[int]:
-        """The length of each sequence before it is cut; empty if the trainer does not tokenize."""
+        """The length in tokens of each sequence before truncation; empty if the trainer does not tokenize."""
         if self.tokenized is None or len(self.tokenized) == 0:
             return []
-        # the runtime counts these lengths, because orpo truncates while it tokenizes
+        # orpo truncates while it tokenizes, so the runtime stores the lengths before truncation in a column
         counted = self.tokenized[0].get(FULL_LENGTHS)
         return list(counted or map(len, self.full().values()))
 
 
 def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) -> list[TokenSequence]:
-    """The sequences of one prepared row, as the trainer's collator passes them to the model."""
+    """The token sequences of one prepared row, as the trainer's collator passes them to the model. `index` is the row's
+    index in the trainer's dataset.
+    """
     row = trainer.train_dataset[index]
     full = capture.full()
     if session.plan["method"]["generates"]:
@@ -145,12 +147,12 @@ def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
 
 
 def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
-    """The sequences of a batch with labels. Packed documents follow one another; each begins at position 0."""
+    """The sequences of a batch with labels. The documents of a packed row follow one another, each from position 0."""
     import torch
 
     for at in range(len(batch["input_ids"])):
         mask = batch["attention_mask"][at] if "attention_mask" in batch else torch.ones_like(batch["input_ids"][at])
-        if mask.dim() != 1:  # an attention mask over pairs of tokens
+        if mask.dim() != 1:  # a mask over pairs of tokens, for packed documents
             mask = torch.ones_like(batch["input_ids"][at])
         kept, places = _kept(batch["input_ids"][at], mask)
         labels = batch["labels"][at].tolist()
@@ -158,7 +160,9 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
-    """The sequences for dpo before trl 1.0, which truncates pairs during the forward pass, where they are captured."""
+    """The sequences for dpo before TRL 1.0, which truncates pairs in the forward pass. They are captured as the model's
+    input.
+    """
     import torch
 
     seen: list[tuple[Any, Any]] = []
@@ -186,7 +190,7 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
 
 
 def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
-    """The prompt from which an online method generates, as the trainer's own step prepares it."""
+    """The prompt from which an online method generates, as the trainer's own code prepares it."""
     import torch
 
     batch = trainer.data_collator([row])

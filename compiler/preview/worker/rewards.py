@@ -1,5 +1,5 @@
-"""Call a run's reward functions on a row, as trl does: with an empty answer, an invented answer, and the row's
-answer.
+"""Call a run's reward functions on a row, as TRL does, with three answers: an empty one, a made-up one, and the row's
+own.
 """
 
 import asyncio
@@ -14,14 +14,17 @@ from .session import Session
 from .verdicts import Verdict, verdict
 
 EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
-"""Names of the answers. The row's answer is used twice: as it is, and boxed for math_verify."""
+"""Names of the answers to which rewards are applied. The row's own answer is used twice: as it is, and in `\\boxed{}`
+for math_verify.
+"""
 SECONDS = 600.0
-"""Time limit of a call."""
+"""Time limit of a call, in seconds."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
-    """The values of each reward by answer, and the findings; ``name`` is the row's name in messages. Raises
-    RunError.
+    """Call each reward function with each answer. Returns the values by reward and answer, and the findings.
+
+    ``name`` is the row's name in messages. Raises RunError.
     """
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
@@ -39,8 +42,8 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
 
 @contextmanager
 def _reported() -> Iterator[list[str]]:
-    """A context that collects what the runtime would print about a call, such as that it takes too long. The time limit
-    allows for loading a reward model.
+    """A context that collects the runtime's messages about a call, such as that it takes too long. The time limit is
+    longer than in a run, because a reward model may have to be loaded.
     """
     calls, sentences = _calls(), list[str]()
     real = calls.say, calls.SECONDS
@@ -58,7 +61,9 @@ def _calls() -> Any:
 def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
-    """The function's value for each answer, and what is wrong with the function."""
+    """The function's value for each answer, and a sentence if the function fails or returns something unusable;
+    otherwise None.
+    """
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]
     given, size = _calls().arguments(session.bundle.stack["reward_given"], row, len(answers), session.tokenizer)
@@ -79,13 +84,13 @@ def _values(
 def _parameters(function: Callable[..., Any]) -> list[str]:
     try:
         return list(signature(function).parameters)
-    except (TypeError, ValueError):  # a builtin function has no signature
+    except (TypeError, ValueError):  # builtin functions have no signature
         return []
 
 
 class _Recorded:
-    """A reward function that remembers the values it returns. It has the name and code of the original, which messages
-    show.
+    """A reward function that stores the values it returns. Its name and code are those of the original function, for
+    messages.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -108,7 +113,7 @@ def _number(one: Any) -> float | None:
 
 
 def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
-    """Report a reward that does not prefer the row's own answer to an empty answer."""
+    """Report a reward function that does not value the row's own answer higher than an empty answer."""
     column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
     if column is None:
         return []

@@ -1,4 +1,4 @@
-"""Make one completion of a run with tools: each tool is called once with invented arguments, as in trl's loop."""
+"""Make up one completion of a run with tools: each tool is called once with made-up arguments, as in TRL's loop."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -9,8 +9,11 @@ from .verdicts import Verdict, verdict
 
 
 def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[str, Any], list[Verdict]]:
-    """The calls, their results, the tokens and the reward of an invented completion, and the findings. The calls and
-    the results are texts; `text` is the conversation as a list of (text, whether it counts in the loss).
+    """Call each tool of a run once with made-up arguments. Returns the made-up completion and the findings.
+
+    The completion is a dict: `calls` (with results, as text), `text` (the rendered conversation as a list of [text,
+    whether it counts in the loss]), `reward` (of the environment), and `prompt` (its number of tokens). ``name`` is the
+    row's name in messages.
     """
     tools = importlib.import_module("trainer.features.method.tools")
     problems = tools.Tools().before_rows(session.bundle, session.tokenizer)
@@ -34,7 +37,7 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
         call = tools.example_call(one)["function"]
         try:
             result = str(one(**call["arguments"]))
-        except Exception as error:  # a tool may raise any exception; trl passes it to the model
+        except Exception as error:  # a tool may raise anything; TRL passes the error to the model
             result = str({"error": str(error)})
             why = f"the tool {one.__name__} raised {type(error).__name__} with made-up arguments: {error}"
             found.append({**verdict("XP166", why), "severity": "note"})
@@ -53,8 +56,11 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
 
 
 def _pieces(session: Session, called: list[Callable[..., Any]], parts: list[list[dict[str, Any]]]) -> list[list[Any]]:
-    """The parts of the rendered conversation (prompt, calls and results), each with whether it counts in the loss. If
-    the template does not render them one after the other, the prompt and the complete text.
+    """Render the conversation in parts (prompt, calls, results). Returns [text, whether it counts in the loss] for each
+    part.
+
+    If the template's output for the prompt does not begin the complete text, returns only the prompt and the complete
+    text.
     """
     render, given = session.tokenizer.apply_chat_template, {"tools": called, "tokenize": False}
     prompt, calls, answers = parts

@@ -1,4 +1,6 @@
-"""Prepare many rows together, and count them: lengths, truncated and dropped rows, learned tokens, packs, steps."""
+"""Tokenize many rows together, and count: lengths, truncated and dropped rows, tokens in the loss, packed sequences,
+steps.
+"""
 
 import importlib
 import math
@@ -13,12 +15,12 @@ from .reading import IGNORED, PROMPTS, Capture
 from .session import Session
 
 ROW = "xpc_row"
-"""The column with the number of a row, which is the source's number times `SOURCES` plus the row's number in the
-source.
+"""The name of a column that identifies rows. Its value is the index of the source times `SOURCES`, plus the row's index
+in the source.
 """
 SOURCES = 2**40
 PLACES = 2**32
-"""The factor that numbers tokens: a token's number is the row's number times `PLACES` plus its place."""
+"""A factor to identify tokens: the row's index times `PLACES`, plus the token's position in the row."""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
@@ -26,9 +28,10 @@ Say = Callable[[str], None]
 
 
 class Scan:
-    """All training rows, or the first rows of each source, which one trainer prepares together.
+    """Prepares all training rows, or the first rows of each source, with one trainer.
 
-    `rows` and `of_hub` limit the rows of a local source and of a source on the hub; None reads all.
+    `rows` is the maximum number of rows of a local source, `of_hub` that of a source on the hub; None reads all. `say`
+    prints progress.
     """
 
     def __init__(self, session: Session, rows: int | None, of_hub: int | None, say: Say) -> None:
@@ -46,7 +49,7 @@ class Scan:
 
     @contextmanager
     def _first_rows(self, rows: int | None, of_hub: int | None) -> Iterator[None]:
-        """A context in which at most this many rows of each source are read; None reads all."""
+        """A context in which only the first rows of each source are read. The limits are those of the class."""
         session, data = self.session, self.session.bundle.data
         limits = [rows if source["id"] is None else of_hub for source in self.sources]
         for source, limit in zip(self.sources, limits, strict=True):
@@ -89,8 +92,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every converted row carries its number. It does not if duplicate rows are found by
-        comparing all columns.
+        """A context in which every row gets the column `ROW`. With `unique` data, it does not, because duplicates are
+        found by comparing all columns.
         """
         if self.session.bundle.data.get("unique"):
             yield
@@ -112,7 +115,7 @@ class Scan:
 
     @contextmanager
     def _packing(self) -> Iterator[None]:
-        """A context that records the row from which each token of a packed sequence comes."""
+        """A context that records, for each token of a packed sequence, the row from which it comes."""
         module = importlib.import_module(
             next(one.__module__ for one in self.session.trainer_class().__mro__ if one.__module__.startswith("trl."))
         )
@@ -143,7 +146,9 @@ class Scan:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def lengths(self) -> list[int]:
-        """The length of each row before truncation: the length of its longest sequence, with the prompt."""
+        """The length of each row in tokens before truncation. For a pair of answers, it is the longer one, with the
+        prompt.
+        """
         if self.session.processor is not None:
             count = importlib.import_module("trainer.features.model.vision").row_tokens
             return [count(self.session.processor, row)[0] for row in self.tokenized]
@@ -157,20 +162,20 @@ class Scan:
         return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
 
     def numbers(self) -> list[int] | None:
-        """The number of each tokenized row; None if the trainer dropped the column with the numbers."""
+        """The identifier of each tokenized row, from the column `ROW`; None if the trainer dropped this column."""
         return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
 
     def place(self, number: int) -> tuple[Mapping[str, Any], int]:
-        """The source of the row with this number, and the row's index in that source."""
+        """Split a row's identifier (see `ROW`) into the data source and the row's index in it."""
         return self.sources[number // SOURCES], number % SOURCES
 
     def label(self, number: int) -> str:
-        """The name of a row in a list: its number, and its source if there are several."""
+        """The printed name of a row: its index, with its source's name before it if there are several sources."""
         source, row = self.place(number)
         return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
 
     def counts(self) -> dict[str, Any]:
-        """The counts that are shown and that are remembered for later commands."""
+        """The counts over all rows, as JSON data. They are printed, and stored for later commands."""
         lengths = sorted(self.lengths())
         most = self.session.core("truncation").limit(self.session.bundle)
         out: dict[str, Any] = {"rows": self.given, "tokens": sum(lengths), "limit": most}
@@ -187,8 +192,8 @@ class Scan:
         return out
 
     def _tokens(self) -> tuple[int | None, int | None]:
-        """The numbers of tokens that the trainer keeps and that count in the loss; None if trl decides this only during
-        training.
+        """The number of tokens that the trainer keeps, and of those that count in the loss; None if TRL decides this
+        only during training.
         """
         rows = _flat(self.prepared)
         names = rows.column_names
@@ -222,11 +227,11 @@ class Scan:
     # -- chosen rows --------------------------------------------------------------------------------------------------
 
     def longest(self, many: int) -> list[int]:
-        """The numbers of the longest rows, in descending order of length."""
+        """The `many` longest rows, as values of the column `ROW`, the longest first."""
         return self._sorted(lambda length: True)[:many]
 
     def cut(self, many: int) -> list[int]:
-        """The numbers of the first rows that exceed the length limit."""
+        """The first `many` rows that exceed the length limit, as values of the column `ROW`."""
         most = self.session.core("truncation").limit(self.session.bundle)
         return [] if most is None else sorted(self._sorted(lambda length: length > most))[:many]
 
@@ -240,7 +245,9 @@ class Scan:
         return [number for length, number in both if wanted(length)]
 
     def order(self, steps: int) -> list[list[list[str]]]:
-        """The rows of the first steps: for each step its micro-batches, and for each of these its rows or packs."""
+        """The names of the rows in the first steps: a list of steps, each a list of micro-batches, each a list of rows
+        or packed rows.
+        """
         if not len(self.prepared):
             return []
         if self.session.bundle.data.get("streaming"):
@@ -257,12 +264,14 @@ class Scan:
                 out.append([])
             places: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
             shown = [_times(names[place], many) for place, many in Counter(places).items()]
-            if not (generates and shown in out[-1]):  # a batch of completions is divided after it is generated
+            if not (generates and shown in out[-1]):  # several micro-batches share one batch of completions
                 out[-1].append(shown)
         return out
 
     def _names(self) -> list[str]:
-        """The name of each prepared sequence: its row, or the rows packed in it with their numbers of tokens."""
+        """The printed name of each prepared sequence: its row, or all rows that are packed in it with their numbers of
+        tokens.
+        """
         numbers = self.numbers()
         if self.packs is None:
             rows = _flat(self.prepared)
@@ -284,12 +293,12 @@ class Scan:
 
 
 def _times(name: str, many: int) -> str:
-    """The name of a row, with the number of its completions in a batch."""
+    """The name of a row; ` (N completions)` is appended if the batch has several completions of it."""
     return name if many == 1 else f"{name} ({many} completions)"
 
 
 class _Places:
-    """A dataset in which each row is its own index."""
+    """A dataset of the numbers 0, 1, 2, ..., with which the dataloader shows the order of rows."""
 
     def __init__(self, many: int) -> None:
         self.many = many
@@ -303,7 +312,7 @@ class _Places:
 
 @contextmanager
 def _progress(say: Say) -> Iterator[None]:
-    """A context that reports the progress of `Dataset.map`."""
+    """A context in which `Dataset.map` reports its progress."""
     import time
 
     import datasets
@@ -323,7 +332,7 @@ def _progress(say: Say) -> Iterator[None]:
                 say(f"{what}: {seen[0]:,} of {total:,}")
             return function(*given, **named)
 
-        # datasets reads the names of the function's arguments only if the call asks for neither indices nor ranks.
+        # `Dataset.map` inspects the function's parameter names only if the call asks for neither indices nor ranks.
         return real(self, counting, *args, **kwargs)
 
     datasets.Dataset.map = mapped
@@ -341,7 +350,7 @@ def _answer_columns(names: Sequence[str]) -> Iterator[str]:
 
 
 def _flat(rows: Any) -> Any:
-    """The dataset with its rows in the order of its table, so that columns of the table can be read directly."""
+    """The dataset without an index mapping, so that the columns of its Arrow table are in the order of the rows."""
     rows = rows.with_format(None)
     return rows.flatten_indices() if getattr(rows, "_indices", None) is not None else rows
 
@@ -364,7 +373,9 @@ def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
 
 
 def _parts(places: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The parts of a packed sequence: the row, the place of its first token in the row, and its number of tokens."""
+    """The parts of a packed sequence: for each row in it, the row's index, the position of its first token, and the
+    number of its tokens.
+    """
     out: list[tuple[int, int, int]] = []
     for row, place in (divmod(one, PLACES) for one in places):
         if out and (out[-1][0], sum(out[-1][1:])) == (row, place):

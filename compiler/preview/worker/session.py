@@ -1,7 +1,8 @@
 """A bundle that is opened for a preview: its features, its tokenizer, and trainers for chosen rows.
 
-Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by trl. Only what needs
-a GPU, weights or processes is replaced: the model is tiny, there is one process, and reward functions are not called.
+Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by TRL. Only parts that
+need a GPU, weights or processes are replaced: the model is tiny, there is one process, and reward functions are not
+called.
 """
 
 import importlib
@@ -13,21 +14,23 @@ from runpy import run_path
 from typing import Any
 
 GENERATED = 2
-"""The tokens that the tiny model writes after a prompt."""
+"""Number of tokens that the tiny model generates for a prompt."""
 
 
 class Session:
-    """An opened bundle. `rows` selects rows of each source; None selects all of them."""
+    """A bundle that is opened for a preview. `trust_code` allows the tokenizer's own code to run."""
 
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # prevents the libraries from importing modules of the bundle
+        del sys.path[0]  # later, libraries must not import modules of the bundle by accident
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
         self.preparing = run_path(os.path.join(folder, "prepare_rows.py"))
-        """The bundle's prepare_rows.py, whose stand-ins replace what needs a GPU: models, arguments, features."""
+        """The namespace of the bundle's prepare_rows.py, which has replacements for what needs a GPU: models,
+        arguments, features.
+        """
         base = self.core("feature").Feature
         self.chosen = _chosen_rows(base)
         kept = [one for one in enabled.FEATURES if self.preparing["concerns_rows"](one)]
@@ -41,7 +44,7 @@ class Session:
         self.tokenizer: Any = None
 
     def optional(self, name: str) -> Any:
-        """A module of the bundle's trainer by its dotted name; None if this bundle does not have it."""
+        """Import a module of the bundle's trainer by its dotted name; None if this bundle does not have it."""
         try:
             return importlib.import_module(f"trainer.{name}")
         except ModuleNotFoundError:
@@ -56,7 +59,7 @@ class Session:
         for name in self.preparing["DROPPED"]:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-        # The single process takes the rows of all processes, so that steps and generation batches are as in the run.
+        # The micro-batch is that of all processes together, so that steps and generation batches are as in the run.
         arguments["per_device_train_batch_size"] = run["micro"] * self.world
         for name in ("dataset_num_proc", "dataloader_num_workers"):
             if arguments.get(name):
@@ -90,7 +93,7 @@ class Session:
 
     @property
     def bears_loss(self) -> bool:
-        """Whether single tokens count in the loss. They do not for reward models, nor for prompts whose answers are
+        """Whether the loss is computed per token. False for reward models, and for online methods, whose answers are
         generated.
         """
         return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
@@ -101,7 +104,7 @@ class Session:
         return getattr(getattr(self.tokenizer, "apply_chat_template", None), "processor", None)
 
     def tiny_model(self) -> Any:
-        """A model that trl's constructors accept, over the tokenizer's vocabulary."""
+        """A tiny model for the constructors of TRL's trainers, with the tokenizer's vocabulary."""
         return self.preparing["tiny_model"](self.bundle, self.tokenizer)
 
     def rows(self) -> tuple[Any, Any]:
@@ -113,7 +116,7 @@ class Session:
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
-        # this check concerns a run's processes, precision and trained weights
+        # skip a check of the run's processes, precision and weights
         self.core("made").check = lambda *_: None
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
@@ -125,8 +128,9 @@ class Session:
 
     @contextmanager
     def only(self, source: Mapping[str, Any], numbers: Sequence[int], stored: Any) -> Any:
-        """A context in which the data consists of these stored rows of one source, without shares, holdout or
-        shuffling.
+        """A context in which the data consists of certain rows of one source, without mixture, holdout and shuffling.
+
+        `stored` are the rows as a dataset, and `numbers` their indices in the source.
         """
         data = self.bundle.data
         kept = dict(data)
@@ -135,8 +139,8 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # In a mixture with shares, the run does not draw rows that the trainer would drop. Here, the trainer drops
-        # them.
+        # In a mixture with shares, a run does not draw rows that the trainer would drop, for which it needs the
+        # tokenizer. Here, they are drawn, so that the trainer drops them.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
             one.tokenizer = None
@@ -152,7 +156,7 @@ class Session:
 
 @contextmanager
 def _without_warnings() -> Any:
-    """A context without the libraries' warnings about the tiny model and the missing GPU."""
+    """A context that silences the libraries' warnings about the tiny model and the missing GPU."""
     import warnings
 
     with warnings.catch_warnings():
@@ -161,10 +165,10 @@ def _without_warnings() -> Any:
 
 
 def _chosen_rows(base: Any) -> Any:
-    """A feature that returns the chosen rows, with their own numbers, instead of reading the source."""
+    """Make a feature of the trainer that returns the chosen rows, with their indices, instead of reading the source."""
 
     class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
-        """Replaces the reader of a source while rows are chosen."""
+        """Replaces the reader of a source while certain rows are chosen (see `Session.only`)."""
 
         stored: Any = None
         numbers: list[int] | None = None
@@ -177,7 +181,7 @@ def _chosen_rows(base: Any) -> Any:
             return None if found is None else lambda *_: found
 
         def row_converter(self, bundle: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
-            """Pass the converter each row's number in its source, which its error messages name."""
+            """Pass each row's index in its source to the converter, because error messages name it."""
             numbers = self.numbers
             if numbers is None:
                 return convert
@@ -187,7 +191,7 @@ def _chosen_rows(base: Any) -> Any:
 
 
 def isolate() -> None:
-    """Remove environment variables that an outer launch left, and hide the GPUs."""
+    """Remove environment variables of an outer launch (such as RANK), and hide the GPUs."""
     for name in list(os.environ):
         if name.startswith(("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_")) or name in (
             "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK",

@@ -1,7 +1,7 @@
-"""Prepare rows with the trainer of a bundle. This file is run by the Python interpreter that trains.
+"""Prepare rows with the trainer of a bundle. This file is run by the Python interpreter with the training packages.
 
-It reads a request as JSON from standard input and writes lines of JSON: sentences under `progress`, then `answer` or
-`error`. What the libraries print goes to standard error.
+It reads a request as JSON from standard input and writes lines of JSON: first some with `progress`, then one with
+`answer` or `error`. What the libraries print goes to standard error.
 """
 
 import json
@@ -14,13 +14,13 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    del sys.path[0]  # prevents the libraries from importing modules of this folder
+    del sys.path[0]  # later, libraries must not import modules of this folder by accident
 
 from . import session as sessions
 
 
 def main() -> int:
-    """Handle one request. The exit status is 0 if it was answered, also with an error in a sentence."""
+    """Handle one request. The exit status is 0 if it was answered, even if the answer is an error message."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
     os.dup2(2, 1)  # what the libraries print must not mix with the answer

@@ -1,4 +1,4 @@
-"""Choose stored rows of a source without converting or tokenizing the others."""
+"""Read chosen rows of a source as they are stored, without converting or tokenizing any rows."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,31 +7,31 @@ from typing import Any
 from .session import Session
 
 BATCH = 2000
-"""The most rows of one table of a stream."""
+"""Maximum number of rows in each Arrow table that is read."""
 FIRST_OF_HUB = 1000
-"""The number of first rows of a hub source among which random and longest rows are chosen."""
+"""The number of first rows of a hub source from which random and longest rows are chosen."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
-    """The stored rows as Arrow tables of at most `BATCH` rows, in order. Raises RunError."""
+    """Yield the stored rows in order, as Arrow tables of at most `BATCH` rows. Raises RunError."""
     import datasets
 
     sources, bundle = session.core("data_sources"), session.bundle
     datasets.disable_progress_bars()
     try:
         rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
-        for name in ("decode",):  # images and audio are not decoded
+        for name in ("decode",):  # do not decode images and audio
             if hasattr(rows, name):
                 rows = getattr(rows, name)(False)
         yield from rows.with_format("arrow").iter(BATCH)
     except session.errors:
         raise
-    except Exception as error:  # the datasets library wraps errors of its readers in many classes
+    except Exception as error:  # the datasets library raises errors of many classes
         raise session.errors(sources.unreadable(bundle, source, None, error)) from error
 
 
 def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Any]:
-    """The stored rows with these numbers, each as a dataset of one row; missing numbers are left out. Raises
+    """Read the stored rows with these indices. Returns each as a dataset of one row; missing rows are left out. Raises
     RunError.
     """
     import datasets
@@ -50,7 +50,7 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
 
 
 def count(session: Session, source: Mapping[str, Any]) -> int:
-    """The number of rows of a source; for a source on the hub at most `FIRST_OF_HUB` are counted."""
+    """The number of rows of a source. For a source on the hub, at most `FIRST_OF_HUB` rows are counted."""
     total = 0
     for table in stream(session, source):
         total += len(table)
@@ -60,6 +60,6 @@ def count(session: Session, source: Mapping[str, Any]) -> int:
 
 
 def random_numbers(session: Session, source: Mapping[str, Any], many: int, seed: int) -> list[int]:
-    """Numbers of random rows, in ascending order."""
+    """The indices of `many` random rows, in ascending order."""
     total = count(session, source)
     return sorted(random.Random(seed).sample(range(total), min(many, total)))

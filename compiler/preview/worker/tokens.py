@@ -6,16 +6,17 @@ from typing import Any
 
 BROKEN = "\ufffd"
 LONGEST_CHARACTER = 8
-"""The most tokens that form one character."""
+"""Maximum number of tokens that together form one character."""
 SPACE = "\u2581"
-"""The character that stands for a space in tokens of SentencePiece, whose decoder drops the first space."""
+"""The character that stands for a space in SentencePiece tokens. Their decoder would drop a leading space."""
 OPENING = -1
-"""The turn number of tokens before the first turn: a begin token, tools, or a system prompt that the template adds."""
+"""The turn index of tokens before the first turn: a BOS token, tools, or a system prompt that the template adds."""
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
-    """The text of each token. If several tokens form one character, the first has it and the others are empty; also if
-    several tokens `image` stand for one image.
+    """The text of each token. If several tokens form one character, the first gets it and the others get "".
+
+    `image` is the id of the token that stands for a part of an image; in a series of them, all but the first get "".
     """
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
@@ -47,11 +48,11 @@ def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) 
 
 
 def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None]) -> list[int]:
-    """The number of the turn that each token belongs to, or `OPENING`.
+    """The index of the turn that each token belongs to, or `OPENING`.
 
     `texts` are the texts of the tokens, `contents` the contents of the turns. `starts` has, for each turn, the rendered
-    conversation up to the end of that turn, or None if the template refuses this part; the turn is then found by its
-    content.
+    conversation up to the end of that turn. If it is None, because the template refuses this part, the turn is found by
+    its content.
     """
     joined, ends, place = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
@@ -73,8 +74,8 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
 
 
 def _end_of(joined: str, start: str, place: int) -> int | None:
-    """The position at which a rendered part of a conversation ends in the joined text of the tokens, which may begin
-    with a BOS token.
+    """The offset in `joined`, the text of all tokens, at which the rendered part `start` ends; None if it is not at the
+    beginning. `joined` may begin with a BOS token.
     """
     if joined.startswith(start):
         return len(start)
@@ -93,7 +94,9 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """For each turn, the conversation rendered up to its end; None if the template refuses this."""
+    """For each turn, the conversation rendered up to its end; None if the template refuses an incomplete
+    conversation.
+    """
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     options = {**({"chat_template": template} if template else {}), **(row.get("chat_template_kwargs") or {})}
@@ -103,6 +106,6 @@ def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str
             out.append(
                 str(tokenizer.apply_chat_template(list(turns[:many]), tools=tools or None, tokenize=False, **options))
             )
-        except Exception:  # a template may raise anything for a part of a conversation
+        except Exception:  # a template may raise anything for an incomplete conversation
             out.append(None)
     return out

@@ -9,16 +9,18 @@ from .session import Session
 
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
 Verdict = dict[str, str]
-"""The keys of a finding: `code`, `message` and `help`."""
+"""A finding as a dict with the keys `code`, `message` and `help`."""
 
 
 def verdict(code: str, message: str, help: str = "") -> Verdict:
-    """Make a finding; the help may be empty."""
+    """Make a finding. `help` is a sentence on how to solve the problem, and may be empty."""
     return {"code": code, "message": message, "help": help}
 
 
 class Read:
-    """A sequence of tokens, each with its text and the chat turn that it belongs to, for the checks of this module."""
+    """The input of the checks in this module: a sequence of tokens, each with its text and the index of its chat
+    turn.
+    """
 
     def __init__(
         self, session: Session, one: TokenSequence, texts: Sequence[str], turns: Sequence[int], roles: Sequence[str],
@@ -30,17 +32,17 @@ class Read:
 
     @property
     def kept_turns(self) -> list[int]:
-        """The turn of each token that is left after truncation."""
+        """The turn index of each token that truncation keeps."""
         return self.turns[self.one.head : self.one.head + len(self.one.ids)]
 
     @property
     def kept_texts(self) -> list[str]:
-        """The text of each token that is left after truncation."""
+        """The text of each token that truncation keeps."""
         return self.texts[self.one.head : self.one.head + len(self.one.ids)]
 
     @property
     def last_answer(self) -> int | None:
-        """The index of the assistant's last turn."""
+        """The index of the assistant's last turn; None if there is none."""
         return next((at for at in range(len(self.roles) - 1, -1, -1) if self.roles[at] in ANSWERING), None)
 
 
@@ -56,7 +58,7 @@ def of_sequence(read: Read) -> list[Verdict]:
 
 
 def _name(read: Read) -> str:
-    """The end of a phrase that names the sequence, such as ` of the chosen answer`; empty for the text of a row."""
+    """A phrase that names the sequence in messages: ` of the chosen answer`. Empty if the row has only one text."""
     return {"text": "", "answer": " of the answer"}.get(read.one.name, f" of the {read.one.name} answer")
 
 
@@ -72,7 +74,7 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 
 
 def _all_learned(read: Read) -> Iterator[Verdict]:
-    """Report that every token counts in the loss, although the spec or the method learns only from answers."""
+    """Report that every token counts in the loss, although the spec or the method trains only on answers."""
     stated = read.session.stated
     asked = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
     if asked and read.answers and read.one.ids and all(read.one.learned):
@@ -110,7 +112,7 @@ def _end(read: Read) -> Iterator[Verdict]:
         yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
     else:
         what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
-        texts = read.roles == ["text"]  # a tokenized row; trl adds the end token only to other texts
+        texts = read.roles == ["text"]  # TRL adds no end token to rows that are already tokenized
         help = "end each row" if texts else "name a chat_template that ends each answer"
         yield verdict("XP592", what, f"{help} with the end token")
 
@@ -168,7 +170,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """Report content of the row that its rendered text lacks; the runtime compares the two."""
+    """Report content of the row that is missing in its rendered text. The runtime finds it by comparing the two."""
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []
@@ -182,11 +184,13 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
 
 
 NOTES = {"weight": "XP549", "key": "XP549", "turn": "XP548"}
-"""The code of each kind of note of the runtime's `turn_notes`."""
+"""The code of each kind of problem that the runtime's `turn_notes` reports."""
 
 
 def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Report keys of turns that are not read, turns that are learned with an answer, and reasoning written twice."""
+    """Report keys of turns that are ignored, turns that wrongly count in the loss, and reasoning that is rendered
+    twice.
+    """
     turn_notes = session.optional("features.messages.turn_notes")
     if turn_notes is None:  # this bundle's messages have only a role and a text
         return

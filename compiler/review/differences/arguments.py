@@ -1,4 +1,4 @@
-"""Compare the tables that two bundles contain, key by key."""
+"""Compare the JSON and YAML files of two bundles, key by key."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def argument_changes(
 
 
 def _exact(value: object) -> str:
-    """A value as JSON, which keeps 1, 1.0, true and "1" apart."""
+    """A value as JSON text, so that 1, 1.0, true and "1" count as different."""
     return json.dumps(value, sort_keys=True)
 
 
 def _change(key: str, before: Mapping[str, object], after: Mapping[str, object], why: str = "") -> Change:
-    """The change of one key. Values of different types that look the same are shown as JSON."""
+    """The change of one key. Values that print alike but have different types (1 and "1") are shown as JSON."""
     was, now = (as_text(table[key]) if key in table else ABSENT for table in (before, after))
     if was == now:
         was, now = (_exact(table[key]) if key in table else ABSENT for table in (before, after))
@@ -56,7 +56,9 @@ def _change(key: str, before: Mapping[str, object], after: Mapping[str, object],
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The changes between two lists of records, key by key, because a single data source has seventeen keys."""
+    """The changes between two lists of records (such as data sources), key by key. Empty if either value is not such a
+    list.
+    """
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:
         return []
@@ -73,5 +75,5 @@ def _entries(key: str, before: object, after: object) -> list[Change]:
 
 
 def as_text(value: object) -> str:
-    """A value of a table, formatted for people."""
+    """The value of a key, formatted for people."""
     return value if isinstance(value, str) else "unset" if value is None else json.dumps(value)

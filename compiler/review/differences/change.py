@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
 WIDE = 60
-"""The most characters of a value in the first line."""
+"""Maximum number of characters of a value in the first line."""
 AROUND = 16
-"""The characters of a long value that are shown before its first different character."""
+"""Number of equal characters that are shown before and after the part in which two long values differ."""
 
 
 @record
 class Change:
-    """A changed value. `why` is the calculation of the new value, or its origin if the spec does not state it.
+    """A changed value. `why` is the calculation of the new value, or where the value comes from if the spec does not
+    state it.
 
-    `values` are the old and the new value for programs, if they are numbers, flags, texts or lists of these.
+    `values` has the old and the new value for the JSON output, if they are numbers, flags, strings or lists of these.
     """
 
     name: str
@@ -62,6 +63,6 @@ def _common(one: str, other: str) -> int:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The characters from `start` to `end` with a few around them, and `...` for omitted text."""
+    """The characters from `start` to a few after `end`, at most WIDE, with `...` in place of omitted text."""
     end = min(len(text), end + AROUND, start + WIDE)
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

@@ -1,4 +1,4 @@
-"""Compare the files of two bundles by digest; a table or a list of packages also by its values."""
+"""Compare the files of two bundles by digest; configuration files and lists of packages also by their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.grammar.record import record
 
 MANIFEST = "bundle.toml"
 CONTENT = ("data/", "files/")
-"""Folders with training inputs: rows, templates, rewards, tasks."""
+"""Folders of a bundle with training inputs: rows, templates, reward functions, tasks."""
 
 
 @record
@@ -35,25 +35,25 @@ class FileChange:
 
 
 def is_prose(name: str) -> bool:
-    """Whether a file has no influence of its own on the run: Markdown, the manifest, and the spec, whose values are
-    compared separately.
+    """Whether a file itself cannot change the run: Markdown, the manifest, and the spec, whose values are compared
+    separately.
     """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of files with different digests, without prose. The file that lists the digests is named only if no
-    other file differs.
+    """The names of files with different digests, without Markdown, spec and manifest. The file that lists digests is
+    named only if no other file differs.
     """
     found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
     return found if found == [LIST] else [name for name in found if name != LIST]
 
 
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
-    """Whether a changed file changes the run. `tables` are the files in which a value differs.
+    """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value differs.
 
-    A list of packages alone does not: its packages are compared separately. JSON counts only if a value differs, and
-    YAML only if more than comments differ.
+    A list of packages returns False, because packages are compared separately. A JSON file must have a changed value,
+    and a YAML file a change outside comments.
     """
     if installs(name):
         return False

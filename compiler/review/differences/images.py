@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from xpc.compiler.resolve.image_digests import ENDING
 
 Entry = tuple[int, str] | None
-"""The size and the SHA-256 of an image; None if it was not there."""
+"""The size in bytes and the SHA-256 of an image; None if the image file was missing."""
 DIGITS = 12
-"""The number of digits of a digest that are shown."""
+"""Number of characters of a digest that are shown."""
 
 
 def is_list(name: str) -> bool:
@@ -19,12 +19,12 @@ def is_list(name: str) -> bool:
 
 
 def about_images(key: str) -> bool:
-    """Whether a key of the emitted tables has the digest of a list of images."""
+    """Whether a key of trainer_args.json has the digest of a list of images."""
     return key.endswith(".images_sha256")
 
 
 def image_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[str]:
-    """A sentence for each list of images that differs in two bundles."""
+    """Yield a sentence for each list of images that differs between two bundles."""
     for name in sorted(filter(is_list, {*before, *after})):
         was, now = (entries(files.get(name, b"")) for files in (before, after))
         if was != now:
@@ -32,7 +32,7 @@ def image_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> It
 
 
 def entries(data: bytes) -> dict[str, Entry]:
-    """The images of a list by their paths. Lines of another form, which somebody wrote, are skipped."""
+    """The images of a list by path. Malformed lines, which come from manual edits, are skipped."""
     out: dict[str, Entry] = {}
     for line in data.splitlines():
         try:
@@ -46,7 +46,9 @@ def entries(data: bytes) -> dict[str, Entry]:
 
 
 def described(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> str:
-    """`2 images changed, 1 added; photos/cat.jpg is the first that differs: 20,481 -> 20,490 bytes`."""
+    """A sentence on the changes: `2 images changed, 1 added; photos/cat.jpg is the first that differs: 20,481 -> 20,490
+    bytes`.
+    """
     kinds = {
         "changed": [path for path in was if path in now and was[path] != now[path]],
         "added": [path for path in now if path not in was],
@@ -65,7 +67,7 @@ def described(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> str:
 
 
 def moved(was: Entry, now: Entry) -> str:
-    """Both values of an image that differs: its sizes, or its digests if the sizes are equal."""
+    """How an image changed: `20,481 -> 20,490 bytes`, or its old and new digest if the sizes are equal."""
     if was is None or now is None:
         return "was not there, and is now" if was is None else "was there, and is not now"
     if was[0] != now[0]:

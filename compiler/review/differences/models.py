@@ -1,4 +1,4 @@
-"""Compare the files of local models (weights, tokenizer, adapter) of two runs, which are in no bundle."""
+"""Compare the files of local models (weights, tokenizer, adapter) of two runs. Bundles do not contain these files."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 ABSENT = "absent"
 LARGEST = 2**50
-"""The most bytes of a file of a model."""
+"""Maximum size in bytes of a model file that is read; larger files count as unreadable."""
 DIGITS = 16
-"""The number of digits of a digest that are shown."""
+"""Number of characters of a digest that are shown."""
 STATED = "sha256:"
 
 
 def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """The path of each file of the spec's local models, by its name in the spec."""
+    """Map each file of the spec's local models, as the spec names it, to its path on disk."""
     return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
 
 
 def model_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """The files that differ. Each side has the digest of a file as `bundle.toml` states it, or its path.
+    """The files that differ. The values of `before` and `after` are digests from bundle.toml (`sha256:...`) or paths of
+    files, which are hashed.
 
-    Only folders that both runs use are compared; another folder is another model. The same path on both sides is the
-    same file, and is not read.
+    Only folders that both runs use are compared, because another folder is another model. Equal paths name the same
+    file, which is not read.
     """
     folders = {os.path.dirname(name) for name in before} & {os.path.dirname(name) for name in after}
     found = []

@@ -10,15 +10,15 @@ from xpc.compiler.review.differences.change import Change
 
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
 LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
-"""The files that list packages. The name of a lock's copy ends with its digest."""
+"""A pattern for files that list packages. The digest is a part of the name of a lock's copy."""
 CODING = re.compile(r"#.*coding[:=]")
-"""A comment on one of the first two lines with which pip reads a list in another encoding, in which its other comments
-may be lines of packages.
+"""A pattern for a coding comment, such as `# coding: utf-16`. If it is in one of the first two lines, pip decodes the
+file with it, and then other comments may turn into packages. So it is compared like a package.
 """
 LOCK = "the lock"
 ABSENT = "absent"
 SHOWN = 3
-"""The most packages that the first line of a comparison names."""
+"""Maximum number of packages that the first line of a comparison names."""
 PINS = ("model", "dataset", "kernel")
 
 
@@ -42,7 +42,9 @@ def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> 
 
 
 def _entries(file: str, data: bytes | None) -> dict[str, str]:
-    """The packages of a file with their versions, and its other lines."""
+    """Map the packages of a file to their versions. A line in another form becomes an entry of its own, with the value
+    `present`.
+    """
     if data is None:
         return {}
     if file == LOCK:
@@ -62,7 +64,9 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
 
 
 def _locked(data: bytes) -> Iterator[tuple[str, str]]:
-    """The packages and commits in a lock; the whole text if the lock is damaged."""
+    """The packages with versions, and the models, datasets and kernels with commits, of a lock. The complete text if
+    the lock is damaged.
+    """
     try:
         table = tomllib.loads(data.decode())
         for environment, one in table.get("environment", {}).items():
@@ -77,14 +81,12 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """The name of a package, followed by the name of its requirements file unless this is the training
-    environment's.
-    """
+    """A package's name; ` for FILE` is appended if it is not installed into the training environment."""
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 
 
 def summary(found: tuple[Change, ...]) -> str:
-    """A phrase for the first line: `torch 2.13.0 -> 2.4.0 and 3 other packages`."""
+    """A phrase for the first line of a comparison: `torch 2.13.0 -> 2.4.0 and 3 more packages`."""
     named = ", ".join(f"{one.name} {one.before} -> {one.after}" for one in found[:SHOWN])
     more = len(found) - SHOWN
     return named if more <= 0 else f"{named} and {more} more package{'s' if more > 1 else ''}"

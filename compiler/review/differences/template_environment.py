@@ -1,4 +1,4 @@
-"""The jinja2 environment of chat templates, as transformers makes it (`utils/chat_template_utils.py`, 5.23)."""
+"""The jinja2 environment in which transformers 5.23 renders chat templates (`utils/chat_template_utils.py`)."""
 
 from __future__ import annotations
 

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 SECONDS = 5
-"""The limits for rendering a row, in seconds of CPU time and of elapsed time."""
+"""The time limit for rendering a row, in seconds; it applies to both CPU time and elapsed time."""
 MEMORY = 512 * 2**20
-"""The memory that rendering may take, in bytes, in addition to what the process has."""
+"""The memory in bytes that rendering may allocate, in addition to the memory that the process already uses."""
 LARGEST = 2**20
-"""The most bytes of a rendered row."""
+"""Maximum size of a rendered row in bytes."""
 LINES, WIDTH = 24, 200
-"""The most lines of a difference that are shown, and the most characters of a line."""
+"""Maximum number of shown lines of a difference, and maximum number of characters of a line."""
 SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "It is 2."}]
 
 
 def template_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Lines that show how the first row is rendered with each run's template; empty if the template is equal or
+    """Lines that show how each run's chat template renders the same row. Empty if the templates are equal, or one is
     unknown.
     """
     before, after = one.chat_template, other.chat_template
@@ -59,7 +59,9 @@ def template_changes(one: Spec, other: Spec) -> Iterator[str]:
 
 
 def _sample(spec: Spec) -> tuple[Mapping[str, Any], str]:
-    """The first conversation of the run's local data, or else an invented one; and a name for it."""
+    """A conversation to render, with its name for messages: the first row of the run's local data, or else a made-up
+    one.
+    """
     for source in spec.files:
         if source.shape in ("messages", "conversations") and readable(source):
             row = next(iter(read(source.content or b"", source.path or "")), None)
@@ -77,7 +79,7 @@ def _turn(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[str | None, str]:
-    """The text that a template writes and "", or None and the reason why it writes nothing."""
+    """Render a row with a template. Returns the text and "", or None and the reason why it cannot be rendered."""
     from importlib.util import find_spec
 
     if find_spec("jinja2") is None:
@@ -92,7 +94,7 @@ def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[st
 
 
 def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
-    """The answer of the fork: the text or the error, as JSON of at most `LARGEST` bytes."""
+    """Render a row in the fork. Returns at most `LARGEST` bytes of JSON: `{"text": ...}` or `{"error": ...}`."""
     from xpc.compiler.review.differences.template_environment import environment
 
     try:
@@ -109,7 +111,7 @@ def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
 
 
 def _limited(work: Callable[[], str]) -> bytes | None:
-    """Call a function in a fork with limits, and return its result; None if it gives none."""
+    """Call a function in a fork with limits, and return its result. None if it exceeds a limit or fails."""
     import signal
     import time
     from select import select
@@ -142,7 +144,9 @@ def _limited(work: Callable[[], str]) -> bytes | None:
 
 
 def _limit(writer: int) -> None:
-    """Limit the time, memory and files of this process. All modules must be loaded before."""
+    """Limit the time, memory and open files of this process. Modules must be imported before, because later they cannot
+    be opened.
+    """
     import resource
 
     from xpc.compiler.review.differences.template_environment import environment

@@ -1,8 +1,9 @@
-"""The comment on a pull request about its changes to runs, and the checks of the Action and the hooks.
+"""The comment on a pull request about its changes to runs, and the programs behind the GitHub Action and the pre-commit
+hooks.
 
 Every spec that the pull request changes or affects is compared with its version at the merge base. A hidden marker
-identifies the comment, which is updated only if its text changes. If the token may not write comments, as on pull
-requests from forks, the text goes into the summary of the job.
+identifies the comment, so that later runs update it, and only if its text changes. If the token may not write comments,
+as on pull requests from forks, the text goes into the job summary.
 """
 
 from __future__ import annotations

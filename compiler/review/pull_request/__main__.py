@@ -1,7 +1,7 @@
-"""The steps of the Action and the hooks.
+"""The commands that the GitHub Action and the pre-commit hooks start.
 
-`BASE` writes the comment, `check [--base BASE] PATH...` checks specs, `fmt FILE...` formats those outside bundles, and
-`verify FILE...` verifies the bundles and sweeps that contain the files.
+`BASE` writes the comment on changes since the commit BASE, `check [--base BASE] PATH...` checks specs, `fmt FILE...`
+formats specs outside bundles, and `verify FILE...` verifies the bundles and sweeps that contain the files.
 """
 
 from __future__ import annotations

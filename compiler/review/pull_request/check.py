@@ -1,4 +1,4 @@
-"""The checks of the Action and of the pre-commit hooks for a repository's specs: first formatting, then findings.
+"""Format, then check a repository's specs for the GitHub Action and the pre-commit hooks.
 
 With `--base`, only specs that the change touches or affects are checked. A finding in a spec that others extend names
 the runs that it concerns.
@@ -25,7 +25,7 @@ from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.record import evolve
 
 NAMED = 3
-"""The most runs that a finding in an extended spec names."""
+"""Maximum number of runs that a finding in an extended spec names."""
 NOTHING = "no spec to check"
 
 
@@ -102,13 +102,15 @@ def _checked(options: argparse.Namespace) -> int:
 
 
 def _deleted(repository: Repository) -> set[str]:
-    """The files of HEAD that are no longer tracked; pre-commit does not pass deleted files."""
+    """The files of HEAD that are no longer tracked. pre-commit does not pass deleted files, so they are added."""
     head = repository.commit("HEAD")
     return set() if head is None else set(Commit.of(repository, head).files) - set(repository.index())
 
 
 def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The `.xp` files and the specs that paths name: folders, globs and files, relative to the working directory."""
+    """Return the `.xp` files and the specs that `paths` name: folders, globs and files, relative to the working
+    directory.
+    """
     files: dict[str, None] = {}
     for one in paths:
         if os.path.isdir(one):
@@ -132,14 +134,16 @@ def _from_here(repository: Repository, path: str) -> str:
 def _findings(
     repository: Repository, runs: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[Diagnostic], bool]:
-    """Return each finding once (in a base, with the runs that it concerns), and whether any spec has errors."""
+    """Return each finding once, and whether any spec has errors. A finding in an extended spec names the runs that
+    extend it.
+    """
     found: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
     wrong = False
     for run in runs:
         path = _from_here(repository, run)
         try:
             data, name, workspace = read_spec(path)
-        except UsageError as error:  # the others are still checked
+        except UsageError as error:  # continue with the other specs
             show(f"xpc: {error}", sys.stderr)
             wrong = True
             continue
@@ -154,7 +158,7 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """The finding. If it is in a spec that runs extend, and not in the runs' own files, it names the runs."""
+    """The finding. If it is in a spec that the runs `paths` extend, the names of these runs are appended."""
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]
     if not here or not others:

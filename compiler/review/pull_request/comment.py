@@ -12,11 +12,11 @@ from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, GONE, NEW,
 from xpc.compiler.review.pull_request.github import MARKER
 
 MOST = 60_000
-"""The most characters of a comment; GitHub accepts 65,536."""
+"""Maximum number of characters of a comment; GitHub accepts 65,536."""
 NAMED = 20
-"""The most specs of a group that a line names."""
+"""Maximum number of specs that the summary line of a group names."""
 LONGEST = 400
-"""The most characters of a summary line."""
+"""Maximum number of characters of a summary line."""
 ORDER = (BROKEN, CHANGED, RENAMED, NEW, GONE)
 WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", GONE: "gone"}
 
@@ -56,7 +56,7 @@ def _headline(found: Sequence[Entry]) -> str:
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:
-    """The total changes over all runs whose old and new values are known."""
+    """The changes in GPU-hours, disk space and cost, summed over all specs whose old and new values are known."""
     hours = sum(one.hours for one in found if one.hours is not None)
     if abs(hours) >= 0.05:
         yield f"{hours:+,.1f} GPU-hours"
@@ -87,7 +87,9 @@ def _line(group: Sequence[Entry]) -> str:
 
 
 def _part(group: Sequence[Entry]) -> str:
-    """A group's comparison, folded below its line. The code fence is longer than any fence in the text."""
+    """The full comparison of a group, as a folded section below its summary line. The code fence is longer than any
+    fence in the text.
+    """
     first = group[0]
     if not first.text and len(group) == 1:
         return f"\n- {_line(group)}\n"

@@ -1,5 +1,5 @@
-"""The changes of a pull request, spec by spec: each is changed, new, gone, renamed or broken, with its cause and
-totals.
+"""The changes of a pull request, spec by spec: each is changed, new, gone, renamed or broken, with its cause and the
+change in GPU-hours, disk space and cost.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
 BROKEN, CHANGED, NEW, GONE, RENAMED = "broken", "changed", "new", "gone", "renamed"
 GIB = 2**30
 SIMILAR = 0.7
-"""The least similarity of a deleted and a new spec's texts with which they count as one renamed spec."""
+"""Minimum similarity (0 to 1) of a deleted and a new spec's texts to count as one renamed spec."""
 PAIRED = 40
-"""The most new and deleted specs whose texts are compared."""
+"""Maximum number of new specs, and of deleted specs, whose texts are compared to find renamed specs."""
 LONGEST = 20_000
-"""The most bytes of a text that are compared."""
+"""Maximum number of bytes of a spec that are compared to find renamed specs."""
 SUMMED = 1000
-"""The most members of a sweep whose plans are added up."""
+"""Maximum number of members of a sweep whose GPU-hours, disk space and cost are added up."""
 
 
 @record
 class Entry:
     """The change of one spec: a one-line summary and the full text. `broken` is true if the spec does not compile.
 
-    `cause` lists the lines of extended specs that explain the complete change; it is empty if anything else changed.
-    `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if unknown.
+    `cause` names the changed lines of extended specs, if they explain the complete change; it is empty if anything else
+    changed. `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if unknown.
     """
 
     path: str
@@ -72,8 +72,7 @@ class Entry:
 
 
 def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
-    """An entry for every spec that the changes since `base` touch or affect, if it is new, gone, broken, or its run
-    differs.
+    """Yield an entry for every spec that is new, gone, broken or renamed since the commit `base`, or whose run differs.
 
     Raises UsageError.
     """
@@ -100,7 +99,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                     yield from found.compared(path, renamed[path], shown)
                 else:
                     yield evolve(found.gone(path), line=_why_gone(path, after, now))
-            except UsageError as error:  # the other specs are still compared
+            except UsageError as error:  # continue with the other specs
                 yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text)
@@ -113,7 +112,7 @@ def _why_gone(path: str, after: Commit, now: Specs) -> str:
 
 
 def fork_and_head(repository: Repository, base: str) -> tuple[Commit, Commit]:
-    """The merge base with `base`, and HEAD. Raises UsageError if git does not know the commit."""
+    """The merge base of HEAD and `base`, and HEAD. Raises UsageError if git does not know the commit."""
     start, head = (_commit(repository, revision) for revision in (base, "HEAD"))
     fork = (repository.git("merge-base", start, head) or start.encode()).decode().strip()
     return Commit.of(repository, fork), Commit.of(repository, head)
@@ -135,8 +134,8 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that read a changed file (their own file, a base, a lock, a template, rows), and new and
-    deleted specs.
+    """The specs that read a changed file (the spec itself, a spec that it extends, a lock, a template, rows), and new
+    and deleted specs.
     """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = [path for path in changed if not path.endswith((".xp", ".lock"))]
@@ -146,7 +145,7 @@ def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) 
 
 
 def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
-    """Whether checking a spec of the working tree reads one of these files, or a folder that contains one."""
+    """Whether checking a spec of the working tree reads one of the `changed` files, or a folder that contains one."""
     with open_operand(os.path.join(repository.top, path)) as one:
         if one.workspace is None:
             return False
@@ -157,12 +156,12 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
         folder = os.path.dirname(path)
         located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
         read = {each for name in located for each in followed(name, repository.link)}
-    names = read.union(*map(parents, read))  # a submodule or a link may be one of them
+    names = read.union(*map(parents, read))  # `changed` may also name submodules and links to folders
     return any(other in names or any(other.startswith(f"{name}/") for name in read) for other in changed)
 
 
 def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
-    """The files that a run reads and a bundle does not contain: files of local models, and images of rows."""
+    """The files that a run reads although its bundle has no copy: files of local models, and images of rows."""
     yield from model_files(spec, workspace)
     for source in pictured(spec):
         folder = image_folder(source)
@@ -193,7 +192,9 @@ def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[
 
 
 def _similarity(one: str, other: str) -> float:
-    """The share of lines that two texts have in common, in any order. Aligning the lines would take too long."""
+    """The share of lines that two texts have in common, from 0 to 1. The order of lines is ignored, because a real diff
+    would be slow.
+    """
     counts = Counter(one.splitlines()), Counter(other.splitlines())
     return 2 * (counts[0] & counts[1]).total() / max(1, counts[0].total() + counts[1].total())
 
@@ -203,12 +204,12 @@ def _text(commit: Commit, path: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """The line of a spec that names the model and the data."""
+    """The `train` line of a spec, which names the model and the data."""
     return next((line for line in text.splitlines() if line.lstrip().startswith("train ")), "")
 
 
 class _Comparer:
-    """Compares specs at the merge base, which `opened` reads, with specs in the working tree."""
+    """Compares the specs at the merge base with those in the working tree. `opened` reads a spec at the merge base."""
 
     def __init__(self, repository: Repository, opened: Opened, prices: Prices, start: str) -> None:
         self.repository, self.opened, self.prices, self.start = repository, opened, prices, start
@@ -228,7 +229,9 @@ class _Comparer:
             return evolve(one, title=path).check(name or one.name)
 
     def compared(self, old: str, new: str, shown: set[tuple[str, ...]]) -> Iterator[Entry]:
-        """The entry of a spec that exists at both commits, if its run differs or it was renamed."""
+        """Yield the entry of a spec that exists at both commits, if its run differs or it was renamed. `shown` are the
+        causes of earlier entries, whose full text is not repeated.
+        """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:
             yield Entry(self.shown(new), "does not compile", render(now.errors, "full"), True, BROKEN)
@@ -268,7 +271,9 @@ class _Comparer:
         return Entry(self.shown(path), "deleted", "", False, GONE, (), *_totals(self._forecasts(was), []))
 
     def _forecasts(self, operand: Operand) -> list[Forecast]:
-        """The consequences of each run; empty if the operand does not compile or a sweep has too many runs."""
+        """The hours, cost and memory of each run; empty if the spec does not compile, or its sweep has too many
+        runs.
+        """
         runs = operand.runs if len(operand.runs) <= SUMMED else ()
         return forecasts(runs, self.prices)
 
@@ -285,8 +290,8 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec in a group. All specs of a group have the same changes, so the line has only the
-    consequences.
+    """The line of a spec in a group. All specs of a group have the same changed settings, so the line has only the
+    effects: memory, GPU-hours, new warnings.
     """
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
@@ -327,9 +332,9 @@ def _hardware(spec: Spec) -> str:
 
 
 def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
-    """The places of the changed settings, if all are in extended specs: `base/house.xp:16 weight_decay 0 -> 0.1`.
+    """The changed settings with file and line, if all are in extended specs: `base/house.xp:16 weight_decay 0 -> 0.1`.
 
-    Empty if something changes in the spec itself, in its data, its files or its lock, or in a sweep.
+    Empty if anything changes in the spec itself, its data, its files or its lock, and for sweeps.
     """
     if was.sweep or now.sweep:
         return ()
@@ -348,13 +353,15 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
 
 
 def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The files that a spec names, and its lists of packages."""
+    """The files that a spec refers to, and its lists of packages; both map names to contents."""
     lists = {name: data for name, data in spec.bundled.items() if installs(name)}
     return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
 
 
 def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
-    """The extended spec and the line of a change; None if the change is in the spec itself."""
+    """The file and line of an extended spec that states a changed setting: `base/house.xp:16`. None if the spec itself
+    states it.
+    """
     for spec in (other, one):
         found = {str(name): value for name, value in spec.values.items()}.get(change.name)
         label = None if found is None else found.origin.label

@@ -1,4 +1,4 @@
-"""Publish the comment through GitHub's API, or in the summary of the job if the token may not write comments."""
+"""Publish the comment through GitHub's API, or in the job summary if the token may not write comments."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 MARKER = "<!-- xpc: what this pull request changes in its runs -->"
-"""The first line of the comment: a marker by which later runs find it."""
+"""The first line of the comment, by which later runs recognize it."""
 PAGE = 100
 """The number of comments to request from GitHub per page."""
 TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
-"""Associations with a repository that may include the right to write."""
+"""Values of `author_association` for people who may have write access to the repository."""
 SECONDS = 30
 
 
 def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
-    """Create or update the comment and return what was done. Without `changes`, no comment is created."""
+    """Create or update the comment, and return a sentence on what was done. If `changes` is false, no new comment is
+    created.
+    """
     with open(environment["GITHUB_EVENT_PATH"], encoding="utf-8") as handle:
         number = int(json.load(handle)["pull_request"]["number"])
     issue = f"/repos/{environment['GITHUB_REPOSITORY']}/issues"
@@ -35,7 +37,7 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
     except HTTPError as error:
         refused = error.code in (401, 403, 404)
         why = "the token may not write comments" if refused else f"GitHub answered {error.code}"
-    except OSError as error:  # includes timeouts
+    except OSError as error:  # timeouts are OSErrors, too
         why = f"GitHub does not answer ({getattr(error, 'reason', error)})"
     with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as handle:
         handle.write(text)
@@ -43,10 +45,10 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 
 
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
-    """The existing comment, recognized by the marker in its first line; None if there is none.
+    """The comment of an earlier run, recognized by the marker in its first line; None if there is none.
 
-    A stranger can write a comment with the marker, and could edit it after it was rewritten. So only comments by bots
-    (a workflow's own token writes as one) and by people with rights in the repository count.
+    Only comments by bots (a workflow's own token is a bot) and by people with rights in the repository count.
+    Otherwise, a stranger could write a comment with the marker, and later edit the text that was written into it.
     """
     page = 1
     while True:

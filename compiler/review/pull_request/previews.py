@@ -10,11 +10,11 @@ from xpc.compiler.review.repository import Commit
 
 ENDING = ".preview"
 LARGEST = 4 * 2**20
-"""The most bytes of a golden preview that are compared."""
+"""Maximum size in bytes of a golden preview that is compared."""
 
 
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:
-    """The path, line and text of each differing golden preview below the folder `start`."""
+    """Yield the path, a one-line summary and the text of each golden preview below the folder `start` that differs."""
     paths = [{one for one in side.files if one.startswith(start) and one.endswith(ENDING)} for side in (before, after)]
     before.read(*paths[0])
     after.read(*paths[1])

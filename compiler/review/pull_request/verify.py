@@ -1,4 +1,4 @@
-"""Verify the bundles and sweeps that contain the changed files which pre-commit passes."""
+"""Verify the bundles and sweeps that contain changed files. pre-commit passes the paths of these files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from xpc.compiler.review import verify as command
 
 
 def verify(paths: Sequence[str]) -> int:
-    """Verify the bundles and sweeps around the files `paths`, and print the result. Returns the same exit status as
-    `xpc verify`.
+    """Verify the bundles and sweeps that contain the files `paths`, and print the result. Returns the same exit status
+    as `xpc verify`.
     """
     status = 0
     for folder in dict.fromkeys(_folders(paths)):
@@ -29,7 +29,7 @@ def verify(paths: Sequence[str]) -> int:
 
 
 def _folders(paths: Iterable[str]) -> Iterator[str]:
-    """The outermost folder with a manifest around each file: the sweep, or the bundle."""
+    """The outermost folder with a manifest that contains each file: a sweep, or a single bundle."""
     for path in paths:
         parts = path.split("/")[:-1]
         folders = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))

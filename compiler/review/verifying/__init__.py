@@ -1,1 +1,1 @@
-"""The parts of `xpc verify`: the expected files, the differences from them, finished runs, and repositories."""
+"""The parts of `xpc verify`: computing the expected files, comparing files, finished runs, and whole folders."""

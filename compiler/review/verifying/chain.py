@@ -1,4 +1,4 @@
-"""`xpc verify --all [DIR]`: the chain from the commit to the weights, one line for each link.
+"""`xpc verify --all [DIR]`: verify everything from the git commit to the weights, with one line for each item.
 
 commit 3f2a9c1e7b12: 41 tracked files are as in it
 specs/a.xp: compiles
@@ -26,9 +26,9 @@ from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import field, mutable
 
 MOST = 100_000
-"""The most folders that are visited."""
+"""Maximum number of folders that are visited."""
 NO_RUN = "XP117"
-"""The error of a spec without a `train` sentence. Other specs extend such a file, so it need not compile."""
+"""The error code for a spec without a `train` sentence. Other specs may extend such a file, so it need not compile."""
 Line = tuple[str, int]
 Verify = Callable[[str, str | None], tuple[str, int]]
 
@@ -43,15 +43,15 @@ class Found:
 
 
 def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
-    """The printed lines and the highest status. `verify` checks a bundle, with its spec if found, and `verify_run`
-    checks a finished run against its bundle. Raises UsageError.
+    """Return the printed lines and the highest exit status. `verify` checks a bundle, and its spec if there is one;
+    `verify_run` checks a finished run against its bundle. Raises UsageError.
     """
     found = _walked(folder)
     lines = [*_commit(folder)]
     for spec in found.specs:
         try:
             lines += [*_spec(spec)]
-        except UsageError as error:  # the other lines are printed in any case
+        except UsageError as error:  # print the lines on other specs in any case
             lines.append((str(error) if spec in str(error) else f"{spec}: {error}", 1))
     for bundle in found.bundles:
         lines += _bundle(bundle, found.specs, verify)
@@ -62,7 +62,9 @@ def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
 
 
 def _walked(folder: str) -> Found:
-    """Find everything below a folder, without entering links, hidden folders, bundles and output folders."""
+    """Find the specs, bundles and finished runs below a folder, without entering links, hidden folders, bundles and
+    output folders.
+    """
     out = Found()
     for count, (where, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
         if count > MOST:
@@ -86,7 +88,7 @@ def _unreadable(error: OSError) -> None:
 
 
 def _commit(folder: str) -> Iterator[Line]:
-    """The commit, and the tracked files below the folder that differ from it."""
+    """Lines on the commit, and on tracked files below the folder that differ from it."""
     place = repository.find(folder)
     commit = None if place is None else place.commit("HEAD")
     listed = None
@@ -118,7 +120,7 @@ def _commit(folder: str) -> Iterator[Line]:
 
 
 def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
-    """The files of the working tree to which pointers of Git LFS in the commit refer."""
+    """The files of the working tree for which the commit has only a Git LFS pointer, and whose contents match it."""
     place, out = commit.repository, set[str]()
     sizes = place.sizes(commit.files[name][1] for name in names)
     small = [name for name in names if sizes.get(commit.files[name][1], lfs.MOST + 1) <= lfs.MOST]
@@ -161,7 +163,7 @@ def _lock(path: str) -> Line:
 
 
 def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]:
-    """Whether a bundle or a sweep is what its spec compiles to, and whether its local models are unchanged."""
+    """Lines on whether a bundle or a sweep is what its spec compiles to, and whether its local models are unchanged."""
     spec = _spec_of(folder, specs)
     text, status = verify(folder, spec)
     line = text.partition("\n")[0]
@@ -179,7 +181,9 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
 
 
 def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
-    """The spec of a bundle, by its name: the one next to the bundle, or the only one with this name."""
+    """The spec of a bundle: the one of the same name next to the bundle, or the only one with this name. None if there
+    is none.
+    """
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}
         name = table.get(head, {}).get("spec") if isinstance(table.get(head), dict) else None
@@ -191,7 +195,7 @@ def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
 
 
 def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]]:
-    """The bundle, or each member of a sweep, with its manifest."""
+    """Yield the folder and the manifest of a bundle, or of each member of a sweep."""
     members = os.path.join(folder, "members")
     places = [folder]
     if not os.path.isfile(os.path.join(folder, bundled.MANIFEST)) and os.path.isdir(members):
@@ -200,7 +204,7 @@ def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]
 
 
 def _runs(found: Found, verify_run: Verify) -> Iterator[Line]:
-    """Each finished run, compared with the bundle that it used."""
+    """A line for each finished run, which is compared with the bundle that it used."""
     if not found.runs:
         return
     bundles = {_digest(place): place for one in found.bundles for place, _ in _tables(one)}

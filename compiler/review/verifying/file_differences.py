@@ -1,4 +1,4 @@
-"""Compare the files of a folder with the expected ones: their names, modes and bytes."""
+"""Compare the files of a folder with the expected files: their names, modes and contents."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from xpc.compiler.files.folder_contents import Tree, read
 from xpc.compiler.review.tables import PROSE
 
 SHOWN = 100
-"""The most characters of a shown line."""
+"""Maximum number of characters of a shown line."""
 SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
 def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
-    """A sentence for each file that differs, is missing, or does not belong to the bundle. Files that only repeat
-    others in prose come last.
+    """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files that only repeat
+    other files, such as the README, come last.
     """
     parents = {name[:at] for name in expected for at, c in enumerate(name) if c == "/"}
     foreign = [*found.files, *(one for one in found.folders if one not in parents)]
@@ -60,7 +60,9 @@ def _compared(
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
-    """Differences in the mode bits that git and archives preserve, and unsafe permissions."""
+    """Report a wrong executable bit (the only mode bit that git keeps), and unsafe permissions (setuid,
+    world-writable).
+    """
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
     elif mode & (SPECIAL | stat.S_IWOTH):
@@ -68,13 +70,13 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
 
 
 def first_difference(on_disk: bytes, made: bytes) -> str:
-    """The number of the first line that differs, its text on disk, and the text that the spec compiles to."""
+    """Describe the first line that differs: its number, its text on disk, and the text that the spec compiles to."""
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
-    texts = [[*one, ""] for one in texts]  # one text may end where the other goes on
+    texts = [[*one, ""] for one in texts]  # one text may be shorter than the other
     here, recompiled = (_line(one[at]) for one in texts)
-    if here == recompiled and texts[0][at] != texts[1][at]:  # the lines differ only in spaces, or after the shown part
+    if here == recompiled and texts[0][at] != texts[1][at]:  # only spaces differ, or text after the shown part
         lines = [one[at] for one in texts]
         place = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
         start = max(0, place - SHOWN // 2) if place >= SHOWN else 0

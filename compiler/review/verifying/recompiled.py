@@ -42,7 +42,8 @@ Table = Mapping[str, Mapping[str, str]]
 def recompiled(
     folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False
 ) -> tuple[CheckedSpec, dict[str, bytes]] | str:
-    """The spec of a bundle with this manifest and the files that it compiles to, or the message of its first error.
+    """Return the checked spec of a bundle and the files that it compiles to, or the message of its first error. `table`
+    is the bundle's manifest.
 
     `memory` and `trusted` are passed to `recheck`.
     """
@@ -51,7 +52,8 @@ def recompiled(
         return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
-    if stated is not None and DIGEST.fullmatch(stated):  # the bundle's own spec has another digest than the source
+    # the digest of the user's spec, not that of the bundle's own spec.xp
+    if stated is not None and DIGEST.fullmatch(stated):
         above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
         line = f'spec_digest = "{stated}"'.encode()
         files[bundled.MANIFEST] = sealed(re.sub(rb'^spec_digest = "[^"]*"', line, above, count=1, flags=re.MULTILINE))
@@ -92,7 +94,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
 
 
 def _held(folder: str, name: str) -> bytes | None:
-    """The bytes of a file of the bundle."""
+    """The contents of a file of the bundle; None if it cannot be read."""
     try:
         return read_inside(folder, name)
     except OSError:
@@ -100,8 +102,8 @@ def _held(folder: str, name: str) -> bytes | None:
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of the files that were read now. For bases, which a bundle does not contain, the manifest's
-    digests.
+    """The digests of all files that the spec reads. Those of extended specs come from the manifest, because a bundle
+    has no copy of them.
     """
     bases = {
         name: digest.removeprefix("sha256:")
@@ -112,7 +114,9 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec with its bases restored as the origins of settings. The comments in the bundle's spec.xp name them."""
+    """The spec, with settings that came from an extended spec attributed to that spec again. Comments in the bundle's
+    spec.xp name it.
+    """
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
 
@@ -131,8 +135,8 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
 
 
 def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
-    """The expected files next to `members/` by name, for members in the order of sweep.toml; or a sentence with the
-    error.
+    """Return the expected files of a sweep's folder outside `members/`, by name; or a sentence with the error.
+    `members` are in the order of sweep.toml.
     """
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
@@ -164,8 +168,8 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 
 
 def _agrees(member: Member) -> bool:
-    """Whether a member's name and output folder agree with its settings. Settings that can be spelled in several ways
-    are ignored.
+    """Whether a member's name and output folder agree with its settings. Settings whose values can be spelled in
+    several ways are not compared.
     """
     spec = member.spec
     if spec is None:

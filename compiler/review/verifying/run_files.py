@@ -1,7 +1,7 @@
-"""Compare the files of a finished run with the digests in its summary.json, and the summary with its metrics.
+"""Compare the files of a finished run with the digests in its summary.json, and the summary with metrics.jsonl.
 
-In the summary, `seal` is the digest of its own text without that line, and `files` has a size and a digest for each
-file. The digest is the SHA-256 of the SHA-256 digests of the file's parts of 64 MiB, as for checkpoints
+In the summary, `files` has the size and digest of each file, and `seal` is the digest of the summary itself without
+this line. A file's digest is the SHA-256 of the SHA-256 digests of its parts of 64 MiB, as for checkpoints
 (runtime/core/checkpoint_integrity.py).
 """
 
@@ -22,7 +22,7 @@ SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 WEIGHTS = (".safetensors", ".bin")
 SHOWN = 5
-"""The most files of each kind that a report names."""
+"""Maximum number of edited, missing or added files that a report names."""
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _is_inside(name: str) -> bool:
 
 
 def _seal(path: str) -> list[object] | None:
-    """The size and digest of a regular file, or None."""
+    """The size and the digest of a file; None if it is not a regular file."""
     total = sha256()
     try:
         handle = open(path, "rb", opener=without_following)  # noqa: SIM115
@@ -85,7 +85,7 @@ def _seal(path: str) -> list[object] | None:
 
 
 def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each value of the summary that metrics.jsonl contradicts."""
+    """A sentence for each value of summary.json that contradicts metrics.jsonl."""
     events = []
     try:
         for line in read(os.path.join(out, METRICS), LARGEST).split(b"\n"):

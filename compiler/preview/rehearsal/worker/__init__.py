@@ -1,1 +1,1 @@
-"""Programs that the interpreter with the training packages runs; they import no module of the compiler."""
+"""Programs that are run by the interpreter with the training packages. They import no module of the compiler."""

@@ -1,11 +1,11 @@
-"""Run bundles one after another from one warm interpreter, which imports the libraries once and forks for each run.
+"""Run bundles one after another in one process, which imports the training libraries once and forks for each run.
 
-A run is the bundle's own trainer/main.py in separate processes, with the environment that torchrun would give them. So
-it trains, saves, is killed and resumes like any other run, but without ten seconds of imports. Other programs
+A run is the bundle's own trainer/main.py in separate processes, with the environment variables that torchrun would set.
+So it trains, saves, is killed and resumes like any other run, but without ten seconds of imports. Other programs
 (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON object per line
-(see ``forks.Forks.run``) and answers each with one line. On the socket whose number is its argument, it serves
-warm_python.py, for programs that start other programs: launch.sh and the launchers. Only the standard library is
-imported before ``warm``.
+(see ``forks.Forks.run``) and answers each with one line. On the socket whose file descriptor is its argument, it serves
+warm_python.py, for programs that start other programs: launch.sh and the launchers. Before ``warm``, it imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ LATER = (
     "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.utils.serialization",
 )
-"""Modules that runs import from packages that an environment may lack."""
+"""Modules that are imported only if the environment has their packages."""
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 
 
 def warm() -> None:
-    """Import everything that a run imports. Garbage collections of the forks skip the imported objects."""
+    """Import everything that a run imports, and exclude these objects from garbage collection, so that forks do not
+    copy them.
+    """
     import accelerate.commands.launch
     import datasets
     import transformers.models.qwen2.modeling_qwen2
@@ -67,15 +69,17 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    for name in LAUNCHERS:  # launchers are run as programs, so their modules are imported again
+    for name in LAUNCHERS:  # accelerate runs launchers as programs, which imports their modules again
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
 
 
 def _look_up(transformers: Any) -> None:
-    """Cache what each run would look up again: packages, DeepSpeed's operators (which starts a C compiler) and NUMA
-    nodes (it searches for numactl at each gradient), and transformers' renamings of weights, or its configurations.
+    """Cache slow look-ups that each run would repeat.
+
+    These are: metadata of packages; DeepSpeed's operators (which starts a C compiler) and NUMA nodes (it searches for
+    numactl at each gradient); and transformers' renamings of weights, or its list of models.
     """
     importlib.metadata.metadata = cache(importlib.metadata.metadata)
     if "deepspeed" in sys.modules:
@@ -92,11 +96,13 @@ def _look_up(transformers: Any) -> None:
 
 
 def forked(prepare: Callable[[], str]) -> int:
-    """The pid of a fork that runs the program which ``prepare`` names, and ends with its status."""
+    """Fork, and run a program in the fork. ``prepare`` is called in the fork and returns the program's path. Returns
+    the pid.
+    """
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # the status if nothing below sets another
+    status = 70  # the exit status if nothing below sets another
     try:
         os.setsid()
         main = prepare()
@@ -121,7 +127,7 @@ def forked(prepare: Callable[[], str]) -> int:
 
 
 def child(job: dict[str, Any], rank: int, port: int) -> int:
-    """The pid of a fork that runs the program of a job as one of its processes."""
+    """Fork, and run the program of a job as the process with this rank. Returns the pid."""
 
     def prepare() -> str:
         os.chdir(job["cwd"])
@@ -135,14 +141,14 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # Python does the same when it starts a program
+        sys.path.insert(0, os.path.dirname(main))  # Python itself adds this folder for a program
         return main
 
     return forked(prepare)
 
 
 def free_port() -> int:
-    """A free port, below the kernel's range of automatic ports."""
+    """A free port below the range from which the kernel chooses ports automatically."""
     while True:
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("", random.SystemRandom().randint(12000, 32767)))
@@ -150,7 +156,7 @@ def free_port() -> int:
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Run a job of `forks.Forks.run` to its end."""
+    """Run a job, as `forks.Forks.run` describes it, to its end. Returns the answer to the client."""
     port, until = free_port(), time.monotonic() + job["seconds"]
     alive = {child(job, rank, port): rank for rank in range(job["world"])}
     status: dict[int, int] = {}
@@ -179,7 +185,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Commands:
-    """Serves warm_python.py: each client gets a fork, which receives the client's signals and ends with the client."""
+    """Serves warm_python.py: each client gets a fork, which receives the client's signals and is killed if the client
+    ends.
+    """
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
         self.listener, self.selector = listener, selector
@@ -187,7 +195,7 @@ class Commands:
         selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self) -> None:
-        """Take a connection of a client."""
+        """Accept the connection of a client."""
         connection, _ = self.listener.accept()
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.start(connection))
 
@@ -195,11 +203,11 @@ class Commands:
         """Fork the program that a client requests."""
         self.selector.unregister(connection)
         text, files, _, _ = socket.recv_fds(connection, 1 << 20, 16)
-        if not text:  # the client was killed before its request
+        if not text:  # the client was killed before it sent its request
             connection.close()
             return
         asked = json.loads(text)
-        enter(files[3])  # the next fork enters the client's namespace
+        enter(files[3])  # from now on, forks start in the client's pid namespace
         pid = forked(lambda: as_command(asked, files))
         enter(self.own)
         for file in files:
@@ -209,7 +217,7 @@ class Commands:
         self.selector.register(ended, selectors.EVENT_READ, lambda: self.end(connection, ended, pid))
 
     def signal(self, connection: socket.socket, pid: int) -> None:
-        """Pass a client's signal to its fork; if the client has ended, kill the fork."""
+        """Pass a signal that the client got to its fork. If the client has ended, kill the fork."""
         asked = connection.recv(16)
         os.kill(pid, int(asked or signal.SIGKILL))
         if not asked:
@@ -223,14 +231,15 @@ class Commands:
         try:
             self.selector.unregister(connection)
             connection.send(b"%d" % status)
-        except (KeyError, OSError):  # the client was killed, so nobody needs the status
+        except (KeyError, OSError):  # the client was killed, so nobody waits for the status
             connection.close()
             return
-        # Closing a socket with an unread signal would discard the status, so everything is read until the client ends.
+        # If a signal were unread, closing the socket would discard the status. So everything is read until the client
+        # ends.
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.drain(connection))
 
     def drain(self, connection: socket.socket) -> None:
-        """Read what a client still sends, until it closes."""
+        """Read and discard what a client sends, until it closes the connection."""
         try:
             more = connection.recv(16)
         except OSError:
@@ -241,21 +250,24 @@ class Commands:
 
 
 def enter(space: int) -> None:
-    """Join a namespace. Without root, all namespaces are this process's own, so there is nothing to join."""
+    """Join a namespace, given as a file descriptor. Without root, this fails, but then all namespaces are the same."""
     ctypes.CDLL(None).setns(space, 0)
 
 
 def as_command(asked: dict[str, Any], files: list[int]) -> str:
-    """Make a fork look like the program that warm_python.py would have started, and return the program's path."""
+    """Make this fork look like the program that the client should have started, and return the program's path.
+
+    ``asked`` has its arguments, folder and environment; ``files`` are the client's open file descriptors.
+    """
     for space in files[4:]:
         enter(space)
     os.chdir(asked["cwd"])
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
-    os.closerange(3, 1 << 16)  # also the server's files
+    os.closerange(3, 1 << 16)  # closes the server's files, too
     os.environ.clear()
     os.environ.update(asked["environ"])
-    # the module read the hub's variables when it was imported
+    # huggingface_hub reads these variables only when it is imported
     importlib.reload(sys.modules["huggingface_hub.constants"])
     sys.executable, sys.argv = asked["python"], asked["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])
@@ -272,7 +284,7 @@ def serve(answers: Any, listener: socket.socket) -> None:
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
-                    if key in selector.get_map().values():  # an earlier event may have unregistered it
+                    if key in selector.get_map().values():  # an earlier event may have closed this connection
                         key.data()
                     continue
                 line = sys.stdin.readline()
@@ -287,4 +299,4 @@ if __name__ == "__main__":
     os.dup2(2, 1)
     warm()
     serve(answers, socket.socket(fileno=int(sys.argv[1])))
-    os._exit(0)  # skip native modules' messages about objects that are still alive
+    os._exit(0)  # `os._exit` avoids messages of native modules about leaked objects

@@ -12,11 +12,11 @@ import sys
 from typing import Any
 
 ZERO = ("lora_B", "oft_", "vera_lambda_b", "hada_w2_b", "miss_block")
-"""Parts of the names of the adapters' weights that are 0 before training, in peft 0.21, 0.18 and 0.17."""
+"""Parts of the names of adapter weights that are 0 before training, in peft 0.21, 0.18 and 0.17."""
 
 
 def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
-    """The model and the tokenizer of the result."""
+    """Load the trained model and its tokenizer. ``question`` is the JSON object that the module describes."""
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
     maker = AutoModelForSequenceClassification if question["scores"] else AutoModelForCausalLM
@@ -34,7 +34,7 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training changed any weight. New adapters have changed if a weight that was 0 is not."""
+    """Whether training changed any weight. For a new adapter: whether a weight that is initialized with 0 is not 0."""
     import torch
 
     state = model.state_dict()
@@ -50,7 +50,7 @@ def changed(question: dict[str, Any], model: Any) -> bool:
 
 
 def main() -> int:
-    """Answer the question on standard input."""
+    """Read the JSON object from standard input, and write the answer."""
     question = json.load(sys.stdin)
     import torch
 

@@ -29,8 +29,8 @@ SIZES: dict[str, Any] = {
     "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
     "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
 }  # fmt: skip
-"""The sizes of a small model, of which a family uses those that its configuration has. Chunks of states are short,
-because they are padded to full length.
+"""The sizes of a small model. Each family uses those that its configuration class takes. Chunks of state-space models
+are short, because inputs are padded to a full chunk.
 """
 BEGIN = "<s>"
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -59,9 +59,11 @@ OWN: dict[str, dict[str, Any]] = {
                  "v_head_dim": 16, "num_key_value_heads": 4},
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Other sizes for families in which these names have another meaning."""
+"""Sizes by model family, for families in which the names of SIZES are missing or have another meaning."""
 KINDS = (bool, str, float)
-"""Types of values that the small model keeps from the model's own configuration: switches, names, and scales."""
+"""Types of values that the small model takes over from the large model's configuration: switches, names, and scales.
+Integers are sizes, so they are not taken over.
+"""
 NOT_KEPT = ("_name_or_path", "dtype", "model_type", "torch_dtype", "transformers_version")
 
 
@@ -72,7 +74,7 @@ def names_of(maker: Any) -> set[str]:
 
 
 def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The sizes that a configuration class takes, each under one of its names, with the family's own sizes."""
+    """The sizes that a family's configuration class takes. A size that has two names (an alias) is passed only once."""
     known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
     chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
     return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
@@ -80,8 +82,10 @@ def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, An
 
 
 def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
-    """The configuration of a small model of a family; `own` is the large model's. Raises KeyError for a family that
-    transformers does not have.
+    """Make the configuration of a small model of a family. `own` is the large model's configuration, and `values` are
+    further arguments.
+
+    Raises KeyError for a family that transformers does not have.
     """
     from transformers import CONFIG_MAPPING
 
@@ -100,7 +104,7 @@ def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
 
 
 def _layers(maker: Any) -> int:
-    """The number of layers: two, or one period of the family's pattern of layers if that is longer."""
+    """The number of layers: two, or one period of the family's pattern of layer types if that is longer."""
     kinds = list(getattr(maker(), "layer_types", None) or [])
     for period in range(1, MOST_LAYERS + 1):
         if kinds and all(kind == kinds[at % period] for at, kind in enumerate(kinds)):
@@ -109,12 +113,14 @@ def _layers(maker: Any) -> int:
 
 
 def own_tokenizer(source: str | None, revision: str | None) -> Any:
-    """The model's own tokenizer if it is on this machine, or None. A tokenizer with custom code is not loaded."""
+    """The model's own tokenizer if it is on this machine; otherwise None. A tokenizer with custom code is not
+    loaded.
+    """
     if not source:
         return None
     from transformers import AutoTokenizer
 
-    with contextlib.suppress(Exception):  # not in the cache, or not a tokenizer that transformers knows
+    with contextlib.suppress(Exception):  # not in the cache, or unknown to transformers
         return AutoTokenizer.from_pretrained(source, revision=revision, local_files_only=True)
     return None
 
@@ -141,14 +147,14 @@ def trained_tokenizer(texts: list[str], special: list[str], end: str, pad: str, 
 
 
 def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
-    """Write a small model and its tokenizer into a folder."""
+    """Write a small model and its tokenizer into a folder. `wanted` is one of the `models` in the request."""
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
     tokenizer = own_tokenizer(wanted["source"], wanted["revision"])
     found = tokenizer is not None
     if not found and wanted["tools"]:
-        from trl.chat_template_utils import qwen2_5_chat_template as template  # trl can parse its tool calls
+        from trl.chat_template_utils import qwen2_5_chat_template as template  # TRL can parse its tool calls
 
         wanted = {**wanted, "template": template, "end": "<|im_end|>", "special": ["<|im_start|>", "<|im_end|>"]}
     if not found:
@@ -171,7 +177,7 @@ def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Answer the question on standard input."""
+    """Read the request from standard input, and write the answer."""
     question = json.load(sys.stdin)
     answers = [make(one, question["texts"]) for one in question["models"]]
     print(json.dumps({"models": answers}))

@@ -1,9 +1,9 @@
-"""The client of fork_server.py, which is used in place of an interpreter, such as PYTHON of a launch.sh.
+"""The client of fork_server.py. It replaces a Python interpreter, for example as PYTHON of a launch.sh.
 
 `forks.Forks` writes it next to the server's socket, with the stack's interpreter in the first line. It runs a program
-as a fork of the warm interpreter, with this process's folder, environment, open streams and namespaces; the program's
-own child processes by sys.executable run in the same way. Signals are passed on, and this process ends with the fork's
-status. A fork that outlives this process is killed. Standard library only.
+as a fork of the warm interpreter, with this process's folder, environment, open streams and namespaces. If the program
+starts child processes by sys.executable, they run in the same way. Signals are passed on, and this process ends with
+the fork's exit status. A fork that outlives this process is killed. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The namespaces that a fork enters. A test may run this client in namespaces of its own."""
+"""The Linux namespaces of this process that the fork joins, because a test may run this client in separate
+namespaces.
+"""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run `[-u] PROGRAM WORDS` in a fork, and anything else in the interpreter itself. Returns the exit status."""
+    """Run `[-u] PROGRAM ARGUMENTS` in a fork. Any other command line goes to the real interpreter. Returns the exit
+    status.
+    """
     program = [word for word in words[:2] if word != "-u"][:1]
     if not program or not program[0].endswith(".py"):
         os.execv(sys.executable, [sys.executable, *words])
@@ -47,7 +51,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def passed_on(server: socket.socket, number: int) -> None:
-    """Send a signal to the fork; if the fork has ended, do nothing, because its status is on the way."""
+    """Send a signal to the fork. If the fork has ended, do nothing, because its exit status is about to arrive."""
     with contextlib.suppress(OSError):
         server.send(b"%d" % number)
 
