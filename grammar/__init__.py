@@ -1,1 +1,1 @@
-"""Parse specs to syntax trees, and write trees as text. Nothing here knows machine learning."""
+"""Parse specs to syntax trees, and format trees as text. This package knows the syntax, but no settings."""

@@ -30,9 +30,9 @@ FIXED: dict[str, str] = {
  ')': 'RPAR',
  'x': 'X',
 }
-"""Words and marks of the language, and the names of their terminals."""
+"""Keywords and punctuation of the language, with the names of their terminals."""
 IGNORED: frozenset[str] = frozenset(['BLANK', 'COMMENT'])
-"""Terminals that mean nothing."""
+"""Terminals that the parser skips: spaces and comments."""
 RULES: list[tuple[str, int, tuple[int, ...]]] = [
  ('start', 8, (1, 3, 5, 7)),
  ('start', 7, (1, 3, 5)),
@@ -153,7 +153,7 @@ RULES: list[tuple[str, int, tuple[int, ...]]] = [
  ('__options_plus_0', 1, (0,)),
  ('__options_plus_0', 2, (0, 1)),
 ]
-"""A rule: its name, its number of parts, and those that are kept."""
+"""The grammar's rules: name, number of symbols, and indices of the symbols that appear in the tree."""
 STATES: list[dict[str, int]] = [
  {'$END': -32, 'EXTENDS': 1, 'NAME': 3, 'REF': 11, 'STRING': 85, 'TRAIN': 86, 'XPC': 108, '_NL': 110, '_head': 111, '_statement': 116, '_statements': 157, 'call': 122, 'clause': 123, 'edition': 158, 'extends': 170, 'ref': 124, 'setting': 125, 'start': 176, 'train': 177},
  {'STRING': 2},
@@ -336,6 +336,6 @@ STATES: list[dict[str, int]] = [
  {'$END': -30, 'NAME': 3, 'REF': 11, 'STRING': 85, '_head': 111, '_statement': 116, '_statements': 179, 'call': 122, 'clause': 123, 'ref': 124, 'setting': 125},
  {'$END': -29, 'NAME': 3, 'REF': 11, 'STRING': 85, '_head': 111, '_statement': 120, 'call': 122, 'clause': 123, 'ref': 124, 'setting': 125},
 ]
-"""For each state the actions by symbol: the next state, or -1 - N if rule N is complete."""
+"""For each state, from a symbol to the next state, or to -1 - N if rule N is complete."""
 ACCEPT: int = 176
-"""The state in which a text is complete."""
+"""The parser's state after a complete text."""

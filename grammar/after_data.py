@@ -1,4 +1,4 @@
-"""What to write for words that follow the dataset in the first line, as in `train M on D 3 epochs`."""
+"""The help for illegal words after the dataset in the first line: `for 3 epochs` for `train M on D 3 epochs`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FORMS = (
     (re.compile(r"(?:in)?to\s+\"?([^\s\"]+)"), r'write `save "\1"` on a line of its own'),
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
-"""Text after the dataset, and the help for it."""
+"""Patterns for the text after the dataset, each with the text of the help."""
 
 
 def help_for(place: Place) -> str:
-    """The help for the text at this place. The word before it is the dataset."""
+    """The help for the illegal text at this location, which follows the dataset."""
     for pattern, form in FORMS:
         if found := pattern.match(place.source.text, place.span.start):
             return found.expand(form).replace("{data}", place.word)

@@ -1,4 +1,4 @@
-"""Recognize misplaced words. For example, the parser reads `for` after `with` as a name."""
+"""Report keywords in wrong positions, which the parser accepts: it reads `for` after `with` as a name, for example."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.grammar.tree import Block, Budget, Call, Clause, Count, File, Name, Num
 
 WORDS = frozenset({"train", "on", "for", "with", "extends", "x", "xpc"})
 VERBS = ("train", "finetune", "fine-tune", "pretrain", "tune", "fit", "learn", "run")
-"""Verbs that people write at the beginning of the sentence; the language has only `train`."""
+"""Verbs that people write at the beginning of the first line instead of `train`."""
 _BELONGS = {
     "on": "`on` belongs to the sentence: train MODEL on DATA",
     "for": "`for` belongs to the sentence: train MODEL on DATA for 3 epochs",
@@ -26,8 +26,8 @@ _BELONGS = {
 
 
 def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
-    """The file without misplaced parts, and the findings. A length such as `for 3 epochs` after `with` is read as the
-    run's length.
+    """Check a parsed file. Returns the file without misplaced parts, and the findings. A length after `with`, such as
+    `for 3 epochs`, becomes the run's length.
     """
     checker = _Checker(file)
     return checker.run(), tuple(checker.diagnostics)
@@ -95,8 +95,8 @@ class _Checker:
         return evolve(train, options=_without_words(train.options))
 
     def _late_budget(self, train: Train, at: int) -> Train:
-        """Report `with zero2 for 3 epochs`. The message has the corrected sentence, and the tree gets the intended
-        length.
+        """Report a length after `with`, as in `with zero2 for 3 epochs`. The help contains the corrected line, and the
+        returned tree has the length.
         """
         amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
         word = train.options[at]
@@ -118,7 +118,7 @@ class _Checker:
             label = Label(self.file.source, span)
             code = codes.MISPLACED_BUDGET
             remedy = f"write `{sentence}`"
-            # The edit replaces the whole sentence: its span is stated in the edit itself.
+            # The edit replaces the complete line, so it has a larger span than the finding.
             self.diagnostics.append(
                 Diagnostic(
                     code.code, code.slug, ERROR, "the length goes before `with`", label, help=remedy, edits=edits
@@ -151,8 +151,8 @@ class _Checker:
         return evolve(statement, operands=_without_words(statement.operands), block=block)
 
     def _another_verb(self, clause: Clause) -> bool:
-        """Report `finetune MODEL on DATA with lora`, or `MODEL on DATA`, in a file without a sentence. There is no edit
-        for a first word that may be a choice, such as `dpo`.
+        """Report `finetune MODEL on DATA with lora`, or `MODEL on DATA`, in a file without a `train` line. Nothing is
+        edited if the first word may be a choice, such as `dpo`.
         """
         first, second = (*map(_word, clause.operands), None, None)[:2]
         if self.file.train is not None or "on" not in (first, second):
@@ -177,15 +177,15 @@ class _Checker:
         return True
 
     def _one_line(self, block: Block) -> None:
-        """Report a list inside a one-line block that continues on another line. It is reported for the
-        outermost block.
+        """Report a one-line block that continues on another line because of a list in it. Only the outermost block is
+        reported.
         """
         start, end = block.span.start, block.span.end
         if start < self._written or not block.statements or "\n" not in self.file.source.slice(block.span):
             return
         if "\n" in self.file.source.slice(Span(start, block.statements[0].span.start)):
             return
-        # Most texts have no errors, so modules that only errors need are loaded on demand.
+        # Imported here, because most specs have no such error.
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 
         self._written = end
@@ -244,7 +244,7 @@ class _Checker:
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:
-                # Values in parentheses can be anything: only the names of settings and calls are checked.
+                # A value in parentheses may be any word, so only the names of settings and calls are checked.
                 if isinstance(argument, (Setting, Call)):
                     self._operand(argument)
         elif isinstance(operand, Setting) and isinstance(operand.value, Call):
@@ -252,7 +252,7 @@ class _Checker:
 
 
 def _without_words(operands: tuple[Setting | Value, ...]) -> tuple[Setting | Value, ...]:
-    """The operands without words of the language, which are reported already."""
+    """The operands without keywords, which have been reported."""
     return tuple(operand for operand in operands if _word(operand) is None)
 
 

@@ -1,4 +1,4 @@
-"""Every code that the grammar reports, with its slug. `codes.toml` explains them."""
+"""The codes of all syntax errors, each with its slug (a short name). `codes.toml` contains their explanations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xpc.grammar.record import record
 
 @record
 class Code:
-    """One kind of syntax finding."""
+    """A kind of syntax error: its code and its slug."""
 
     code: str
     slug: str

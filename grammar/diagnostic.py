@@ -1,4 +1,6 @@
-"""Findings and their places. Every stage reports this one type; `xpc.compiler.render` prints it."""
+"""Diagnostics: errors, warnings and notes with their locations. All stages report this type; `xpc.compiler.render`
+prints it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ NOTE = "note"
 
 @record
 class Label:
-    """A place in a source and what to say about it (a fact or the arithmetic)."""
+    """A location in a source text, with a text to print there, such as a fact or a calculation."""
 
     source: Source
     span: Span
@@ -22,13 +24,13 @@ class Label:
 
     @property
     def typed(self) -> str:
-        """The text at the label's place."""
+        """The source text at the location."""
         return self.source.slice(self.span)
 
 
 @record
 class Edit:
-    """A replacement in the primary label's source that resolves the finding."""
+    """A replacement in the source text of the primary label, which resolves the finding."""
 
     span: Span
     text: str
@@ -36,7 +38,9 @@ class Edit:
 
 @record
 class Diagnostic:
-    """One finding: a code and slug, a message of one clause, the places of a conflict, and a legal value to type."""
+    """A finding: its code, slug and severity, a message of one clause, the locations of a conflict, a help that says
+    what to write instead, and edits that do so.
+    """
 
     code: str
     slug: str
@@ -49,7 +53,7 @@ class Diagnostic:
 
 
 def applied(text: str, edits: Iterable[Edit]) -> str:
-    """A text with its edits applied."""
+    """Apply edits to a text, and return the new text."""
     for edit in sorted(edits, key=lambda one: one.span, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text

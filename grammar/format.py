@@ -1,9 +1,9 @@
-"""Write a tree as canonical text. `parse(format_file(file))` means the same as `file`, and formatting twice changes
-nothing.
+"""Format a syntax tree as canonical text. `parse(format_file(file))` means the same as `file`, and formatting the
+result again does not change it.
 
-Columns are not aligned. If a clause has a block or two or more settings on its line, its settings move into the block;
-blocks, calls and the header keep their form. Clauses with a block have blank lines around them, and the author's blank
-lines stay.
+Columns are not aligned. If a clause has a block, or at least two settings on its line, the settings move into the
+block; blocks, calls and the header keep their form. Clauses with a block have blank lines around them, and the author's
+blank lines stay.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Statement = Setting | Clause
 
 
 def format_file(file: File) -> str:
-    """The canonical text of a file; comments stay with their statements. Ends with one newline, or is empty."""
+    """The canonical text of a file: empty, or ending with one newline. Comments stay with their statements."""
     return _Formatter(file).run()
 
 
@@ -54,14 +54,14 @@ class _Formatter:
         return self.comments[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
     def _trailing(self, start: int, end: int) -> Comment | None:
-        """The comment after `start` on its line, if nothing else is in between."""
+        """The comment that follows `start` on the same line, if only spaces are in between; otherwise None."""
         for comment in self._comments(start, end)[:1]:
             if "\n" not in self.text[start : comment.span.start]:
                 return comment
         return None
 
     def _blank_before(self, previous: int, start: int) -> bool:
-        """Whether the author left an empty line between two places."""
+        """Whether the source has an empty line between two offsets."""
         return any(not line.strip() for line in self.text[previous:start].split("\n")[1:-1])
 
     # Statements -----------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class _Formatter:
             return self._followed(lines, done, following)
         lines.append(line + " {")
         if block is None:
-            # A comment at the end of the old line moves to the end of the clause's first line.
+            # The clause gets a block. A comment at the end of its line stays at the end of its new first line.
             done = self._followed(lines, last.span.end, following)
         else:
             first = block.statements[0].span.start if block.statements else done
@@ -195,8 +195,8 @@ class _Formatter:
         return self._value(operand, indent, column)
 
     def _value(self, value: Value, indent: str, column: int) -> str:
-        """The text of a value that begins `column` characters after `indent`. Brackets are broken over lines where the
-        line is full.
+        """The text of a value that begins `column` characters after `indent`. Brackets that do not fit in the line are
+        split over several lines.
         """
         if not isinstance(value, (List, Call)):
             return _plain(value)
@@ -220,9 +220,7 @@ class _Formatter:
         return "\n".join(lines)
 
     def _inline(self, operand: Setting | Value) -> str | None:
-        """The text on one line; None for brackets longer than a line, so that the brackets around them need not join
-        the items again.
-        """
+        """The text of a value on one line; None for brackets that are longer than a line. The result is cached."""
         if isinstance(operand, Setting):
             text = self._inline(operand.value)
             return None if text is None else f"{operand.name.text}={text}"
@@ -243,7 +241,7 @@ def _gap(lines: list[str]) -> None:
 
 
 def _split(clause: Clause) -> tuple[tuple[Setting | Value, ...], tuple[Setting, ...]]:
-    """The items that stay on the clause's line, and the settings that move into its block."""
+    """Split a clause's items into those that stay on its line and the settings that move into its block."""
     settings = tuple(operand for operand in clause.operands if isinstance(operand, Setting))
     if clause.block is None and len(settings) < 2:
         return clause.operands, ()

@@ -1,7 +1,7 @@
-"""Parse a text with the tables that Lark made from xp.lark (`python -m xpc.grammar.build`).
+"""An LALR parser that uses the tables which Lark generated from xp.lark (`python -m xpc.grammar.build`).
 
-Lark itself is not loaded, because its import takes a fifth of a complete `xpc check`. This module cuts the text into
-tokens and looks them up in the tables. A test compares trees and errors with Lark's own.
+Lark itself is not imported, which would take a fifth of the time of `xpc check`. A test compares trees and errors with
+Lark's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _match = re.compile(f"(?:{_ignored})*(?:{_tokens})?").match
 
 
 class Node:
-    """A token of xp.lark with its text, or a phrase with its parts. `end` is exclusive."""
+    """A node of the parse tree: a token with its text, or a phrase (a rule of xp.lark) with its parts. `end` is
+    exclusive.
+    """
 
     __slots__ = ("end", "kind", "parts", "start", "text")
 
@@ -26,10 +28,10 @@ class Node:
 
 
 class UnexpectedToken(Exception):
-    """Raised for a token that is illegal at its place. `kind` is "" for a character that begins no token, and END at
-    the end.
+    """Raised for a token that is illegal at its position. The token's `kind` is "" for a character with which no token
+    begins, and END at the end of the text.
 
-    `stack` is what the parser has read before.
+    `stack` contains the tokens and phrases that the parser has read before it.
     """
 
     def __init__(self, token: Node, stack: tuple[Node, ...]) -> None:
@@ -38,7 +40,7 @@ class UnexpectedToken(Exception):
 
 
 def parse(text: str) -> Node:
-    """The tree of a text. Raises UnexpectedToken."""
+    """Parse a text to a tree. Raises UnexpectedToken at the first syntax error."""
     states, values = [0], list[Node]()
     at = 0
     while True:
@@ -55,9 +57,9 @@ def parse(text: str) -> Node:
 
 
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
-    """The next token. A word counts as a keyword only where the parser accepts that keyword, otherwise as a name."""
+    """Read the next token. A word is a keyword only where the parser accepts that keyword, and otherwise a name."""
     found = _match(text, at)
-    assert found is not None  # every part of the pattern is optional
+    assert found is not None  # the pattern always matches, because all its parts are optional
     kind, at = found.lastgroup, found.end()
     if kind is None:
         return Node("", at, at + 1, text[at]) if at < len(text) else Node(END, at, at)
@@ -69,8 +71,8 @@ def _token(text: str, at: int, actions: dict[str, int]) -> Node:
 
 
 def _reduce(states: list[int], values: list[Node], number: int) -> None:
-    """Replace the parts of a rule on the stacks by its phrase. A rule whose name begins with `_` has no phrase: its
-    parts become parts of the phrase around them.
+    """Replace the parts of a completed rule on the stacks by one phrase. A rule whose name begins with `_` makes no
+    phrase: its parts become parts of the enclosing phrase.
     """
     kind, size, kept = RULES[number]
     taken = values[len(values) - size :]
@@ -83,7 +85,7 @@ def _reduce(states: list[int], values: list[Node], number: int) -> None:
             parts.append(part)
         elif parts:
             parts += part.parts
-        else:  # a list that grows by one item per step is not copied in each step
+        else:  # extend the list in place: copying it for each item would take quadratic time
             parts = part.parts
     start = taken[0].start if taken else 0
     values.append(Node(kind, start, taken[-1].end if taken else start, parts=parts))

@@ -1,4 +1,6 @@
-"""Convert the parser's tree to our own. The scan limits the depth, so recursion is safe."""
+"""Convert the parse tree (`lalr.Node`) to the syntax tree (`tree.File`). Recursion is safe, because `scan` limits the
+depth.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
 class Lifter:
-    """Builds the tree of one source and collects the errors inside tokens."""
+    """Builds the syntax tree of one source text, and collects errors inside of tokens, such as malformed numbers."""
 
     def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
         self.source, self._end = source, len(source.text)
@@ -46,7 +48,7 @@ class Lifter:
         self._dropped = tuple(dropped)
 
     def file(self, tree: Node | None, comments: tuple[Comment, ...]) -> File:
-        """The file; empty if nothing could be parsed."""
+        """The syntax tree of the file; an empty one if nothing could be parsed."""
         edition = extends = train = None
         statements: list[Setting | Clause] = []
         for node in tree.parts if tree is not None else ():
@@ -67,7 +69,7 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        # The scanner adds closing braces after the end of the text for blocks that are open.
+        # For unclosed blocks, `scan` has added closing braces after the end of the text.
         return Span(node.start, node.end) if node.end <= self._end else Span(min(node.start, self._end), self._end)
 
     def _is_broken(self, span: Span) -> bool:
@@ -88,7 +90,7 @@ class Lifter:
         head, *operands = (child for child in node.parts if child is not block)
         values = tuple(self._operand(child) for child in operands)
         lifted = None if block is None else self._block(block)
-        # Lark has three alternatives for a clause's head.
+        # In xp.lark, the head of a clause has three alternatives.
         return Clause(span, self._value(head), values, lifted)  # type: ignore[arg-type]
 
     def _block(self, node: Node) -> Block:

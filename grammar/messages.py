@@ -1,5 +1,5 @@
-"""Write the message for a failed parse. It depends on where the parser was and what it found, and never lists token
-names.
+"""Write the message for a syntax error. It depends on what the parser had read and what it found, and names no tokens
+of the grammar.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-# The token that must come after a keyword or punctuation mark.
+# For each keyword or punctuation mark: what must come after it.
 IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
@@ -29,7 +29,7 @@ _AFTER = {
     "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x h100-80gb"),
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
-"""A path that does not begin like a name: `./tiny`, `/data/rows.jsonl`."""
+"""Matches a path without quotes that cannot be a name: `./tiny`, `/data/rows.jsonl`."""
 _QUOTES = "“”„«»‘’"
 _UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
 """Characters that editors do not show, often copied from web pages."""
@@ -40,7 +40,7 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
 @record
 class Failure:
-    """A diagnostic, and the offset of the line at which the parser stopped.
+    """A syntax error: its diagnostic, and the offset at which the parser stopped.
 
     `repair` is an edit of the same length after which the parser can go on, so that the rest of the line is also
     checked.
@@ -52,7 +52,7 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Explain why the parser stopped in `text`, which is the repaired text of `source`."""
+    """Explain why the parser stopped in `text`, the source text with the repairs that `scan` made."""
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
@@ -86,7 +86,9 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
 
 
 def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for a duration in Slurm's form, and the repair."""
+    """The error for a duration in Slurm's notation, such as `time = 12:00:00`, and the repair after which the parser
+    can go on.
+    """
     start = place.before.start if place.before else 0
     found = _CLOCK.match(text, start)
     if place.shown != ":" or place.before is None or found is None or found.end() <= place.span.start:
@@ -117,7 +119,7 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """The comma that a diagnostic suggests, as an edit that replaces a space."""
+    """If the diagnostic suggests a comma, the repair that replaces a space by this comma; otherwise None."""
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -125,14 +127,14 @@ def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
 
 
 def _before(text: str, offset: int) -> Span | None:
-    """The word that ends before `offset` on its line."""
+    """The span of the last word before `offset` on its line; None if there is none."""
     line = text.rfind("\n", 0, offset) + 1
     words = list(re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset]))
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
 def _straight(place: Place, text: str) -> tuple[Edit, ...]:
-    """The edits that replace the typographic quotes of a text by straight ones."""
+    """The edits that replace typographic quotes by straight quotes."""
     at = place.span.start
     end = (text + "\n").index("\n", at)
     other = next((i for i in range(at + 1, end) if text[i] in _QUOTES + '"'), None)
@@ -245,7 +247,7 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
     if place.met == "EQUAL":
         remedy = f"a {what} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
-    if place.before and (place.last, place.met) == ("STRING", "LPAR"):  # "rewards.py:short"(weight=2)
+    if place.before and (place.last, place.met) == ("STRING", "LPAR"):  # such as "rewards.py:short"(weight=2)
         fix = Edit(Span(place.before.start, place.span.end), f"file({place.word}, ")
         return place.error(codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,))
     edits: tuple[Edit, ...] = ()
@@ -256,7 +258,7 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
 
 
 INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
-"""Words that may be written for the `on` before the dataset."""
+"""Words that users write before the dataset instead of `on`."""
 
 
 def _in_sentence(place: Place) -> Diagnostic:
@@ -339,7 +341,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
     if met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
-        before = place.before  # `lora targets [q_proj]`; a word that begins the line may be a clause
+        before = place.before  # `lora targets [q_proj]`; but the first word of a line may be a clause
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
             edits = (Edit(Span(before.end, place.span.start), "="),)
@@ -352,7 +354,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         return _comma(place, text)
     if met == "NUMBER" and place.before is None:
         budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", place.shown.strip("`"))
-        if budget:  # `500steps` on a line of its own
+        if budget:  # such as `500steps`, alone on a line
             help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
             return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}", help)
         return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")

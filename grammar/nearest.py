@@ -1,4 +1,6 @@
-"""Find the name that is nearest to another by its letters. Synonyms are in `xpc.compiler.suggest.meaning`."""
+"""Find the name that is most similar in its letters, for typing errors. Synonyms are in
+`xpc.compiler.suggest.meaning`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The most likely candidate for `name`, or None."""
-    from difflib import SequenceMatcher  # takes 5 ms; needed only for a misspelt spec
+    """The candidate of which `name` is most likely a misspelling, or None."""
+    from difflib import SequenceMatcher  # imported only for a misspelt spec, because it takes 5 ms
 
     name = name[:80]
     plain = _plain(name)
@@ -19,7 +21,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
             continue
         score = matcher.ratio()
         if sorted(plain) == sorted(other):
-            score += 0.2  # swapped letters
+            score += 0.2  # two letters were swapped
         if other.startswith(plain) or plain.startswith(other):
             score += 0.1
         if score > best_score:
@@ -31,14 +33,14 @@ FILES = (
     ("xp",), ("py",), ("sh",), ("jinja", "jinja2", "j2", "tmpl", "template"), ("yaml", "yml"),
     ("jsonl", "json", "csv", "parquet", "arrow", "txt", "gz", "zst", "ndjson", "tsv"),
 )  # fmt: skip
-"""Endings of files of one kind. Other names are folders."""
+"""Groups of file endings: only files of one group are compared. Names with other endings count as folders."""
 SPECS = 0
-"""The index of specs in FILES. A short spec name with another letter is another experiment, not a typo."""
+"""The index of specs in FILES. In short names of specs, another letter is not a typing error but another experiment."""
 
 
 def misspelt_file(name: str, names: Iterable[str]) -> str | None:
-    """The one file of the same kind that a name misspells, or None. Digits and words of one or two letters are
-    never typos, because they tell files apart: `rows-1.jsonl`, `rows-2.jsonl`.
+    """The only one of `names` that `name` may misspell; None if there are none or several. Files with other digits or
+    other short words are different files: `rows-1.jsonl`, `rows-2.jsonl`.
     """
     stem, kind = _stem_and_kind(name)
     found = [
@@ -52,7 +54,7 @@ def misspelt_file(name: str, names: Iterable[str]) -> str | None:
 
 
 def _stem_and_kind(name: str) -> tuple[str, int]:
-    """A file's name in lower case without its endings, and the number of its kind."""
+    """A file's name in lower case without its endings, and the index of its group in FILES."""
     stem, kind = name.lower(), len(FILES)
     while "." in stem.strip("."):
         rest, _, ending = stem.rpartition(".")
@@ -64,8 +66,8 @@ def _stem_and_kind(name: str) -> tuple[str, int]:
 
 
 def _is_typo(one: str, other: str, least: int) -> bool:
-    """Whether two stems differ only in separators, in the order of letters, by one more letter, or by another letter in
-    a name of at least `least` letters.
+    """Whether two stems differ only in separators, in the order of letters, by an additional letter, or by one replaced
+    letter if the name has at least `least` letters.
     """
     first, second = letters(one), letters(other)
     if first == second:
@@ -84,13 +86,17 @@ def _is_typo(one: str, other: str, least: int) -> bool:
 
 
 def _in_a_word(one: str, other: str, least: int) -> bool:
-    """Whether the words that differ have enough letters: `base-a` and `base-b` differ in a word of one letter."""
+    """Whether all words that differ have at least `least` letters: not for `base-a` and `base-b`, which differ in a
+    word of one letter.
+    """
     first, second = ("".join(c if c.isalnum() else " " for c in name).split() for name in (one, other))
     return len(first) != len(second) or all(a == b or min(len(a), len(b)) >= least for a, b in zip(first, second))
 
 
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate with the version nearest to that of `name` (for `trl-2.0` the newest), or None."""
+    """The candidate with the version nearest to that of `name` (for `trl-2.0`, the newest); None if `name` has no
+    version.
+    """
 
     def version(text: str) -> tuple[int, ...]:
         return tuple(int(part[:9]) for part in "".join(c if c.isdecimal() else " " for c in text).split()[:2])
@@ -110,6 +116,8 @@ def letters(name: str) -> str:
 
 
 def another_number(one: str, other: str) -> bool:
-    """Whether two words have different numbers: `adamw16bit` is not a typo of `adamw8bit`."""
+    """Whether two words contain different numbers, as `adamw16bit` and `adamw8bit` do. Such words are no misspellings
+    of each other.
+    """
     first, second = ([c for c in word if c.isdecimal()] for word in (one, other))
     return bool(first and second) and sorted(first) != sorted(second)

@@ -1,4 +1,4 @@
-"""Recognize signs of other notations: `:=` and `=>`, variables, addresses, and a `:` or `@` with nothing after it."""
+"""Report characters of other notations: `:=` and `=>`, variables, URLs, and a `:` or `@` with nothing after it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
-"""Marks between a name and its value in other notations; the `=` of `=>` is read already."""
+"""Matches signs between a name and its value in other notations. The parser has already read the `=` of `=>`."""
 URL = re.compile(
     r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
     r"|\b[a-z][a-z0-9]*://\S*)"
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
 PART = re.compile(r"[:@][\w.\-]+")
-"""The part of a data source or model after `:` or `@`: a configuration or a revision."""
+"""Matches the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or model."""
 
 
 def of_another_notation(place: Place, text: str) -> Diagnostic | None:
-    """The error for a character of another notation, or None."""
+    """The error for an illegal character that belongs to another notation, or None."""
     code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
     mark = MARK.match(text, at)
     if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
-        half = mark[0] == ">"  # `=>`
+        half = mark[0] == ">"  # the end of `=>`
         remedy = "write `=` alone" if half else f"write `{place.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
         return place.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)
@@ -42,7 +42,7 @@ def of_another_notation(place: Place, text: str) -> Diagnostic | None:
 
 
 def _reference(place: Place, text: str) -> Diagnostic | None:
-    """The error for a `:` or `@` in the first line that is separated from its name, or has nothing after it."""
+    """The error for a `:` or `@` in the first line with a space before it, or with nothing after it."""
     code, mark, before, at = codes.UNEXPECTED_CHARACTER, place.shown, place.before, place.span.start
     kinds = {item.kind for item in place.stack}
     if before is None or "TRAIN" not in kinds or {"FOR", "WITH"} & kinds:

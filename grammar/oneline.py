@@ -1,4 +1,4 @@
-"""One-line blocks that continue on the next line: the message, and the same block written over several lines."""
+"""The error for a one-line block that continues on the next line, and the edits that write it over several lines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LAST = re.compile(r"[ \t]*\n")
 def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
     """The edits that put every setting of the block at `start`, and of blocks inside it, on a line of its own.
 
-    No edits if the block ends after `length`, the length of the typed text, because the scan has then closed the block
-    and reported it.
+    Returns no edits if the block ends after `length`, the length of the source text: then `scan` has reported the
+    unclosed block, and closed it.
     """
     edits: list[Edit] = []
     braces = brackets = 0

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @cache
 def read_text(module: str, name: str) -> str:
-    """The contents of the file `name` in the folder of a module, which is given by its `__file__`."""
+    """The contents of the file `name` in the folder of the module whose `__file__` is given."""
     with open(os.path.join(os.path.dirname(os.path.abspath(module)), name), encoding="utf-8", newline="") as file:
         return file.read()
 
 
 @cache
 def read_sections(module: str, name: str) -> Mapping[str, str]:
-    """The parts of a script, by name.
+    """Read a script that is divided into named parts: `#: NAME` begins a part.
 
-    A line `#: NAME`, possibly with `: ` and a description, begins a part and does not belong to it. The lines above the
-    first part are comments.
+    Such a line may continue with `: ` and a description, and does not belong to the part. Lines before the first part
+    are ignored.
     """
     _, *found = re.split(r"^#: (\w+).*\n", read_text(module, name), flags=re.MULTILINE)
     return dict(zip(found[::2], found[1::2]))

@@ -1,4 +1,4 @@
-"""Parse text to a tree and find every syntax error of the text in one run."""
+"""Parse a text to a syntax tree, and find all its syntax errors at once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from xpc.grammar.tree import File
 
 MAX_SIZE = 262_144
 MAX_ERRORS = 20
-# After each error, the text is parsed again up to the error. This limit on all parsed characters keeps the worst file
-# under a few seconds.
+# After each error, the text is parsed again from its start. This limit on the sum of parsed characters keeps the time
+# for any file below a few seconds.
 _MAX_WORK = MAX_SIZE
 
 
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
-    """The tree of a text and its errors, in the order of the text. Never raises.
+    """The syntax tree of a text, and its errors in the order of the text. Never raises an exception.
 
-    A statement with a syntax error is not in the tree, unless the repair is obvious (a missing comma, a word after a
-    number); the other statements are. A text of more than 262,144 characters or 64 levels of brackets is not parsed. At
-    most 20 syntax errors are reported, followed by a note.
+    The tree leaves out statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
+    number). A text of more than 262,144 characters or 64 levels of brackets is not parsed. At most 20 syntax errors are
+    reported, followed by a note.
     """
     if len(source.text) > MAX_SIZE:
         code = codes.TOO_LARGE
@@ -57,7 +57,7 @@ def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _without(text: str, hidden: tuple[Span, ...]) -> str:
-    """The text with spaces instead of characters that are already reported, so that they cause no second error."""
+    """Replace characters that have been reported by spaces, so that they cause no second error."""
     if not hidden:
         return text
     characters = list(text)
@@ -67,7 +67,9 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """The tree of everything that can be parsed, the contents of blocks that lost their head, and the errors."""
+    """The tree of everything that can be parsed, the contents of blocks whose first line has an error, and the
+    errors.
+    """
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
     work = 0
@@ -75,7 +77,7 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
         try:
             return tree_of(text), dropped, found
         except UnexpectedToken as error:
-            # Most texts have no errors, so modules that only errors need are loaded on demand.
+            # Imported here, because most specs have no syntax error.
             from xpc.grammar.messages import explain
 
             failure = explain(source, text, error)
@@ -92,7 +94,7 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
 
 
 def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
-    """The lines of the statement at `offset`: one line, or several if a list or call spans lines."""
+    """The start and end of the lines of the statement at `offset`: one line, or several if brackets span lines."""
     start, end = line_bounds(text, offset, offset)
     for opened, closed in sorted(seen.pairs):
         if text[opened] in "[(" and opened < end and closed >= start:
@@ -102,8 +104,9 @@ def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
 
 
 def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
-    """The text without these lines. Blocks stay balanced: a `}` from above stays, a `{` is removed with its partner,
-    and the text between them is still parsed for errors but not part of the tree."""
+    """Replace these lines by spaces, and keep braces balanced: a `}` that closes an earlier block stays, and a `{` is
+    removed with its `}`. The contents of that block are still checked for errors, but are not part of the tree.
+    """
     characters = list(text)
     characters[start:end] = spaces(text[start:end])
     for opened, closed in seen.pairs:

@@ -1,4 +1,4 @@
-"""The position at which the parser stopped, for messages."""
+"""The class `Place`: where the parser stopped, and what the messages say about that position."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xpc.grammar.source import Source, Span
 
 @record
 class Place:
-    """The position at which the parser stopped: `before` is the last word on this line; `shown` is the token that it
-    found, as typed.
+    """The position at which the parser stopped. `before` is the last word before it on the line, `met` the kind of the
+    token that the parser found there, and `shown` this token as messages show it.
     """
 
     source: Source
@@ -24,7 +24,7 @@ class Place:
 
     @property
     def one_line(self) -> int | None:
-        """The start of the outermost one-line block around the position."""
+        """The offset of the `{` of the outermost one-line block around the position, or None."""
         found: list[int | None] = []
         for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
             if item.kind == "LBRACE":
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def last(self) -> str:
-        """The name of the token, or of the complete phrase, on top of the parser's stack."""
+        """The kind of the token or phrase that the parser read last."""
         return self.stack[-1].kind if self.stack else ""
 
     @property
@@ -52,6 +52,6 @@ class Place:
         at_last: bool = False,
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
-        """Make an error at the token that the parser found, or at the last word before it."""
+        """Make a diagnostic at the token that the parser found, or at the last word before it."""
         span = self.before if self.before and (at_last or self.met == "_NL") else self.span
         return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)

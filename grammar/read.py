@@ -1,6 +1,4 @@
-"""Decode bytes to text. Characters that are invisible, or that look different from what they do, are errors
-with a place.
-"""
+"""Decode the bytes of a file, and report characters that are invisible or change how the text looks."""
 
 from __future__ import annotations
 
@@ -12,7 +10,8 @@ from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
 from xpc.grammar.source import Source, Span
 
 REPLACEMENT = "\ufffd"
-# Unicode category Cc except tab and newline, the two line separators, and the bidirectional controls.
+# Matches forbidden characters: Unicode's category Cc except tab and newline, the two line separators, and bidirectional
+# controls.
 _HIDDEN = re.compile(
     "[\udc80-\udcff]+|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -32,17 +31,17 @@ _NAMES = {
 
 MAX_ERRORS = 20
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""The first bytes of a file from an older PowerShell's `>`, or a Windows editor's "Unicode"."""
+"""The first bytes of UTF-16 files, as older versions of PowerShell write with `>`, and Windows editors as "Unicode"."""
 _AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 
 
 def hidden_characters(text: str) -> list[Span]:
-    """The places of forbidden characters, in order. Consecutive bytes that are not UTF-8 are one place."""
+    """The spans of forbidden characters, in order. Consecutive bytes that are not UTF-8 are one span."""
     return [Span(*match.span()) for match in _HIDDEN.finditer(text)]
 
 
 def describe_hidden(source: Source, spans: Iterable[Span], text: str) -> tuple[Diagnostic, ...]:
-    """Diagnostics for the hidden characters at `spans` of the unrepaired `text`; their number is limited."""
+    """Diagnostics for the forbidden characters at `spans` in the original `text`. Their number is limited."""
     found: list[Diagnostic] = []
     for span in spans:
         if len(found) == MAX_ERRORS:
@@ -69,7 +68,7 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
 
 
 def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
-    """The text of a file, and the errors about its characters.
+    """Decode a file. Returns its text, and errors for forbidden characters and invalid UTF-8.
 
     A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported and
     become U+FFFD in the text; `Source.damage` lists them, so that `parse` does not report them again.

@@ -1,9 +1,8 @@
-"""Our value classes: frozen, compared by value, and cheap to define.
+"""Decorators for value classes: frozen, compared by value, and cheap to define.
 
-They are written like attrs classes, and `attrs.fields` and `cattrs` accept them as such. attrs itself is imported only
-if one of these two is used, because its import and the methods that it compiles for some sixty classes took 40 % of the
-time of `xpc check`. Here a constructor is compiled for the first instance of its class, and a command uses only a few
-of the classes.
+They are used like attrs classes, and `attrs.fields` and `cattrs` accept them. attrs itself is imported only for these
+two: with attrs, its import and the methods compiled for sixty classes took 40 % of the time of `xpc check`. Here, a
+class's constructor is compiled for its first instance, and a command uses only a few classes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _REQUIRED = object()
 
 
 class Field:
-    """An attribute's options: its type as written, its default, and whether `repr` shows it."""
+    """A field of a record: its type as written, its default, and whether `repr` shows it."""
 
     __slots__ = ("default", "factory", "kind", "kw_only", "repr")
 
@@ -38,26 +37,26 @@ class Field:
 def field(
     *, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, kw_only: bool = False, repr: bool = True
 ) -> Any:
-    """Declare the options of an attribute, such as a default that is made anew for each instance (`factory`)."""
+    """Declare options of a field: `factory` makes a new default for each instance, such as an empty dict."""
     return Field(default, factory, kw_only, repr)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
-    """Make a class of frozen values that are equal if their fields are equal."""
+    """Class decorator for frozen values that are equal if their fields are equal."""
     return _compared(entity(cls))
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def entity(cls: type[_T]) -> type[_T]:
-    """Make a class of frozen values that are equal only to themselves."""
+    """Class decorator for frozen values that are compared by identity."""
     cls.__setattr__ = cls.__delattr__ = _refuse  # type: ignore[method-assign]
     return mutable(cls)
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def mutable(cls: type[_T]) -> type[_T]:
-    """Make a class with a generated constructor, whose instances are compared by identity."""
+    """Class decorator for mutable instances with a generated constructor, which are compared by identity."""
     fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
     for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - importing inspect is slow
         value = cls.__dict__.get(name, _REQUIRED)
@@ -83,24 +82,26 @@ def evolve(value: _T, **changes: Any) -> _T:
         raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     copy = object.__new__(type(value))
     of = value.__dict__
-    copy.__dict__.update({name: of[name] for name in known}, **changes)  # cached values are not copied
+    copy.__dict__.update({name: of[name] for name in known}, **changes)  # values of cached properties are not copied
     return copy
 
 
 def fields(cls: type) -> list[str]:
-    """The names of a record's fields, in order."""
+    """The names of the fields of a record class, in order."""
     return list(cls.__fields__)  # type: ignore[attr-defined]
 
 
 def stated(value: object) -> dict[str, object]:
-    """The fields of a record that differ from their defaults, by name."""
+    """The values of the record's fields that differ from their defaults, by name."""
     fields: Mapping[str, Field] = type(value).__fields__  # type: ignore[attr-defined]
     defaults = {name: one.default if one.factory is None else one.factory() for name, one in fields.items()}
     return {name: value.__dict__[name] for name in fields if value.__dict__[name] != defaults[name]}
 
 
 class _AttrsFields:
-    """The fields of a class in the form of attrs."""
+    """The class attribute `__attrs_attrs__`, which attrs and cattrs read: the fields in attrs' form, made at the first
+    access.
+    """
 
     def __get__(self, instance: object, cls: type) -> Any:
         import attrs
@@ -115,7 +116,7 @@ class _AttrsFields:
 
 
 def _constructor(fields: Mapping[str, Field]) -> Any:
-    """The `__init__` of a class with these fields."""
+    """Compile an `__init__` for a class with these fields."""
     scope: dict[str, object] = {"_REQUIRED": _REQUIRED}
     first, body = ["self"], ["    _held = self.__dict__"]
     named: list[str] = []

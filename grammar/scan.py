@@ -1,7 +1,7 @@
-"""Make one cheap pass over a text before it is parsed: find comments, strings and brackets.
+"""Scan a text before it is parsed: find comments, strings and brackets, and repair unclosed ones.
 
-Errors are repaired in a copy with the same offsets, so that one unclosed bracket causes one diagnostic and the parser
-sees every other statement in its place.
+Repairs are made in a copy with the same offsets. So an unclosed bracket causes only one diagnostic, and the parser
+reads all other statements at their positions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_DEPTH = 64
-# More than is ever shown: a text of only brackets must not produce a diagnostic for each.
+# More than are ever shown. Without a limit, a text of brackets would cause a diagnostic for each bracket.
 _MOST = 100
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
@@ -29,10 +29,10 @@ _PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
 
 @record
 class Scan:
-    """The result of the pass. `text` is the repaired text, which ends with a newline.
+    """The result of a scan. `text` is the repaired text, which ends with a newline.
 
-    `pairs` are its matching brackets by offset, in no particular order. A statement with an offset in `broken` was
-    repaired and may differ from the author's intent, so it is not put into the tree.
+    `pairs` are its matching brackets by offset, in no particular order. `broken` contains offsets in repaired
+    statements. They may differ from the author's intent, so the tree leaves them out.
     """
 
     text: str
@@ -43,12 +43,12 @@ class Scan:
 
 
 def spaces(text: str) -> str:
-    """The text with everything but its newlines replaced by spaces."""
+    """Replace all characters of a text except newlines by spaces."""
     return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """The lines that contain [start, end), as offsets, without the last newline."""
+    """The offsets at which the lines around [start, end) begin and end, without the last newline."""
     stop = text.find("\n", end)
     return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
 
@@ -66,7 +66,7 @@ class _Scanner:
         self.found: list[Diagnostic] = []
         self.pairs: list[tuple[int, int]] = []
         self.open: list[int] = []
-        # Replacements of the same length, by offset.
+        # Repairs: each replaces as many characters, from an offset on.
         self.patches: list[tuple[int, str]] = []
         self.broken: list[int] = []
 
@@ -107,8 +107,8 @@ class _Scanner:
         self.found.append(Diagnostic(code.code, code.slug, ERROR, message, label, **rest))
 
     def _unclosed_string(self, start: int, end: int) -> int:
-        """Report an unclosed string. Returns the offset where the scan goes on: closing brackets at the end of the line
-        are most likely outside of the string.
+        """Report an unclosed string, and return the offset at which the scan goes on. Closing brackets at the end of
+        the line are most likely not part of the string.
         """
         body = self.text[start + 1 : end].rstrip()
         body = body.rstrip("{}[]() \t") if body.endswith(("{", "]", ")")) else body
@@ -128,7 +128,7 @@ class _Scanner:
     def _close(self, mark: str, start: int) -> None:
         depth = len(self.open) - 1
         while depth >= 0 and self.text[self.open[depth]] != _PARTNER[mark]:
-            # A `]` or `)` does not close a bracket that was opened before the `{` of a block.
+            # A `]` or `)` inside of a block does not close a bracket from before the block.
             depth = -1 if mark != "}" and self.text[self.open[depth]] == "{" else depth - 1
         if depth < 0:
             edit = Edit(Span(start, start + 1), "")
@@ -140,8 +140,8 @@ class _Scanner:
         self.pairs.append((self.open.pop(), start))
 
     def _unclosed(self, start: int, before: int | None) -> None:
-        """Report that the bracket at `start` is not closed; `before` is the closing bracket that came too early, or
-        None at the end of the file.
+        """Report that the bracket at `start` is not closed. `before` is the closing bracket found instead, or None at
+        the end of the file.
         """
         mark = self.text[start]
         place = len(self.text.rstrip()) if before is None else before
@@ -158,7 +158,7 @@ class _Scanner:
         )
         if lines:
             return
-        # The rest of the bracket's line cannot be understood, but blocks that open or close there are kept.
+        # Blank the line from the unclosed bracket on, up to the first brace that opens or closes a block.
         stop = line_bounds(self.text, start, start)[1]
         braces = (self.text.find(each, start + 1, stop) for each in "{}")
         stop = min((brace for brace in braces if brace >= 0), default=stop)
@@ -166,7 +166,7 @@ class _Scanner:
         self.broken.append(start)
 
     def _stands_on_its_line(self, start: int) -> bool:
-        """Whether the contents of the block at `start` begin on the line of its `{`."""
+        """Whether the block at `start` has contents on the line of its `{`."""
         return _ON_LINE.match(self.text, start + 1) is not None
 
     def _patched(self) -> str:

@@ -1,4 +1,4 @@
-"""Findings that a comment of a spec silenced."""
+"""The class `Silenced`: a finding that a comment in the spec silences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.grammar.record import record
 
 @record
 class Silenced:
-    """A silenced finding, with the place of the comment and its reason."""
+    """A silenced finding, with the location of the comment and the reason that it states."""
 
     finding: Diagnostic
     place: Label

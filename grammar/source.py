@@ -1,4 +1,4 @@
-"""A text and places in it."""
+"""The classes `Source`, a text with a name, and `Span`, a part of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.grammar.record import entity, field, record
 
 @record
 class Span:
-    """Code point offsets into `Source.text`; `end` is exclusive."""
+    """A part of `Source.text`, from `start` to `end` (exclusive), in code points."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ def _line_starts(text: str) -> list[int]:
 class Source:
     """A text with a name, which diagnostics show. The name is never opened as a file.
 
-    `damage` are places that `read.decode` repaired and reported.
+    `damage` lists the spans that `read.decode` reported and replaced.
     """
 
     name: str

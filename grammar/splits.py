@@ -13,7 +13,7 @@ _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(:[A-Za-z0-9_.\-]+)?")
 _WORD = r"[A-Za-z0-9_.\-]"
 _PART = rf"((?:{_WORD}|%)*+)"
 _BRACKETS = re.compile(rf'\[\s*+"?+\s*+{_PART}\s*+(?:\[\s*+)?+(:?+)\s*+{_PART}\s*+(?:\]\s*+)?"?+\s*+\]')
-"""Possessive quantifiers (`*+`) keep the search fast for a bracket before a thousand blanks."""
+"""Possessive quantifiers (`*+`) keep the search fast for a bracket that is followed by a thousand spaces."""
 _AFTER = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
 _TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
@@ -25,8 +25,8 @@ _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `da
 
 
 def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
-    """The error for a word that ends at `before`, followed at `at` by brackets or the name of a split; None if there is
-    no such error. `in_sentence` is true for the data of the first line.
+    """The error for a dataset's name that ends at `before` and is followed at `at` by brackets or a split's name; None
+    if there is no such error. `in_sentence` is true in the first line.
     """
     if before is None:
         return None
@@ -37,7 +37,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
     following = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
     if following is not None and following[1] not in WORDS:
         before, at, bracketed, dataset = Span(*following.span(1)), before.start, False, following[1]
-    if dataset == "train" and bracketed:  # `on train[:20%]`
+    if dataset == "train" and bracketed:  # such as `on train[:20%]`
         return _finding(source, Span(before.start, at + 1), _FORM, ())
     if dataset in WORDS or not _REF.fullmatch(dataset):
         return None

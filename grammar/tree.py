@@ -1,4 +1,4 @@
-"""The syntax tree of a spec. Nodes have a place; they know nothing about the meaning of names."""
+"""The classes of the syntax tree of a spec. Nodes have a span, and say nothing about the meaning of names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Ref:
 
 @record
 class Count:
-    """A count of something, such as `8 x h100-80gb`."""
+    """A number of something, such as `8 x h100-80gb`."""
 
     span: Span
     n: Number
@@ -74,7 +74,8 @@ class Count:
 
 @record
 class Call:
-    """A call such as `packing(isolate=mask)`: the name, and the contents of a block with that name."""
+    """A call such as `packing(isolate=mask)` or `file("x.jinja")`. For a setting, its arguments mean the same as a
+    block."""
 
     span: Span
     name: Name
@@ -108,7 +109,7 @@ class Block:
 
 @record
 class Clause:
-    """A clause: a head, operands on its line, and optionally a block, as in `optimizer adamw { ... }`."""
+    """A clause: a name (`head`), operands on its line, and optionally a block, as in `optimizer adamw { ... }`."""
 
     span: Span
     head: Call | Ref | String
@@ -117,7 +118,7 @@ class Clause:
 
     @property
     def body(self) -> tuple[Setting | Clause | Value, ...]:
-        """The items after the head: on its line, then in its block."""
+        """The items after the head: those on its line, then those in its block."""
         return (*self.operands, *(self.block.statements if self.block is not None else ()))
 
 
@@ -132,7 +133,7 @@ class Budget:
 
 @record
 class Train:
-    """The header sentence, `train MODEL on DATA ...`."""
+    """The first line, `train MODEL on DATA ...`."""
 
     span: Span
     model: Ref | String
@@ -143,7 +144,7 @@ class Train:
 
 @record
 class Comment:
-    """A comment with its `#`."""
+    """A comment, including its `#`."""
 
     span: Span
     text: str
@@ -151,7 +152,7 @@ class Comment:
 
 @record
 class File:
-    """A complete spec or fragment."""
+    """A complete spec, or a file that is only a base for others (`extends`)."""
 
     span: Span
     source: Source = field(repr=False)

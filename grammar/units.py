@@ -1,21 +1,25 @@
-"""Recognize units that are written as words: `every = 100 steps`, `time = 4 hours`. Loaded only for wrong texts."""
+"""Report units that are written as words: `every = 100 steps`, `time = 4 hours`. Imported only for a spec with such an
+error.
+"""
 
 from __future__ import annotations
 
 _UNITS = {"step": "", "epoch": "", "token": "", "row": "", "sample": "", "example": "", "percent": "%"} | {
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d",
 }  # fmt: skip
-"""The unit in a spec for each word: `every = 100 steps` is `every = 100`, `time = 4 hours` is `time = 4h`."""
+"""For each word, the unit in a spec: `time = 4 hours` is `time = 4h`. Steps, rows and tokens have no unit: `every =
+100`.
+"""
 
 
 def is_unit(word: str) -> bool:
-    """Whether a word after a number is a unit."""
+    """Whether a word after a number is a known unit, such as `steps` or `hours`."""
     return word.lower().removesuffix("s") in _UNITS
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """A number and its unit as a value for the setting `name`; None for epochs, because no value of a setting means
-    several epochs.
+    """The legal value for a number and a unit in the setting `name`; None for several epochs, which no setting can
+    express.
     """
     lower = word.lower()
     if lower.startswith("epoch"):
@@ -29,7 +33,7 @@ def message(count: str, word: str) -> str:
 
 
 def remedy(value: str | None) -> str:
-    """The help: what to write instead."""
+    """The help that says what to write instead of a number with a word."""
     if value is None:
         return "write a number of steps, `epoch`, or a share of the run such as `every = 5%`"
     return f"write `{value}`"

@@ -1,1 +1,3 @@
-"""The language: the table of settings, and the step from a syntax tree to the settings that a spec states."""
+"""The language: the table of all settings, and the code that turns the syntax tree of a spec into settings with
+values.
+"""

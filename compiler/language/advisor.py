@@ -1,4 +1,4 @@
-"""The interface through which the reading of a spec gets suggestions.
+"""The interface that gives suggestions while a spec is read, such as `micro` for the unknown name `batch_size`.
 
 The pipeline passes an advisor. Its implementation is `xpc.compiler.suggest.advisor`, which is loaded when a finding
 first needs a suggestion.
@@ -18,10 +18,10 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 @record
 class UnknownName:
-    """An unknown name in a spec, its place and its value.
+    """An unknown name in a spec, with its location and its value.
 
-    `clause` is None in the body and after `with`; after `with`, `header` is true. `typed` is the text of the value, at
-    most 60 characters of it.
+    `clause` is the clause that contains the name: `save` in `save { evry = 100 }`. It is None outside of clauses;
+    `header` is true if the name is after `with`. `typed` is the value's source text, cut after 60 characters.
     """
 
     name: str
@@ -34,7 +34,7 @@ class UnknownName:
 
 @record
 class Suggestion:
-    """The parts of a finding about a name, without its place: code, message, text of the label, help and edit.
+    """A finding about a name, without its location: the code, the message, the label's text, the help and the edit.
 
     The edit replaces the name and, with `replaces_value`, also its value. `intended` are the paths of the settings that
     the name probably means.
@@ -53,33 +53,37 @@ class Advisor:
     """The default advisor. It reports errors, but suggests nothing."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
-        """The finding for a name; `count` is how many unknown names the file had before."""
+        """The finding for an unknown name. `count` is the number of unknown names before it in the file."""
         return Suggestion(
             "XP101", f"`{unknown.name[:60]}` is not a setting", help="`xpc list settings` prints them all"
         )
 
     def is_known(self, name: str) -> bool:
-        """Whether a name, which is no name of a setting, is known to mean something."""
+        """Whether a name that is not a setting has a known meaning, such as `batch_size` of other tools."""
         return False
 
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """Message, place, help and edit for a setting without a value, or with a block instead of its value."""
+        """The message, location, help and edit for a setting without a value, or with a block instead of a value."""
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
     def written_value(self, path: str, item: Item) -> str | None:
-        """The legal value that a setting's value means, such as flash2 for `flash_attention_2`; None if it is legal
-        or not clear.
+        """The legal value intended by an illegal one, such as `flash2` for `flash_attention_2`; None if the value is
+        legal or if the intention is unclear.
         """
         return None
 
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
-        """The one value that was written in several words, such as `4 x rtx-4090` for `4 x RTX 4090`; or None."""
+        """The single value that several words probably mean: `4 x rtx-4090` for `4 x RTX 4090`. None if there is no
+        such value.
+        """
         return None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` for a weight of a mixture; `name` is the word that the spec uses for the weight."""
+        """The value of `take` for the `value` of another tool's setting `name`, such as `fraction` or `ratio`; None if
+        unclear.
+        """
         return None
 
 

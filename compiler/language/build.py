@@ -22,7 +22,7 @@ GETTERS = {
     "Weighted": ("functions", "weighted"),
     "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
-"""Kinds of settings by the getter of `Spec` that reads them."""
+"""For each typed getter of `Spec`, such as `spec.flag`, the kinds of settings that it reads."""
 HEAD = '''"""The paths of all settings, by the getter of `Spec` that reads them.
 
 Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
@@ -34,7 +34,7 @@ from typing import Literal
 
 
 def source() -> str:
-    """The text of `paths.py`."""
+    """The source text of `paths.py`."""
     out = HEAD
     for getter, kinds in GETTERS.items():
         paths = [f'"{row.path}"' for row in schema.TABLE if row.kind.name in kinds]

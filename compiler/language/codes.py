@@ -1,5 +1,5 @@
-"""Codes of `resolve` and `xpc preview` with slug and severity. `codes.toml` explains them. The codes of rules are
-explained in the docstrings of the rules.
+"""Codes of diagnostics that no rule reports: those about names and values in a spec, and those of `xpc preview`.
+`codes.toml` contains their explanations.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ CODES: dict[str, tuple[str, str]] = {
     "XP901": ("unused-silence", "warning"),
     "XP902": ("malformed-silence", "warning"),
 }
-"""Slug and severity of each code."""
+"""For each code, its slug (a short name) and its severity."""
 
 
 def explanation(code: str) -> str:
-    """The paragraph that `xpc explain` prints for a code of this table or of the grammar."""
+    """The paragraph that `xpc explain CODE` prints for a code in `CODES`, or for a syntax error's code."""
     texts = read_table(__file__, "codes.toml")
     return " ".join((texts if code in texts else read_table(syntax.__file__, "codes.toml"))[code].split())
 
@@ -85,13 +85,13 @@ def report(
     help: str | None = None,
     edits: tuple[Edit, ...] = (),
 ) -> Diagnostic:
-    """Make a diagnostic with a code of the table above."""
+    """Make a diagnostic with the slug and severity that `CODES` has for its code."""
     slug, severity = CODES[code]
     return Diagnostic(code, slug, severity, message, primary, related, help, edits)
 
 
 class Problems(list[Diagnostic]):
-    """A list of findings, in the order in which a stage finds them."""
+    """A list of diagnostics, in the order in which they were found."""
 
     def report(
         self,
@@ -103,5 +103,5 @@ class Problems(list[Diagnostic]):
         help: str | None = None,
         edits: tuple[Edit, ...] = (),
     ) -> None:
-        """Add a diagnostic with a code of the table above."""
+        """Append a diagnostic with the slug and severity that `CODES` has for its code."""
         self.append(report(code, message, primary, related=related, help=help, edits=edits))

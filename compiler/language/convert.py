@@ -1,4 +1,6 @@
-"""Convert a written node to a value of the setting's kind, or report what is wrong with it."""
+"""Convert the syntax node of a value to a Python value: `10%` to `Amount("share", 0.1)`. Illegal values give a
+`Wrong`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ from xpc.compiler.language.values import READERS, Wrong
 
 
 def convert(row: Setting, item: Item) -> object | Wrong:
-    """The value of an item, converted as its row in the table of settings requires."""
+    """The Python value of an item, converted to the kind that the table of settings states for its path. Returns a
+    `Wrong` if the value is illegal.
+    """
     kind = row.kind.name
     try:
         if kind in READERS:
             return READERS[kind](row, item, item.node)
-        from xpc.compiler.language import convert_methods  # only methods and adapters have these kinds
+        # imported only for settings of methods and adapters, which have these kinds
+        from xpc.compiler.language import convert_methods
 
         return convert_methods.READERS[kind](row, item, item.node)
     except Wrong as wrong:

@@ -1,5 +1,4 @@
-"""Values of methods and adapters: weighted names, modules of an adapter, a plain share, another model; and chat
-templates."""
+"""Convert values that only methods, adapters and chat templates have, such as `[sigmoid, sft(weight=1)]`."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ from xpc.grammar.tree import Setting as Written
 
 
 def weighted(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `name`, `name(weight=1)`, `"file.py:function"` or `file("file.py:function", weight=1)`: one of them, or a
-    list. Rewards may have arguments: `cosine(weight=1, max_len=2000)`.
+    """Read a loss, a reward or a list of them. Forms: `name`, `name(weight=1)`, `"file.py:function"`,
+    `file("file.py:function", weight=1)`. Rewards may have arguments: `cosine(weight=1, max_len=2000)`.
     """
     nodes = node.items if isinstance(node, List) else (node,)
     if not nodes:
@@ -47,7 +46,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         if isinstance(part, Written) and part.name.text == "weight" and weight is None:
             weight = float(_number(row, item, part.value))
         elif isinstance(part, Written) and part.name.text != "weight" and rewards:
-            continue  # it is an argument, which is read below
+            continue  # an argument of the reward, which is read below
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:
@@ -63,7 +62,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
 
 
 def functions(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `"tools.py:search"` or `file("tools.py:search")`: one of them, or a list."""
+    """Read a function of a file, `"tools.py:search"` or `file("tools.py:search")`, or a list of such functions."""
     nodes = node.items if isinstance(node, List) else (node,)
     if not nodes:
         raise _wrong_kind(row, item, node)
@@ -76,7 +75,7 @@ def _function_name(row: Setting, item: Item, node: Value | None) -> str:
 
 
 def template(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `chatml`, `file("x.jinja")`, or one of them with arguments: `qwen3(enable_thinking=false)`."""
+    """Read a chat template: `chatml` or `file("x.jinja")`, also with arguments: `qwen3(enable_thinking=false)`."""
     if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
         name = str(_choice(row, item, node))
         return Template(f"files/{name}.jinja", (), name)
@@ -97,7 +96,7 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
 def _arguments(
     row: Setting, item: Item, node: Call, apart: tuple[str, ...] = ()
 ) -> tuple[tuple[str, bool | int | float | str], ...]:
-    """The arguments of a template or a reward function, in the order of the spec, except the names in `apart`."""
+    """The arguments of a chat template or a reward function, in the order of the spec, without the names in `apart`."""
     found: dict[str, bool | int | float | str] = {}
     for part in node.args:
         if not isinstance(part, Written) or part.name.text in apart:
@@ -113,7 +112,7 @@ def _arguments(
 
 
 def rope(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `yarn(factor=4)`, with `original` and the parameters of its kind."""
+    """Read a scaling of rotary positions: `yarn(factor=4, original=4096)`, with further parameters of its kind."""
     if isinstance(node, Ref) and node.is_name:
         name = str(_choice(row, item, node))
         raise Wrong("explained", "XP104", f"`{name}` needs a factor", row, item, node, help=f"write `{name}(factor=4)`")
@@ -139,7 +138,7 @@ def rope(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def targets(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `all-linear`, or a list of module names."""
+    """Read the value of `targets`: `all-linear`, or a list of module names."""
     if isinstance(node, List):
         return _names(row, item, node)
     if isinstance(node, Ref | String):
@@ -160,7 +159,9 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def model(row: Setting, item: Item, node: Value | None) -> object:
-    """Return the node unchanged: `resolve` reads it, because it knows the registry and can read folders."""
+    """Return the syntax node of a model unchanged. `resolve` converts it, because that needs the registry and local
+    folders.
+    """
     if not isinstance(node, Ref | String):
         raise _wrong_kind(row, item, node)
     return node

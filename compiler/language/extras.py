@@ -56,18 +56,22 @@ OWNED = {
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
-"""Names that a setting decides although its column `args` in the table of settings does not list them."""
+"""Names that `extra` refuses because the setting here decides them, in addition to the arguments (`args`) in the table
+of settings.
+"""
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
 )  # fmt: skip
-"""Blocks of deepspeed.json of which a setting writes only some keys. `extra` may set the other keys."""
+"""Blocks of deepspeed.json in which settings decide only some keys, so that `extra` may set further keys."""
 
 
 MAPPING = "a mapping, which `extra` cannot write"
 
 
 def owner(escape: str, name: str, method: str = "sft") -> str | None:
-    """The path of the setting that decides a name in `extra`, or None. Settings of other methods do not count."""
+    """The path of the setting that decides a name in `extra trl`, `extra accelerate` or `extra deepspeed` (`escape`);
+    None if `extra` may set the name. A setting that the method does not read does not count.
+    """
     if escape == "trl":
         row = owner_of(name)
         if row is not None:
@@ -79,7 +83,9 @@ def owner(escape: str, name: str, method: str = "sft") -> str | None:
 
 
 def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
-    """What a value in `extra` should be, in words; None if it is right, or if its type is not a plain one."""
+    """What a value in `extra` should be, in words, such as "one of no, steps, epoch"; None for a legal value, or if the
+    argument's type cannot be checked.
+    """
     if escape != "trl":
         return _wrong_key(stack, escape, name, value)
     field = stack.fields(stack.config(method)).get(name)
@@ -98,7 +104,7 @@ def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """What a list should be, in words (texts, or two numbers in order); None if it is right."""
+    """What a list should be, in words: a list of texts, or two numbers in order. None for a legal list."""
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if fits else "a list of texts"
@@ -113,7 +119,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """The values that the stack's policy allows, in words, if the value is not one of them; otherwise None."""
+    """The values that the stack's policy allows, in words, if `value` is another; otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -124,7 +130,7 @@ def _outside(legal: Mapping[str, Json], value: object) -> str | None:
 
 
 def _one_of(choices: Iterable[str]) -> str:
-    """The choices as a phrase."""
+    """The choices in words: "one of a, b, c"."""
     first, *others = choices
     return f"one of {', '.join([first, *others])}" if others else first
 
@@ -139,9 +145,7 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """The values that a key of accelerate.yaml or deepspeed.json takes, in words, if the value is not one of them;
-    otherwise None.
-    """
+    """The legal values of a key of accelerate.yaml or deepspeed.json in words if `value` is illegal; otherwise None."""
     keys = stack.launch_keys(file)
     record = keys.get(name)
     if record is None:
@@ -162,7 +166,7 @@ def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
 
 def _fits(word: str, file: str, value: object) -> bool:
     if word == "int" and file == "deepspeed" and isinstance(value, float):
-        return value.is_integer()  # DeepSpeed's own documents write 1e9
+        return value.is_integer()  # DeepSpeed's documentation writes integers as 1e9
     return isinstance(value, PLAIN[word]) and isinstance(value, bool) is (word == "bool")
 
 
@@ -170,11 +174,11 @@ LIMITS = {
     "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
     "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
 }  # fmt: skip
-"""The limits of a number, each with its phrase and the comparison that must be true."""
+"""For each bound in a stack's tables: its phrase in messages, and the comparison that `value` must pass."""
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
-    """The bounds of a number that is outside of them, or None."""
+    """The bounds of a key in words, if the number is outside of them; otherwise None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     fits = all(holds(value, bound) for _, holds, bound in _limits(record))
@@ -194,7 +198,9 @@ def _bounds(record: Mapping[str, Json]) -> str:
 
 
 def removed(stack: Stack, escape: str, name: str) -> str | None:
-    """The reason why DeepSpeed no longer has a key, or None. A key that is switched off is refused as well."""
+    """The message for a key that the stack's DeepSpeed has removed; None for other keys. DeepSpeed refuses removed keys
+    even if they are off.
+    """
     zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
     if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
         return None
@@ -203,8 +209,8 @@ def removed(stack: Stack, escape: str, name: str) -> str | None:
 
 @cache
 def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
-    """The names that `extra` accepts: the stack's options (for `trl`, the fields of the method's class) without those
-    that a setting of the language states.
+    """The names that `extra` accepts: the options of the library in this stack (for `trl`, the fields of the method's
+    configuration class) that no setting decides.
     """
     if escape == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))
@@ -217,6 +223,6 @@ def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str
 
 @cache
 def owned_names(stack: Stack, escape: str, method: str) -> frozenset[str]:
-    """The stack's names that a setting decides."""
+    """The library's options that `extra` refuses because a setting decides them."""
     own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
     return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

@@ -1,4 +1,6 @@
-"""The flat contents of a file: settings, data sources and `extra` values, each with its node and place."""
+"""The contents of a file as flat lists: settings, data sources and `extra` values, each with its syntax node and
+location.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
 
 @record
 class Item:
-    """A setting as written. `node` is None if only the name is written, which means true."""
+    """A setting as it is written in a spec: its path, the syntax node of its value, and its location. `node` is None
+    for a bare name, which means true.
+    """
 
     path: str
     node: Value | None
@@ -26,7 +30,7 @@ class Item:
 
 @record
 class Row:
-    """A data source in a `data` block, with its `columns` and `take`."""
+    """A data source in a `data` block, with its settings, such as `columns` and `take`."""
 
     ref: Ref | String
     label: Label
@@ -35,7 +39,7 @@ class Row:
 
 @record
 class Swept:
-    """A `sweep` block as written: the file, the place of its name, and its contents."""
+    """A `sweep` block as it is written: its file, the location of the word `sweep`, and its contents."""
 
     file: File
     label: Label
@@ -53,8 +57,8 @@ class Evaluated:
 
 @mutable
 class Written:
-    """The contents of one file. `data_name` is the name of its `data` block, `blocks` are the blocks for evaluation,
-    and `intended` are the settings that unknown names probably mean.
+    """The contents of one file. `data_name` is the location of its `data` block's title, `blocks` are `data` blocks for
+    evaluation by title, and `intended` are the settings that unknown names probably mean.
     """
 
     source: Source
@@ -70,13 +74,13 @@ class Written:
 
 
 class Reporter:
-    """Reports findings at places of one source."""
+    """Reports findings at locations in one source text."""
 
     def __init__(self, source: Source, problems: Problems) -> None:
         self.source, self.problems = source, problems
 
     def label(self, span: Span, text: str = "") -> Label:
-        """A place of the source."""
+        """A location in the source text, with a text to print there."""
         return Label(self.source, span, text)
 
     def problem(
@@ -89,22 +93,24 @@ class Reporter:
         edit: str | None = None,
         related: tuple[Label, ...] = (),
     ) -> None:
-        """Report a finding of the table of codes; `edit` replaces the text at the place."""
+        """Report a finding with one of the `CODES`. If `edit` is given, editors can insert it instead of the text at
+        `span`.
+        """
         edits = () if edit is None else (Edit(span, edit),)
         self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
 
     def again(self, message: str, span: Span, first: Label) -> None:
-        """Report that something is written twice in one file; both places are shown."""
+        """Report that something is written twice in one file, and show both locations."""
         related = (evolve(first, text="first here"),)
         self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
 
     def typed(self, span: Span) -> str:
-        """The text at a place, at most 60 characters of it."""
+        """The source text at a location, cut after 60 characters."""
         return self.source.slice(span)[:60]
 
 
 class Collector(Reporter):
-    """The items and findings of one file, which `expand` collects."""
+    """Collects the items and findings of one file in `out`."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file.source, Problems())
@@ -112,7 +118,7 @@ class Collector(Reporter):
         self.out = Written(file.source, file.train, problems=self.problems)
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
-        """Add a setting to a table, or report it if the table already has its path."""
+        """Add a setting to a table, or report that it is written twice if the table already has its path."""
         item = Item(path, node, self.label(span))
         first = table.setdefault(path, item)
         if first is not item:
@@ -124,7 +130,7 @@ class Collector(Reporter):
             self.keep(self.out.items, path, node, span)
 
     def is_reported(self, node: Value) -> bool:
-        """Whether a syntax error at a value has been reported."""
+        """Whether the grammar has already reported a syntax error at this value."""
         return self.typed(node.span) in WORDS or (isinstance(node, Number) and _is_malformed(node))
 
 

@@ -57,23 +57,25 @@ BLOCK = Kind("block", "a block of settings", "{ }")
 
 @record
 class Amount:
-    """A value whose unit decides its meaning: `count` (steps, rows), `share` (0 to 1), `absolute`, `epoch`, `never`."""
+    """A number with the unit that decides its meaning: `count` (steps, rows), `share` (0 to 1), `absolute`, `epoch`,
+    `never`.
+    """
 
     unit: str
     value: int | float = 0
 
     def steps(self, run: int) -> int:
-        """The number of steps of a count, or of a share of `run` steps; a share is rounded up, as in transformers."""
+        """Convert to steps: a count stays, and a share of a run with `run` steps is rounded up, as in transformers."""
         return ceil(self.value * run) if self.unit == "share" else int(self.value)
 
 
 @record
 class Weighted:
-    """One of several losses, reward functions or tools. `weight` is None if the spec states none; `arguments` are those
-    of a reward function, as in `cosine(max_len=1000)`.
+    """A loss, reward function or tool in a list of them. `weight` is None if the spec states none; `arguments` are
+    those of a reward function, as in `cosine(max_len=1000)`.
 
-    For a function or class from a file, `function` is its name, and once the file is read, `file` is its copy in the
-    bundle and `sha256` the digest.
+    For a function or class from a file, `function` is its name. After `resolve` has read the file, `file` is the path
+    of its copy in the bundle, and `sha256` its digest.
     """
 
     name: str
@@ -86,8 +88,8 @@ class Weighted:
 
 @record
 class Template:
-    """A chat template: its file, the arguments that the spec sets, and the name if it is built in. Once the spec's
-    files are read, the file is the copy in the bundle.
+    """A chat template: its file, the arguments that the spec sets, and the template's name if it is built in. After
+    `resolve`, `file` is the path of the copy in the bundle.
 
     `qwen3(enable_thinking=false)` is `Template("files/qwen3.jinja", (("enable_thinking", False),), "qwen3")`.
     """

@@ -14,21 +14,21 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""Other names of each engine, for suggestions."""
+"""For each engine, other names that users write for it; suggestions know them."""
 CLUSTERS = ENGINES[1:]
-"""The engines that submit a run to a scheduler."""
+"""The engines that submit a run to a scheduler or a cluster, in contrast to `local`."""
 
 LAUNCH = (
-    Setting("launch", k.CHOICE, "what starts the run", default="local", head=True,
-            choices=ENGINES),
+    Setting("launch", k.CHOICE, "where the run is started: on this machine, or by a scheduler", default="local",
+            head=True, choices=ENGINES),
     Setting("launch.launcher", k.CHOICE, "program that starts the processes", default="accelerate", inner=True,
             choices=("accelerate", "torchrun"), bare=False),
-    Setting("launch.rendezvous", k.CHOICE, "how the nodes find each other: by NODE_RANK, or as torch numbers them",
+    Setting("launch.rendezvous", k.CHOICE, "how nodes get their ranks: from NODE_RANK (static), or from torch (c10d)",
             default="static", inner=True, choices=("static", "c10d"), bare=False),
     Setting("launch.nccl_timeout", k.DURATION, "maximum time that a collective operation waits", default=1800,
             inner=True, high=2**31 - 1, args=("ddp_timeout",)),
     Setting("launch.env", k.NAMES, "environment variables of the run on every node, as NAME=VALUE", inner=True),
-    Setting("launch.setup", k.FILE, "bash script that launch.sh runs first, to load modules or a virtual environment",
+    Setting("launch.setup", k.FILE, "bash script that launch.sh sources first, to load modules or an environment",
             inner=True),
     Setting("launch.retries", k.INT, "how often a run restarts from its newest checkpoint after a process died; "
             "default is three times if it saves checkpoints", inner=True, low=0, high=1000),
@@ -40,13 +40,13 @@ LAUNCH = (
             engines=("slurm",)),
     Setting("launch.account", k.NAME, "account that the job is charged to", inner=True, engines=("slurm",)),
     Setting("launch.qos", k.NAME, "quality of service of the job", inner=True, engines=("slurm",)),
-    Setting("launch.constraint", k.TEXT, "features that the nodes have, as sbatch reads them", inner=True,
+    Setting("launch.constraint", k.TEXT, "features that the nodes must have, in sbatch's notation", inner=True,
             engines=("slurm",)),
     Setting("launch.container", k.CHOICE, "program that starts the containers of `image`", inner=True,
             choices=("pyxis", "apptainer"), bare=False, engines=("slurm",)),
-    Setting("launch.mounts", k.NAMES, "further folders for the container, as HOST:CONTAINER",
+    Setting("launch.mounts", k.NAMES, "additional folders in the container, as HOST:CONTAINER",
             inner=True, engines=("slurm",)),
-    Setting("launch.extra_args", k.NAMES, "further options of sbatch, `sky jobs launch` or `ray job submit`",
+    Setting("launch.extra_args", k.NAMES, "additional options of sbatch, `sky jobs launch` or `ray job submit`",
             inner=True, engines=("slurm", "sky", "ray")),
     Setting("launch.exclusive", k.FLAG, "take entire nodes with all their cores and memory",
             inner=True, engines=("slurm",)),
@@ -71,5 +71,5 @@ LAUNCH = (
 
 
 def readers(setting: Setting) -> tuple[str, ...]:
-    """The engines that read a setting of `launch`."""
+    """The names of the engines that read a setting of `launch`."""
     return setting.engines or ENGINES

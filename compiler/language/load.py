@@ -1,5 +1,5 @@
-"""Merge a spec and its bases setting by setting. `extends` names one relative file, without cycles, at most
-four deep.
+"""Merge a spec with its bases, setting by setting. `extends` names a base by its relative path; chains may be at most
+four bases deep and without cycles.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MAX_DEPTH = 4
 
 @mutable
 class Loaded:
-    """The merged contents of a spec and its bases. `kinds` tells whether a value comes from the spec or a base.
+    """The merged contents of a spec and its bases. `kinds` maps each path to "spec" or "base", the origin of its value.
 
-    `files` are the spec and its bases, the spec first; `broken` is true if a part could not be read, so that a missing
-    setting may be in that part. `sweep` is the sweep block of the nearest file that has one, `stated` are the other
-    settings of that file, and `over` are the settings of files that extend it. `intended` are settings that unknown
-    names probably mean; so no rule reports these as missing. `member` is the name of a run of a sweep, `model_source`
-    is where its model is named, and `advisor` gives suggestions.
+    `files` are the spec and its bases, the spec first. `broken` is true if some part could not be read, so that a
+    setting that seems to be missing may be there. `sweep` is the sweep block of the first of `files` that has one,
+    `stated` are the other settings of that file, and `over` are the settings of the files that extend it. `intended`
+    are settings that unknown names probably mean, so that nothing reports them as missing. For a run of a sweep,
+    `member` is its name, and `model_source` is the text that names its model. `advisor` gives suggestions.
     """
 
     file: File
@@ -54,7 +54,9 @@ class Loaded:
 
 
 def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> Loaded:
-    """Parse a spec and its bases. A child replaces single settings; lists and data sources are replaced entirely."""
+    """Parse and merge a spec and its bases. A spec replaces single settings of its base; a list or the data sources are
+    replaced as a whole.
+    """
     file, problems = parse(source)
     out = Loaded(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
     chain = [file]
@@ -73,7 +75,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
             named = last.extends.value
             help = workspace.help_for(named, last.source.name, "the file that names it")
             out.problems.report("XP114", read, label, help=help)
-            out.broken = True  # the contents of the base are not known
+            out.broken = True  # the base may contain any setting
             break
         if read.name in seen:
             out.problems.report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle")
@@ -92,7 +94,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
 
 
 def _evaluated(chain: list[File]) -> frozenset[str]:
-    """The names in `eval { data = ... }` of a spec and its bases, except the name of the training data."""
+    """The names of `data` blocks in `eval { data = ... }` of a spec and its bases, except the training data's."""
     names: set[str] = set()
     for file in chain:
         options = file.train.options if file.train is not None else ()
@@ -115,7 +117,9 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 
 
 def overlay(out: Loaded, written: Written, kind: str) -> None:
-    """Merge the contents of a file with the contents of its bases, over which it takes precedence."""
+    """Merge the contents of a file into `out`, which has the contents of its bases. The file's settings take
+    precedence.
+    """
     out.problems += written.problems
     out.intended |= written.intended
     written.items.pop("sweep", None)
@@ -131,7 +135,7 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
         for other in ADAPTERS:  # the child's adapter replaces the adapter of its base
             if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
                 for setting in (*OF_ONE_KIND, *(("dropout",) if path == "loha" else ())):
-                    out.items.pop(f"lora.{setting}", None)  # settings of the other kind of adapter
+                    out.items.pop(f"lora.{setting}", None)  # they belong to the base's kind of adapter
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

@@ -1,4 +1,4 @@
-"""Choices of the model's settings: built-in chat templates, and scalings of rotary positions."""
+"""The choices of `chat_template` (built-in chat templates) and `rope` (scalings of rotary positions)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ TEMPLATES = (
     "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
     "zephyr", "vicuna",
 )  # fmt: skip
-"""Built-in chat templates (compiler/registry/templates), with the answers marked for the loss."""
+"""Built-in chat templates (compiler/registry/templates). They mark the assistant's answers with `{% generation %}`."""
 ROPE: Mapping[str, tuple[str, ...]] = {
     "yarn": ("beta_fast", "beta_slow", "attention_factor"),
     "linear": (),
     "dynamic": (),
     "llama3": ("low_freq_factor", "high_freq_factor"),
 }
-"""Scalings of rotary positions, with the parameters that each takes next to `factor` and `original`."""
+"""Scalings of rotary positions, each with its parameters besides `factor` and `original`."""

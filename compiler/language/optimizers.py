@@ -2,8 +2,8 @@
 
 A name is `[origin_]algorithm[bits]`: `adamw8bit` has 8-bit states, `paged_` keeps them in CUDA's paged memory,
 `torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` name the variant, and `_layerwise` steps every parameter
-as soon as its gradient is ready. Each stack lists the trainer's names for them (`[optimizers]`), and the reasons for
-those that it lacks (`[optimizers_lacking]`).
+as soon as its gradient is ready. The policy of each stack maps these names to transformers' names (`[optimizers]`), or
+gives the reason why the stack lacks one (`[optimizers_lacking]`).
 
 Source: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
 """
@@ -26,8 +26,8 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""Optimizers by the extra of a stack that installs their package. Optimizers of torch and transformers need no
-extra.
+"""Optimizers by the name of the stack's extra requirements that install their package. Optimizers of torch and
+transformers are not listed.
 """
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
@@ -35,21 +35,23 @@ NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 """Optimizers that project the gradients of `targets` to a low rank."""
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
-"""Optimizers that DeepSpeed runs on the CPU, by the names that accelerate maps to them."""
+"""Optimizers that accelerate replaces by DeepSpeed's CPU version when the optimizer is offloaded."""
 MADE_BY_RUNTIME = ("muon",)
-"""Optimizers that transformers does not have. The runtime makes them, and `optim` names the stack's AdamW, which trains
-the weights that are not hidden matrices."""
+"""Optimizers that transformers lacks and the bundle's runtime creates. The argument `optim` is then the stack's AdamW,
+which trains the weights that are not hidden matrices.
+"""
 FUSED = ("adalomo", "lomo")
 """Optimizers that step inside the backward pass, so that no complete gradient exists."""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
-"""Optimizers that step a parameter in a hook of its gradient."""
+"""Optimizers that update each parameter in a hook, as soon as its gradient is ready."""
 RESTARTED = (*LAYERWISE, "adalomo", "grokadamw")
-"""Optimizers that lose their states when a run resumes: GrokAdamW looks up saved states by tensors that no longer
-exist.
+"""Optimizers that lose their states when a run resumes: GrokAdamW looks up saved states by tensor objects of the
+earlier process.
 """
 UNSAVED = (*LAYERWISE, *FUSED)
-"""Optimizers whose states are not in checkpoints. For a layerwise one transformers saves a LayerWiseDummyOptimizer,
-AdaLomo keeps its states outside of `state_dict`, and LOMO has none."""
+"""Optimizers whose states are not in checkpoints. For a layerwise optimizer, transformers saves the empty
+LayerWiseDummyOptimizer, AdaLomo keeps its states outside of `state_dict`, and LOMO has none.
+"""
 SCHEDULE_FREE = PACKAGES["schedulefree"]
 WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
 """Optimizers with a built-in warm-up."""
@@ -59,8 +61,8 @@ MOMENTS = {
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""The number of states as large as the weights. The 8-bit, 4-bit and paged variants have as many, and momentum adds
-one. Muon has one for hidden matrices, and its AdamW has two.
+"""The number of an optimizer's states per weight. 8-bit, 4-bit and paged variants have the same number, and `momentum`
+adds one. Muon has one for hidden matrices; its AdamW for the other weights has two.
 """
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
@@ -75,14 +77,16 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """Those settings among `betas`, `eps`, `weight_decay` and `clip` that reach an optimizer.
+    """Which of the settings `betas`, `eps`, `weight_decay` and `clip` have an effect with an optimizer.
 
-    Optimizers that step before the backward pass ends leave no gradient to clip.
+    Optimizers that step inside the backward pass cannot clip, because there is never a complete gradient.
     """
     found = _READS.get(name, _MOMENTS)
     return tuple(one for one in found if one != "clip") if name in LAYERWISE else found
 
 
 def package(name: str) -> str | None:
-    """The extra of a stack that installs an optimizer's package; None if torch or transformers has the optimizer."""
+    """The name of the stack's extra requirements for an optimizer, such as "galore"; None if torch or transformers has
+    it.
+    """
     return next((extra for extra, names in PACKAGES.items() if name in names), None)

@@ -6,7 +6,7 @@ LONGEST = 96
 
 
 def fault(name: str) -> str:
-    """The reason why the hub refuses a name, or "".
+    """The reason why the hub refuses the name of a repository, or "" for a legal name.
 
     Source: huggingface_hub 0.36 and 2.4 `utils/_validators.py` (`validate_repo_id`).
     """
@@ -26,7 +26,7 @@ def fault(name: str) -> str:
 
 
 def nearest_name(name: str) -> str:
-    """A legal name similar to this one; `model` if no character of it is legal."""
+    """The legal name that is most similar: illegal characters are replaced. `model` if no character is legal."""
     parts = []
     for part in [one for one in name.split("/") if one][-2:]:
         kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)
@@ -37,5 +37,5 @@ def nearest_name(name: str) -> str:
 
 
 def of_folder(path: str) -> str:
-    """The repository of a run whose spec names none: the last part of its output folder, as in transformers."""
+    """The default repository of a run: the last component of its output folder, as in transformers."""
     return path.rstrip("/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The reward functions that the runtime has."""
+"""The built-in reward functions of grpo and rloo, such as `accuracy`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ REWARDS: Mapping[str, str] = {
     "code_format": "as `format`, for answers with a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""The reward functions of the runtime, with what each rewards. They are those of Open-R1 that execute no code."""
+"""The built-in reward functions, each with a description. They are the functions of Open-R1 that execute no code of the
+model.
+"""
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {
         "min_value_wrong": float, "max_value_wrong": float, "min_value_correct": float, "max_value_correct": float,
@@ -26,6 +28,6 @@ REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "soft_overlong_punishment": {"max_completion_len": int, "soft_punish_cache": int},
     "code_format": {"language": str},
 }  # fmt: skip
-"""Arguments of built-in reward functions, as in the runtime. Functions in a file have arguments of their own."""
+"""The arguments of built-in reward functions, for example `max_len` of `cosine`."""
 MATH = ("accuracy", "cosine", "len", "length")
-"""Reward functions that compare an answer with a solution, by math-verify."""
+"""Reward functions that compare the answer with the column `solution`, by the package math-verify."""

@@ -1,9 +1,9 @@
-"""THE table of settings, in which every setting of the language appears once.
+"""The table of settings, in which every setting of the language appears once.
 
-A row states path, kind, documentation, default, choices, bounds, and the trainer arguments that the setting decides
-(`args`, named as in the default stack; `xpc.compiler.stacks` renames them for the others). The resolver, the
-suggestions, the rules and the lowering read this table; nothing about a setting is stated anywhere else. A default of
-`None` means that the value is derived, taken from the stack's table, or absent.
+A `Setting` states path, kind, documentation, default, choices, bounds, and the trainer arguments that the setting
+decides (`args`, with the names of the default stack; `xpc.compiler.stacks` renames them for other stacks). Resolver,
+suggestions, rules and lowering read this table; facts about a setting are stated nowhere else. A default of `None`
+means that the value is derived, taken from the stack's table, or absent.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 ADAPTERS: Final = ("lora", "qlora", "oft", "vera", "loha", "miss")
-"""Clauses of adapters; their settings are all under `lora`."""
+"""Clauses for adapters. All of them share the settings with paths `lora.*`."""
 OF_ONE_KIND = (
     "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
     "embedding_lr",
 )  # fmt: skip
-"""Settings that a child drops when it replaces the adapter of its base by one of another kind."""
+"""Settings that depend on the kind of adapter. A spec with another kind than its base (`extends`) does not inherit
+them.
+"""
 OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "oft": ("rank", "block_size"), "vera": ("rank",), "loha": ("rank", "alpha"), "miss": ("rank",),
 }  # fmt: skip
-"""The settings of `OF_ONE_KIND` that these adapters have; `lora` and `qlora` have all but `block_size`."""
+"""Which of the settings in `OF_ONE_KIND` each kind of adapter has. `lora` and `qlora` have all except `block_size`."""
 MAX_PROCESSES = 1024
 """The largest number of nodes, and of processes on a node."""
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """A setting whose methods are those whose records name it."""
+    """Make a setting that only some methods read: those that list its path in `reads`."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 
 TABLE: tuple[Setting, ...] = (
-    # the header
+    # the header: `for 3 epochs`
     Setting("train.epochs", k.REAL, "passes over the data", low=0, args=("num_train_epochs",), inner=True),
     Setting("train.steps", k.INT, "number of optimizer steps", low=1, high=10**12, args=("max_steps",), inner=True),
     # model
@@ -86,16 +88,16 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.block_size", k.INT, "number of a layer's inputs that are rotated together (oft)",
             low=2, high=2**16, inner=True),
     Setting("lora.alpha", k.REAL, "the adapters are scaled by alpha / rank", low=0, inner=True),
-    Setting("lora.dropout", k.REAL, "dropout before the adapters", low=0, high=1, inner=True),
+    Setting("lora.dropout", k.REAL, "dropout of the adapters' inputs", low=0, high=1, inner=True),
     Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
-    Setting("lora.within", k.NAME, "only modules inside of this one get an adapter: language_model",
+    Setting("lora.within", k.NAME, "only modules inside of this module get an adapter, such as `language_model`",
             inner=True),
     Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", inner=True),
     Setting("lora.double_quant", k.FLAG, "also quantize the scales of a 4-bit base", inner=True),
     Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
     Setting("lora.dora", k.FLAG, "also train the lengths of the weights' columns (DoRA)", inner=True),
-    Setting("lora.init", k.CHOICE, "initial weights of the adapters: a part of the weights that they adapt (pissa, "
-            "olora), the directions of a layer's inputs (eva), or normal random numbers (gaussian)",
+    Setting("lora.init", k.CHOICE, "initial weights of the adapters: a part of the adapted layer's weights (pissa, "
+            "olora), the main directions of its inputs (eva), or normal random numbers (gaussian)",
             choices=("pissa", "olora", "eva", "gaussian"), bare=False, inner=True),
     Setting("lora.init_iterations", k.INT, "compute PiSSA's decomposition approximately, with this many iterations, "
             "which is faster", low=1, high=1000, inner=True, example="16"),
@@ -112,7 +114,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("freeze.except_last", k.INT, "number of last layers to train", low=1, high=10**4, inner=True),
     Setting("freeze.except_first", k.INT, "number of first layers to train", low=1, high=10**4, inner=True),
     Setting("freeze.layer_modules", k.NAMES, "modules to train in the layers that `except_first` and `except_last` "
-            "name; default all", inner=True),
+            "select; default all", inner=True),
     Setting("freeze.except_parameters", k.NAMES, "regular expressions for names of parameters to train", inner=True),
     Setting("freeze.except_modules", k.NAMES, "modules to train outside the layers", inner=True),
     # data
@@ -148,7 +150,7 @@ TABLE: tuple[Setting, ...] = (
     *ROLE_SETTINGS,
     Setting("data.omit", k.CHOICES, "parts of a row that the chat template may drop; the run stops if it drops others",
             choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
-    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may have its own",
+    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may state others",
             inner=True),
     Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns`", inner=True),
     Setting("data.context", k.NAME, "column whose text is added to the prompt after an empty line",
@@ -194,9 +196,9 @@ TABLE: tuple[Setting, ...] = (
             args=("num_iterations",), inner=True),
     _of_methods("method.steps_per_generation", k.INT, "micro-batches per round of generation; default is "
             "`accum`", low=1, args=("steps_per_generation",), inner=True),
-    _of_methods("method.epsilon", k.REAL, "clipping range of the probability ratio", low=0, args=("epsilon",),
+    _of_methods("method.epsilon", k.REAL, "clipping range of the importance ratio", low=0, args=("epsilon",),
                 inner=True),
-    _of_methods("method.epsilon_high", k.REAL, "upper clipping range, if it is not `epsilon`", low=0,
+    _of_methods("method.epsilon_high", k.REAL, "upper clipping range; default is `epsilon`", low=0,
                 args=("epsilon_high",), inner=True),
     _of_methods("method.mask_truncated", k.FLAG, "no loss on truncated completions",
             args=("mask_truncated_completions",), inner=True),
@@ -228,8 +230,8 @@ TABLE: tuple[Setting, ...] = (
     # strategy
     Setting("strategy", k.CHOICE, "how model states are sharded over processes", head=True,
             choices=(*SPREADS, *OLD_STRATEGIES)),
-    Setting("strategy.offload", k.CHOICE, "states that are kept in host memory", default="none",
-            choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
+    Setting("strategy.offload", k.CHOICE, "model states kept in host memory: the optimizer's, or also the weights "
+            "(cpu)", default="none", choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
     Setting("strategy.overlap_comm", k.FLAG, "overlap gradient reduction with the backward pass"),
     Setting("strategy.allgather_bucket", k.INT, "elements per all-gather (ZeRO)", low=1),
     Setting("strategy.reduce_bucket", k.INT, "elements per reduction (ZeRO)", low=1),
@@ -241,7 +243,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("strategy.state_dict", k.CHOICE, "format of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
     Setting("strategy.context_parallel", k.INT, "number of processes that share one sequence (FSDP2, ZeRO)", low=1,
             high=MAX_PROCESSES),
-    Setting("strategy.activation_checkpointing", k.FLAG, "never legal; use `memory { checkpointing }`"),
+    Setting("strategy.activation_checkpointing", k.FLAG, "always refused; use `memory { checkpointing }`"),
     # precision
     Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
             args=("bf16", "fp16")),
@@ -259,15 +261,15 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",),
             low=1, high=2**31),
     _of_methods("batch.packing", k.FLAG, "put several documents into one sequence", default=False, args=("packing",)),
-    _of_methods("batch.packing.strategy", k.CHOICE, "how documents are combined", inner=True,
+    _of_methods("batch.packing.strategy", k.CHOICE, "how documents are combined into rows", inner=True,
             choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",)),
-    _of_methods("batch.packing.isolate", k.CHOICE, "how attention is kept within documents", inner=True,
-            choices=("flash", "mask"), bare=False),
+    _of_methods("batch.packing.isolate", k.CHOICE, "what separates the documents of a row: a flash kernel, or a mask",
+                inner=True, choices=("flash", "mask"), bare=False),
     _of_methods("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",)),
     _of_methods("batch.padding_free", k.FLAG, "flatten the micro-batch instead of padding it", default=False,
             args=("padding_free",)),
-    Setting("batch.mean", k.CHOICE, "tokens over which the loss of a step is averaged", bare=False,
-            choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
+    Setting("batch.mean", k.CHOICE, "tokens over which a step's loss is averaged: of all processes, or of each",
+            bare=False, choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
     # optimizer and schedule
     Setting("optimizer", k.CHOICE, "optimizer", default="adamw", head=True, choices=OPTIMIZERS, args=("optim",)),
     Setting("optimizer.lr", k.REAL, "peak learning rate", default=2e-5, low=0, high=1, args=("learning_rate",)),
@@ -287,7 +289,7 @@ TABLE: tuple[Setting, ...] = (
             "peak learning rate of embeddings, head, norms and biases, which AdamW trains (muon)", low=0, high=1,
             inner=True),
     Setting("optimizer.adjust_lr", k.CHOICE,
-            "factor on Muon's rate for the shape of a matrix: 0.2 x sqrt(the longer side), so that AdamW's rates fit, "
+            "factor on Muon's rate by a matrix's shape: 0.2 x sqrt(the longer side), for rates tuned for AdamW, "
             "or sqrt(rows / columns), at least 1", choices=("match_rms_adamw", "original"), inner=True,
             bare=False),
     Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
@@ -304,10 +306,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("schedule.decay", k.STEPS_OR_SHARE, "length of the final decay (wsd)", low=0),
     Setting("schedule.decay_type", k.CHOICE, "shape of the final decay (wsd)", choices=("cosine", "linear", "sqrt"),
             bare=False, inner=True),
-    Setting("schedule.cycles", k.INT, "number of times the rate restarts (cosine_with_restarts)", low=1, high=10**6,
-            inner=True),
+    Setting("schedule.cycles", k.INT, "number of times the learning rate restarts (cosine_with_restarts)", low=1,
+            high=10**6, inner=True),
     Setting("schedule.power", k.REAL, "power of the decay (polynomial)", low=0, inner=True),
-    Setting("schedule.timescale", k.INT, "steps after which the rate is divided by the root of 2 (inverse_sqrt)",
+    Setting("schedule.timescale", k.INT, "steps after which the rate is divided by sqrt(2) (inverse_sqrt)",
             low=1, inner=True),
     Setting("schedule.factor", k.REAL, "factor by which the rate changes (reduce_lr_on_plateau, greedy)", low=0, high=1,
             inner=True),
@@ -320,7 +322,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("memory.checkpointing.reentrant", k.FLAG, "use torch's older, reentrant implementation",
             default=False, inner=True,
             args=("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")),
-    _of_methods("memory.checkpointing.selective", k.FLAG, "keep the outputs of attention, and recompute the rest",
+    _of_methods("memory.checkpointing.selective", k.FLAG, "recompute all activations except the outputs of attention",
                 default=False, inner=True),
     _of_methods("memory.offload_activations", k.FLAG, "keep activations in host memory", default=False,
             args=("activation_offloading",)),
@@ -374,39 +376,41 @@ TABLE: tuple[Setting, ...] = (
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
             args=("seed",)),
     Setting("target", k.NAME, "stack for which the bundle is written", head=True),
-    Setting("sweep", k.BLOCK, "several runs from one spec: lists of values, and `zip { }`", head=True),
+    Setting("sweep", k.BLOCK, "several runs from one spec: a list of values for each varied setting", head=True),
 )  # fmt: skip
 
 CHOICE_REFUSED = {
     ("lora.init", "loftq"): "write eva: LoftQ replaces the base by a rounded copy, which the adapter needs when loaded",
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
-"""Choices of the libraries that the language does not have, with the help that says why."""
+"""Choices of the libraries that the language refuses, each with a help that gives the reason."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
 EXTRA_TARGETS = ("trl", "accelerate", "deepspeed")
 SOURCE_SETTINGS = {
     "chat": evolve(BY_PATH["data.chat"], inner=False),
-    "columns": Setting("data.columns", k.NAMES, "columns to read"),
-    "context": Setting("data.context", k.NAME, "column whose text follows the prompt"),
+    "columns": Setting("data.columns", k.NAMES, "columns of this source, in the order of the format"),
+    "context": Setting("data.context", k.NAME, "column whose text is added to the prompt"),
     "format": evolve(BY_PATH["data.format"], inner=False),
     "limit": Setting("data.limit", k.INT, "maximum number of rows to read, from the start", low=1),  # type: ignore[arg-type]
-    "share": Setting("data.share", k.SHARE, "part of the mixture; all sources have one, or no source"),  # type: ignore[arg-type]
-    "take": Setting("data.take", k.ROWS_OR_SHARE, "rows to use", low=0),  # type: ignore[arg-type]
+    "share": Setting("data.share", k.SHARE, "share of the mixture (30%); all sources have one, or none"),  # type: ignore[arg-type]
+    "take": Setting("data.take", k.ROWS_OR_SHARE, "rows of the source to use: 1000, or 5%", low=0),  # type: ignore[arg-type]
 }
 """Settings of a source in a `data` block."""
 OF_A_BLOCK = ("data.format", "data.prompt", "data.context", "data.columns")
-"""Settings of a `data` block for evaluation."""
+"""Settings that a `data` block for evaluation may contain."""
 
 
 def path_of(text: str) -> Path:
-    """The path of a text such as `f"method.{name}"`. Raises KeyError for an unknown setting."""
+    """The text as a `Path`, for texts built at run time such as `f"method.{name}"`. Raises KeyError for an unknown
+    setting.
+    """
     return BY_PATH[text].path
 
 
 def children(clause: str) -> Iterator[Setting]:
-    """The direct settings of a clause or flag: `batch`, `batch.packing`."""
+    """The settings directly inside a clause (`batch`) or a flag (`batch.packing`)."""
     prefix = clause + "."
     for row in TABLE:
         if row.path.startswith(prefix) and "." not in row.path[len(prefix) :]:
@@ -415,16 +419,18 @@ def children(clause: str) -> Iterator[Setting]:
 
 @cache
 def outer_names() -> Mapping[str, str]:
-    """Names of settings that are legal anywhere (`gbs`, `liger`), with their paths."""
+    """Names of settings that are legal outside of their clause (`gbs`, `liger`), with their paths."""
     return {row.name: row.path for row in TABLE if not row.inner}
 
 
 @cache
 def bare_choices() -> Mapping[str, str]:
-    """Choices that are legal anywhere (`zero2`, `bf16`), with the path of their setting."""
+    """Choices that are legal without the name of their setting (`zero2`, `bf16`), with the path of the setting."""
     return {name: row.path for row in TABLE if row.choices and row.bare for name in row.choices if name != "none"}
 
 
 def owner_of(argument: str) -> Setting | None:
-    """The setting that decides a trainer argument, or None."""
+    """The setting that decides a trainer argument: `batch.micro` for `per_device_train_batch_size`. None if there is
+    none.
+    """
     return next((row for row in TABLE if argument in row.args), None)

@@ -1,4 +1,4 @@
-"""The rows of the table of settings (`schema.py`)."""
+"""The class `Setting`, of which the table of settings (`schema.py`) consists."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from xpc.compiler.language.paths import RealsPath as RealsPath
     from xpc.compiler.language.paths import TextPath as TextPath
     from xpc.compiler.language.paths import WeightedPath as WeightedPath
-else:  # skip thousands of names that only a type checker needs
+else:  # the types list thousands of paths, which only a type checker needs
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")
-"""Roles of a chat template for which rows may use other names."""
+"""Roles of chat templates to which a spec can map other names in the rows, such as `user_roles = [human]`."""
 
 
 @record
 class Setting:
-    """One row of the table of settings.
+    """One setting of the language.
 
-    `methods` and `engines` are the training methods and the engines of `launch` that read it; empty means all. A name
-    that is `inner` cannot be used outside of its clause, and `alone` is the choice that the name without a value means.
-    `example` is a value for helps and pages, if the example of its kind would explain little.
+    `methods` and `engines` are the training methods and the engines of `launch` that read the setting; empty means all.
+    An `inner` setting cannot be used outside of its clause. `alone` is the choice that the bare name means. `example`
+    is a value for messages and pages, if the example of the kind would not explain the setting.
     """
 
     path: Path
@@ -50,19 +50,21 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The last part of the path, which is the name in a spec."""
+        """The name in a spec, which is the last part of the path: `micro` for `batch.micro`."""
         return self.path.rpartition(".")[2]
 
     @property
     def clause(self) -> str:
-        """The clause of the setting. A setting that is the value of a clause itself belongs to this clause."""
+        """The clause that contains the setting: `batch` for `batch.micro`. For a setting that is a clause itself, such
+        as `optimizer`, its own path.
+        """
         return self.path if self.head else self.path.rpartition(".")[0]
 
 
 ROLE_SETTINGS = (
-    Setting("data.user_roles", NAMES, "names that the user has in the rows", inner=True),
-    Setting("data.assistant_roles", NAMES, "names that the assistant has in the rows", inner=True),
-    Setting("data.system_roles", NAMES, "names that the system prompt has in the rows", inner=True),
-    Setting("data.tool_roles", NAMES, "names that the results of tools have in the rows", inner=True),
+    Setting("data.user_roles", NAMES, "names in the rows for the role user, such as human", inner=True),
+    Setting("data.assistant_roles", NAMES, "names in the rows for the role assistant, such as gpt", inner=True),
+    Setting("data.system_roles", NAMES, "names in the rows for the role system", inner=True),
+    Setting("data.tool_roles", NAMES, "names in the rows for the role tool (results of tools)", inner=True),
 )
-"""The settings of `data` that name the speakers of each role in `ROLES`."""
+"""The settings of `data` that list the names of each role in `ROLES`."""

@@ -1,6 +1,4 @@
-"""Read a part of a split, such as `name[train:20%]`, in the form of the datasets library, or report what is wrong with
-it.
-"""
+"""Read a part of a split, such as `name[train:20%]`, and report illegal ones."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """The part as `20%`, or as a number of rows in digits; None and a finding for anything else."""
+    """The part as text: `20%`, or a number of rows such as `1000` for `[train:1k]`. For an illegal part, None and a
+    finding.
+    """
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""
     count = 0 if match is None else int(match[1].replace("_", "")) * COUNT_UNITS.get(unit, 1)
@@ -26,7 +26,7 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
 
 
 def _wrong(node: Ref, label: Label) -> Diagnostic:
-    """The finding for a text that is not a part of a split, such as `name[train:0.2]` or `name[1000]`."""
+    """The finding for an illegal part of a split, such as `name[train:0.2]` or `name[1000]`."""
     split, text = node.split or "", node.slice
     forms = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
     if text is None:
@@ -74,7 +74,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
 
 
 def _finding(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
-    """The finding, with the corrected reference."""
+    """Make a finding that suggests the reference with `near` instead of `typed`."""
     text = label.source.slice(node.span)
     head, _, tail = text.partition("[")
     better = (

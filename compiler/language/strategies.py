@@ -1,4 +1,4 @@
-"""The strategies, and what they shard."""
+"""The sharding strategies, and what each of them shards."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from xpc.compiler.language.setting import Path
 
 SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
-"""What each strategy shards: 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
+"""What each strategy shards: 0 nothing, 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
 FSDP = ("fsdp", "fsdp1", "hsdp")
-"""Strategies of PyTorch's FSDP."""
+"""The strategies that use PyTorch's FSDP."""
 OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
     "full_shard": ("fsdp", {"strategy.reshard": True}),
     "shard_grad_op": ("fsdp", {"strategy.reshard": False}),

@@ -1,4 +1,4 @@
-"""Write values as they are typed in a spec: `show(row, 0.1)` gives `10%` for a share."""
+"""Write values as they are typed in a spec: a share of 0.1 is `10%`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.grammar.tree import quoted
 
 
 def show(row: Setting, value: object) -> str:
-    """A value as it is typed in a spec."""
+    """Write the value of the setting `row` as it is typed in a spec: `10%`, `[q_proj, v_proj]`, `8 x h100-80gb`."""
     if isinstance(value, Template):
         return _template(value)
     if isinstance(value, Rope):
@@ -60,7 +60,9 @@ def _weighted(one: Weighted) -> str:
 
 
 def plain(value: object, exact: bool = False) -> str:
-    """Plain data in the notation of a spec. `exact` keeps 1.0 distinct from 1, which arguments of `extra` need."""
+    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 is not written as 1, which
+    arguments of `extra` need.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -71,12 +73,12 @@ def plain(value: object, exact: bool = False) -> str:
 
 
 def real(value: float) -> str:
-    """A number without `.0`: 3.0 is typed `3`."""
+    """Write a number without `.0`: 3.0 is `3`."""
     return str(int(value)) if value == int(value) and abs(value) < 10**15 else repr(value)
 
 
 def amount(value: Amount) -> str:
-    """A share, a count, `epoch` or `never`: `10%`, `500`."""
+    """Write an amount: `10%` for a share, `500` for a count, `epoch`, `never`."""
     if value.unit in ("epoch", "never"):
         return value.unit
     if value.unit == "share":

@@ -1,4 +1,4 @@
-"""Read values of each kind; a value of another kind raises `Wrong`."""
+"""Convert syntax nodes to values, one function for each kind of setting. Illegal values raise `Wrong`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """A description of what is wrong with a value. `convert` returns it, and `xpc.compiler.suggest.legal` finds what to
-    write instead.
+    """What is wrong with a value. `convert` returns it, and `xpc.compiler.suggest.legal` makes a finding with a legal
+    value from it.
 
-    `value` is the intended value, if known; `text` labels the place. `kind` is "value", "choice" (an unknown choice),
-    "bounds", "fraction" (a number of rows or a share of them), or "explained" (the help is complete).
+    `value` is the value that the user probably means, or None; `text` is the text of the label. `kind` is "value",
+    "choice" (an unknown choice), "bounds", "fraction" (a number of rows or a share of them), or "explained" (the help
+    is complete).
     """
 
     def __init__(
@@ -32,12 +33,12 @@ class Wrong(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> Wrong:
-    """Make a Wrong. `value` is the legal value for help and edit; without it, the help describes the legal values."""
+    """Make a `Wrong` of kind "value". The help suggests `value`, or describes the legal values if it is None."""
     return Wrong("value", code, message, row, item, node, value, text)
 
 
 def _qualified_name(row: Setting) -> str:
-    """A setting's name with the name of the setting around it, such as `hub.strategy`."""
+    """The path of a setting inside its clause, such as `hub.strategy` for `save.hub.strategy`."""
     return ".".join(row.path.split(".")[1:]) or row.name
 
 
@@ -68,7 +69,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # ambiguous, so without an edit
+        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # ambiguous, so not edited automatically
         raise found
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
@@ -85,7 +86,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
 
 
 def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
-    """The number times its unit. 1.005k is exactly 1005, although 1.005 * 1000 is slightly less in binary."""
+    """Multiply a number by its unit exactly: 1.005k is 1005, although 1.005 * 1000 is slightly less in binary."""
     value = node.value * scale
     if not isfinite(value):
         _bounded(row, item, node, value)
@@ -101,7 +102,7 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):  # `lr = 2k` means neither 2 nor 2000
+        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):  # no value is suggested for `lr = 2k`
             raise _wrong_unit(row, item, node, None)
         intended = node.value / 100 if node.unit == "%" else node.value
         raise _wrong_unit(row, item, node, f"{intended:g}")
@@ -122,7 +123,7 @@ def _share(row: Setting, item: Item, node: Number) -> Amount:
 
 
 def hundredth(value: int | float) -> float:
-    """A percentage as a share, exact in its digits: 0.7 % is 0.007, although 0.7 / 100 is slightly less in binary."""
+    """Convert a percentage to a share exactly: 0.7 % is 0.007, although 0.7 / 100 is slightly less in binary."""
     digits = repr(value)
     return value / 100 if "e" in digits else float(digits + "e-2")
 
@@ -159,7 +160,7 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     assert isinstance(amount, Amount)
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
-    # 1.0 would not mean "once per run": transformers reads it as every step
+    # a share of 1.0 would not mean "once per run": transformers reads 1 as every step
     if amount.unit == "share" and amount.value >= 1:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
     return amount
@@ -196,7 +197,7 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def plain_text(value: str) -> str | None:
-    """What is wrong with a one-line text that becomes a name or a path, or None."""
+    """The reason why a text cannot be a name or a path, or None: it must be one line and not empty."""
     if not value.strip():
         return "it is empty"
     if len(value) > 4096:
@@ -216,7 +217,7 @@ def _text(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _file(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `file("x")` as the String node; `resolve` reads the file later."""
+    """Read `file("x")`, and return the syntax node of "x". `resolve` reads the file later."""
     if isinstance(node, Call) and node.name.text == "file" and len(node.args) == 1 and isinstance(node.args[0], String):
         return node.args[0]
     raise _wrong_kind(row, item, node)
@@ -262,7 +263,9 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _sources(row: Setting, item: Item, node: Value | None) -> object:
-    """Return the node unchanged: `resolve` knows the blocks and reads the files."""
+    """Return the syntax node of data sources unchanged. `resolve` converts it, because that needs the `data` blocks and
+    files.
+    """
     for part in node.items if isinstance(node, List) else (node,):
         if not isinstance(part, Ref | String):
             raise _wrong_kind(row, item, node)
@@ -309,11 +312,15 @@ READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "duration": _duration,
     "hardware": lambda row, item, node: node,
 }
-"""Readers of values, by the name of the kind; convert_methods.py has those of methods and adapters."""
+"""The function that converts a value, for each kind of setting. convert_methods.py has those of methods and
+adapters.
+"""
 
 
 def plain_value(node: Value | None) -> object | None:
-    """An `extra` value as plain data (true for a bare name), or None."""
+    """The value of an `extra` argument as plain data: a text, number, boolean or list. A name without a value is true.
+    None for an illegal value.
+    """
     if node is None:
         return True
     if isinstance(node, Number):

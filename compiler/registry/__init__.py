@@ -1,7 +1,8 @@
 """Everything that xpc knows by name: models, model families, GPUs, datasets and chat templates.
 
 The TOML files in this folder are the source; `python -m xpc.compiler.registry.build` writes `tables.json` from them.
-Importing this package reads nothing: the first look-up loads the tables, and a row becomes an object on demand.
+Importing this package reads no file: the first look-up loads the tables, and each look-up makes one object, such as a
+`Gpu`.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ __all__ = [
 
 
 def alias_key(name: str) -> str:
-    """A name as the tables spell it: lower case, with dashes for the hub's underscores."""
+    """A name in the spelling of aliases: lower case, with dashes instead of underscores."""
     return name.lower().replace("_", "-")
 
 
 def _named(table: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Look a name up as a hub id, where case counts as on the hub, or as an alias, where it does not."""
+    """Look up a name, first as a hub id (case-sensitive), then as an alias (in any case)."""
     return _row(table, table["ids"].get(name) or alias_key(name))
 
 
@@ -65,7 +66,7 @@ def find_gpu(name: str) -> Gpu | None:
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
             return None
-        from xpc.compiler.registry.provider_names import certain  # only for a name that is not in the tables
+        from xpc.compiler.registry.provider_names import certain  # imported only for a name that is not in the tables
 
         alias = certain(name)
         row = None if alias is None else _row(_table("gpus"), alias)
@@ -78,8 +79,8 @@ def find_gpu(name: str) -> Gpu | None:
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
     """Return the `model_type` that the last part of a hub id contains (falcon_h1 for `Falcon-H1-7B`), or None.
 
-    The words of the name are compared with the joined words of each family, so `gpt-oss-20b` is gpt_oss. The longest
-    match wins. `among` are families to search instead of the registry's.
+    Separators and case are ignored, so `gpt-oss-20b` is gpt_oss. The longest match wins. `among` lists families to
+    search instead of the registry's.
     """
     words = re.findall("[a-z0-9]+", id.rpartition("/")[2].lower())
     spelled = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 4) + 1)}
@@ -90,8 +91,8 @@ def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
 
 
 def encoder_decoder(name: str) -> str | None:
-    """Return the family of a model with an encoder, from its hub id, the id's last part, or its `model_type`; None for
-    other models.
+    """Return the family of an encoder-decoder model such as T5, from its hub id, the id's last part, or its
+    `model_type`; None for other models.
     """
     table = _table("seq2seq")
     if name in table["types"]:
@@ -144,7 +145,9 @@ def facts_from_config(
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """The reason why a configuration's parameters cannot be counted. This loads `architecture.uncounted` on demand."""
+    """The reason why the parameters of a config.json cannot be counted, or None. This loads `architecture.uncounted` on
+    demand.
+    """
     from xpc.compiler.registry.architecture import uncounted
 
     return uncounted(config)

@@ -21,12 +21,14 @@ SHAPES = {
         "rank": "r", "dropout": "miss_dropout", "targets": "target_modules", "modules_to_save": "modules_to_save",
     },
 }  # fmt: skip
-"""peft's names for the settings, by kind of adapter."""
+"""For each kind of adapter (`peft_type`), from xpc's settings to the keys of adapter_config.json: `rank` is `r`."""
 COUNTS = {"rank", "block_size"}
 
 
 def stated(config: Mapping[str, object], name: str) -> object:
-    """The value of a setting in an adapter_config.json; None if it is missing or not usable."""
+    """The value that an adapter_config.json states for a setting of xpc, such as `rank`; None if it is missing or of a
+    wrong type.
+    """
     theirs = SHAPES[str(config["peft_type"])].get(name)
     found = None if theirs is None else config.get(theirs)
     if name in ("targets", "parameters", "modules_to_save"):

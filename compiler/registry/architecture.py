@@ -1,4 +1,4 @@
-"""Compute exact facts from a Hugging Face `config.json`."""
+"""Compute a model's sizes and exact parameter count from its Hugging Face `config.json`."""
 
 from collections.abc import Mapping
 
@@ -8,15 +8,15 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES, Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import fields
 
-# Keys of decoders that differ from Llama: the generic form must not be used for them.
+# A configuration with one of these keys differs from Llama, so the formula for Llama must not be used.
 _FOREIGN_KEYS = (
     "kv_lora_rank", "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size", "state_size",
     "ssm_cfg", "mamba_d_state", "conv_kernel", "linear_num_key_heads", "layer_types", "vision_config", "text_config",
     "encoder_layers", "num_decoder_layers", "cross_attention_layers", "block_configs", "hidden_size_per_layer_input",
 )  # fmt: skip
 
-# Causal language models of transformers 5.23 whose configuration has, or may have, Llama's keys, but whose layers
-# differ (another norm, no gate, more biases): there is no closed form here, and the generic one would be wrong.
+# Families of transformers 5.23 whose configuration may have all of Llama's keys although their layers differ (another
+# norm, no gate, more biases). There is no formula for them, and the formula for Llama would be wrong.
 _OTHER_SHAPES = frozenset(
     (
         "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom", "blt", "camembert",
@@ -43,8 +43,8 @@ def uncounted(config: Mapping[str, object]) -> str | None:
 
 
 def _flat(config: Mapping[str, object]) -> Mapping[str, object]:
-    """The configuration of a model that reads images, with the keys of its language model at the top, where published
-    files have them; transformers 5 saves them under `text_config`.
+    """Move the keys under `text_config` to the top level. transformers 5 saves the language model's keys there for
+    models that read images, and older files have them at the top level.
     """
     text = config.get("text_config")
     if config.get("model_type") not in IMAGE_FAMILIES or not isinstance(text, Mapping):
@@ -58,9 +58,9 @@ def facts_from_config(
 ) -> ModelFacts | str:
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
-    A `model_type` without a closed form counts as a Llama-shaped decoder if its configuration has all of Llama's keys
-    and no key of another shape. `chat` and `gated` are not in a config.json. Returns a sentence about what is missing
-    if the facts cannot be known.
+    A `model_type` without a formula is counted as a Llama if its configuration has all of Llama's keys, and no key that
+    another architecture has. `chat` and `gated` are not in a config.json. If the parameters cannot be counted, returns
+    the reason as a sentence.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):

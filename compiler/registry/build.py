@@ -19,13 +19,15 @@ HERE = os.path.dirname(__file__)
 
 
 def read(name: str) -> dict[str, dict[str, Any]]:
-    """Return the entries of one TOML file by alias."""
+    """Read one TOML file of the registry: its entries by alias."""
     with open(os.path.join(HERE, name), "rb") as file:
         return tomllib.load(file)
 
 
 def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
-    """Return the `config.json` keys of a model: its own keys, on top of those of the model in `like`."""
+    """Return the `config.json` keys of a registered model: those of the model that `like` names, overwritten by its own
+    keys.
+    """
     entry = models[alias]
     base = model_config(models, entry["like"]) if "like" in entry else {}
     return {**base, **entry.get("config", {})}
@@ -50,7 +52,9 @@ def models() -> list[ModelFacts]:
 
 
 def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one table: the columns once, the rows as lists under their key, and an index of hub ids."""
+    """Return one table in compact form: the names of the columns once, a list of values for each alias, and an index of
+    hub ids.
+    """
     columns = [field.name for field in attrs.fields(kind)]
     rows = sorted(rows, key=lambda row: str(row[key]))
     table: dict[str, Any] = {"columns": columns, "rows": {row[key]: [row[c] for c in columns] for row in rows}}

@@ -1,5 +1,5 @@
-"""The built-in chat templates. They are written for xpc, render like the published templates, and mark the answers for
-the loss.
+"""The built-in chat templates. They are written for xpc, render the same text as the published templates, and mark the
+answers with `{% generation %}`.
 
 `TEMPLATES` of `model_choices.py` lists them. The first line of each file tells which published template it follows.
 """
@@ -25,7 +25,9 @@ NATIVE = {
     "smollm2": ("smollm2",),
     "smollm3": ("smollm3",),
 }
-"""The template of each registered instruct model, by the beginning of its alias. The first match counts."""
+"""For each built-in template, the beginnings of the aliases of registered models whose template it is. The first match
+counts.
+"""
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 GEMMA = ("<start_of_turn>", "<end_of_turn>")
@@ -33,14 +35,16 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Beginnings of the aliases of registered models whose vocabulary has none of the control tokens below."""
+"""Beginnings of the aliases of registered models whose vocabulary has none of the control tokens in `LACK`."""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Control tokens, each with beginnings of the aliases of registered models whose vocabulary lacks it."""
+"""Groups of control tokens, each with the beginnings of the aliases of registered models whose vocabulary lacks
+them.
+"""
 BASE_ENDS = (
     ("<|endoftext|>", (
         "qwen1.5-", "qwen2-", "qwen2.5-", "qwen3-", "smollm2-", "olmo-2-", "yi-", "starcoder2-", "pythia-", "gpt2",
@@ -50,11 +54,13 @@ BASE_ENDS = (
     ("<eos>", ("gemma-",)),
     ("</s>", ("llama-7b", "llama-2-", "nous-llama-2-", "tinyllama-", "mistral-", "mixtral-", "opt-")),
 )  # fmt: skip
-"""The end tokens of registered base models, by the beginning of their alias (`eos_token` in tokenizer_config.json)."""
+"""The end tokens of registered base models (`eos_token` in tokenizer_config.json), each with the beginnings of the
+models' aliases.
+"""
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
-"""A pattern for the alias of a model that has learned to end its turns."""
+"""Matches the alias of a model that was tuned on chats, and so has learned to end its turns."""
 NO_SYSTEM = ("gemma", "mistral")
-"""Templates that raise an exception for a system prompt, as the published ones do."""
+"""Built-in templates that raise an exception for a system prompt, as the published templates do."""
 
 
 @cache
@@ -65,8 +71,8 @@ def text(name: str) -> bytes:
 
 
 def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:
-    """Lines that set the arguments of a template, unless the caller passes them: a row's `chat_template_kwargs` and a
-    server's request still decide. transformers drops the newline after each line.
+    """Jinja lines that set default values for a template's arguments: `chat_template_kwargs` of a row and the request
+    to a server take precedence. transformers drops the newline after each line.
     """
     return "".join(
         f"{{% set {name} = {name} if {name} is defined else {json.dumps(value, ensure_ascii=False)} %}}\n"
@@ -75,7 +81,7 @@ def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) ->
 
 
 def with_arguments(data: bytes, arguments: Sequence[tuple[str, bool | int | float | str]]) -> bytes:
-    """A template that begins with the lines of its arguments."""
+    """Put the `argument_lines` before a template, unless it already begins with them."""
     lines, body = argument_lines(arguments).encode(), data.removeprefix(b"\xef\xbb\xbf")
     return data if body.startswith(lines) else lines + body
 
@@ -88,12 +94,16 @@ def base_end(model: str) -> str | None:
 
 
 def native(model: str) -> str | None:
-    """The template of a registered model's own family, or None."""
+    """The name of the built-in template for a registered model, by its alias: "llama3" for `llama-3-8b-instruct`. None
+    if there is none.
+    """
     return next((name for name, begins in NATIVE.items() if model.startswith(begins)), None)
 
 
 def alike(template: str) -> str | None:
-    """The built-in template with the same control tokens around its turns as the given text."""
+    """The name of a built-in template with the same control tokens around turns as the given template's text; None if
+    there is none.
+    """
     known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
     return next((name for name, tokens in known if all(token in template for token in tokens)), None)
 

@@ -1,14 +1,14 @@
-"""Typed reads of a Hugging Face `config.json`."""
+"""Read typed values from a Hugging Face `config.json`."""
 
 from collections.abc import Mapping
 
 
 class ConfigError(Exception):
-    """Raised for a configuration that a closed form cannot count; the message is a sentence for the user."""
+    """Raised for a configuration whose parameters cannot be counted. The message is a sentence for the user."""
 
 
 class Config:
-    """Typed access to a configuration. A null counts as absent, as in transformers."""
+    """Typed access to the keys of a config.json. A null counts as absent, as in transformers."""
 
     def __init__(self, values: Mapping[str, object], model_type: str) -> None:
         self.values = values
@@ -31,11 +31,11 @@ class Config:
         return default
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return a boolean key, or the default if it is absent."""
+        """Return the value of a boolean key, or the default if it is absent."""
         value = self.values.get(key)
         return value if isinstance(value, bool) else default
 
     def text(self, key: str) -> str | None:
-        """Return a text key, or None."""
+        """Return the value of a key that is a text, or None."""
         value = self.values.get(key)
         return value if isinstance(value, str) else None

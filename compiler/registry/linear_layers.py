@@ -1,6 +1,7 @@
-"""The linear layers of one decoder layer, by family: the targets of LoRA, and the parameters of its matrices.
+"""The linear layers of one decoder layer, by family: which of them get adapters, and how many parameters the adapters
+have.
 
-A family with fused projections has one adapter where others have three: `qkv_proj` of Phi-3 maps hidden to q, k and v.
+A fused projection has one adapter: Phi-3 has `qkv_proj`, where other families have `q_proj`, `k_proj` and `v_proj`.
 Names are those of transformers 5.23.
 """
 
@@ -14,11 +15,11 @@ from xpc.grammar.record import record
 TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 """Modules of embeddings, which have a row for each token."""
 HEADS = ("lm_head", "embed_out")
-"""Names of the output head; `embed_out` is gpt_neox's in transformers 4.52."""
+"""Names of the output head; `embed_out` is its name in gpt_neox of transformers 4.52."""
 TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
-"""Modules whose weight has the size vocabulary x hidden."""
+"""Modules whose weight is a matrix of vocabulary x hidden: embeddings and output heads."""
 ATTENTION = ("q", "k", "v", "qkv", "o")
-"""The sites in attention. The sites in the MLP are gate, up, gate_up and down."""
+"""The sites (roles of a linear layer) in attention. The sites in the MLP are gate, up, gate_up and down."""
 _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 _NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
@@ -48,14 +49,15 @@ NAMES: dict[str, dict[str, str]] = {
     "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
     "starcoder2": {**_SEPARATE, "up": "mlp.c_fc", "down": "mlp.c_proj"},
 }  # fmt: skip
-"""The name of the linear layer at each site, by family. Other families, including mixtures of experts, have Llama's
-names.
+"""For each family, the name of the linear layer at each site. Families that are not listed, including mixtures of
+experts, have Llama's names.
 """
 
 
 @record
 class Linear:
-    """A linear layer: its module's name, its site, its widths, and how many there are (one, or one for each expert)."""
+    """A linear layer: its module's name, its site (such as `q` or `up`), its widths, and its number in a decoder layer:
+    one, or one for each expert."""
 
     name: str
     site: str
@@ -65,7 +67,7 @@ class Linear:
 
 
 def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
-    """The linear layers of one decoder layer, without the router of a mixture of experts."""
+    """All linear layers of one decoder layer, except the router of a mixture of experts."""
     hidden, inner = facts.hidden, facts.intermediate
     wide, narrow = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
     widths = {
@@ -82,13 +84,13 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
 
 
 def matrix_numbers(facts: ModelFacts) -> float:
-    """The number of elements of all hidden matrices of a model, which Muon trains."""
+    """The number of weights in all hidden matrices of a model, which Muon trains."""
     return float(facts.layers * sum(one.inputs * one.outputs * one.count for one in linear_layers(facts)))
 
 
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
-    """The linear layers in a list of targets, matched by the end of their names as in PEFT; all layers if there is no
-    list.
+    """The linear layers of a decoder layer that `targets` names, by the end of their names as in PEFT; all if `targets`
+    is not a list.
     """
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)
@@ -101,21 +103,23 @@ def _means(target: str, name: str) -> bool:
 
 
 def tables(names: Sequence[str]) -> int:
-    """The number of embeddings and output heads among the modules."""
+    """How many of the modules are embeddings or output heads."""
     return sum(name.rpartition(".")[2] in TABLES for name in names)
 
 
 def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora: bool = False) -> int:
-    """The parameters of LoRA's matrices on these layers of all decoder layers. DoRA adds a magnitude for each row."""
+    """The number of LoRA parameters for these linear layers, over all decoder layers. DoRA adds a magnitude for each
+    output.
+    """
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
     return facts.layers * each
 
 
 def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
-    """The trained parameters of VeRA, LoHa or MiSS on these layers of one decoder layer.
+    """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers of one decoder layer.
 
-    VeRA trains a vector of the rank and one of a layer's outputs, LoHa two pairs of matrices, MiSS one matrix of rank x
-    outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
+    For each linear layer, VeRA trains two vectors (of length rank and outputs), LoHa two pairs of matrices, and MiSS
+    one matrix of rank x outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
     """
     if kind == "vera":
         return sum((rank + one.outputs) * one.count for one in layers)
@@ -125,5 +129,7 @@ def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
 
 
 def shared_parameters(rank: int, layers: Sequence[Linear]) -> int:
-    """The frozen parameters of VeRA's two random matrices, which are as wide as the widest layer."""
+    """The number of parameters of VeRA's two shared, frozen random matrices, which are as wide as the widest adapted
+    layer.
+    """
     return rank * (max((one.inputs for one in layers), default=0) + max((one.outputs for one in layers), default=0))

@@ -1,7 +1,7 @@
-"""The number of parameters of a model, from its `config.json`: one closed form per family.
+"""The number of parameters of a model, from its `config.json`: one formula per family.
 
-The forms are checked against the real modules of transformers 5.23 on the meta device (tests/registry/test_meta.py).
-They write `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` for hidden, `i` for intermediate.
+tests/registry/test_meta.py compares the formulas with the modules of transformers 5.23 on the meta device. In the
+formulas, `q = heads * head_dim`, `kv = kv_heads * head_dim`, `h` is the hidden size and `i` the intermediate size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Shape(Decoder):
-    """A decoder, and what its parameter count needs."""
+    """The dimensions of a decoder, and further numbers of parameters that its total needs."""
 
     outside: int = 0
     """The number of parameters outside the layers: embeddings, head, last norm, image tower."""
@@ -21,16 +21,18 @@ class Shape(Decoder):
     """The number of parameters of one expert."""
     dense_layers: int = 0
     dense_layer: int = 0
-    """The number of layers that have a plain MLP in a mixture of experts, and the parameters of one of them."""
+    """For a mixture of experts: the number of layers with a plain MLP instead of experts, and the parameters of one
+    such layer.
+    """
 
     @property
     def q(self) -> int:
-        """The width of the queries."""
+        """The width of the query projection."""
         return self.heads * self.head_dim
 
     @property
     def kv(self) -> int:
-        """The width of the keys, and of the values."""
+        """The width of the key projection, which is also that of the value projection."""
         return self.kv_heads * self.head_dim
 
 
@@ -43,11 +45,11 @@ def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> S
 def _other_dimensions(
     c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
 ) -> Shape:
-    """The dimensions of families older than Llama: an MLP without a gate, keys and values for each head, other names of
-    keys.
+    """The dimensions of families older than Llama: an MLP without a gate, keys and values for each head, and other
+    names in config.json.
 
-    The width of the MLP is the value of the first key in `intermediate` that exists, otherwise `times` the model's
-    width; `context` is the default context.
+    The width of the MLP is the value of the first key in `intermediate` that exists, otherwise `times` x hidden size.
+    `context` is the default for the context's length.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -82,7 +84,7 @@ def _embeddings(s: Shape) -> int:
 def llama(
     c: Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
 ) -> Shape:
-    """Llama: RMSNorm, a gated MLP, and one switch for all four attention biases."""
+    """Llama: RMSNorm, a gated MLP, and one switch (`attention_bias`) for all four attention biases."""
     s = _dimensions(c, tied, head_dim)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
@@ -90,7 +92,9 @@ def llama(
 
 
 def _plain(c: Config) -> Shape:
-    """Mistral and Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the count."""
+    """Mistral and Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the number of
+    parameters.
+    """
     s = _dimensions(c)
     return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
@@ -166,7 +170,7 @@ def _qwen3_moe(c: Config) -> Shape:
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
     only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
-    # every step-th layer, except the listed ones
+    # every `step`-th layer has experts, except the listed layers
     sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)
     plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
@@ -297,8 +301,8 @@ def _falcon(c: Config) -> Shape:
 
 
 def _qwen2_5_vl(c: Config) -> Shape:
-    """Qwen2.5-VL: a Qwen2, and a part that reads images. That part has an embedding of patches without a bias, blocks
-    with a gated MLP and biases everywhere, and a projection of merged patches to the width of the language model.
+    """Qwen2.5-VL: a Qwen2 and a vision tower. The tower has an embedding of patches without a bias, blocks with a gated
+    MLP and biases everywhere, and a projection of merged patches to the width of the language model.
     """
     s = _qwen2(c)
     found = c.values.get("vision_config")

@@ -1,7 +1,8 @@
-"""Recognize providers' names of GPUs, such as `A100-SXM4-80GB` and `t4-16gb`. Loaded only for a name that is not in the
-table.
+"""Recognize cloud providers' names of GPUs, such as `A100-SXM4-80GB` and `t4-16gb`. Imported only for a name that is
+not in the registry.
 
-A name is accepted if all of its words are known and exactly one GPU fits; for an A100 without its memory, two fit.
+A name is accepted if all of its words are known and exactly one GPU fits. `a100` alone is ambiguous: it may have 40 or
+80 GB.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ OTHER_MAKERS = ("mi", "instinct", "radeon", "rx", "gfx", "apple", "mps", "tpu", 
 
 @record
 class Shape:
-    """The parts of a GPU's name: its model as letters and digits, its memory in GB if given, and its form factor."""
+    """The parts of a GPU's name: its model (`a100`), its memory in GB if given, and its form factor: a card (`pcie`,
+    `nvl`) or a socket.
+    """
 
     model: str
     memory: int | None
@@ -46,7 +49,7 @@ class Shape:
 
 @cache
 def shape(name: str) -> Shape | None:
-    """The parts of a name, or None if it is not the name of a GPU."""
+    """Split a name into its parts; None if it cannot be the name of a GPU."""
     memory: int | None = None
     card, socket = "", False
     model: list[str] = []
@@ -65,7 +68,7 @@ def shape(name: str) -> Shape | None:
 
 
 def _is_memory(number: int, model: str) -> bool:
-    """Whether a number without a unit is the memory, as in `v100-32`, unlike the 4090 in `rtx-4090`."""
+    """Whether a number after `model` is the memory, as in `v100-32`, and not a model's number, as in `rtx-4090`."""
     return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
         c.isdecimal() for c in model
     )
@@ -77,7 +80,7 @@ def _shapes() -> dict[str, Shape]:
 
 
 def of_model(name: str) -> list[str]:
-    """The GPUs of a model with any memory: `4090` gives the RTX 4090."""
+    """The registered GPUs of the model in a name, with any memory: `4090` gives the RTX 4090."""
     said = shape(name)
     if said is None:
         return []
@@ -89,7 +92,7 @@ def of_model(name: str) -> list[str]:
 
 
 def fitting(name: str) -> list[str]:
-    """The GPUs of a model with the given memory and form factor."""
+    """The registered GPUs that fit a name in model, memory and form factor."""
     said = shape(name)
     out: list[str] = []
     for one in of_model(name) if said is not None else ():
@@ -104,8 +107,8 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a GPU is sold with this number of GB: the number is in its name, or within a tenth of its reported
-    memory.
+    """Whether a GPU has about `memory` GB: its own name states that number, or its reported memory is 2 % more to 12 %
+    less.
     """
     if found.memory is not None:
         return found.memory == memory
@@ -114,12 +117,12 @@ def _holds(name: str, found: Shape, memory: int) -> bool:
 
 
 def certain(name: str) -> str | None:
-    """The only GPU that fits a name, or None."""
+    """The registered GPU that a name means; None if no GPU fits or several do."""
     found = fitting(name)
     return found[0] if len(found) == 1 else None
 
 
 def of_another_maker(name: str) -> bool:
-    """Whether a name is that of an accelerator without CUDA."""
+    """Whether a name is that of an accelerator without CUDA, such as `mi300x` or `tpu`."""
     words = re.split(r"[-_. ]+", name.lower())
     return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)

@@ -16,6 +16,6 @@ def table(name: str) -> dict[str, Any]:
 
 
 def row(table: dict[str, Any], alias: str) -> dict[str, Any] | None:
-    """Return the row of an alias as a mapping from column names to values, or None."""
+    """Return the entry of an alias as a mapping from column names to values; None for an unknown alias."""
     found = table["rows"].get(alias)
     return None if found is None else dict(zip(table["columns"], found))

@@ -1,14 +1,15 @@
-"""The registry's types: the facts of a model, a model family, a GPU and a dataset."""
+"""The classes of the registry's entries: models, GPUs and datasets."""
 
 from xpc.grammar.record import field, record
 
 IMAGE_FAMILIES = ("qwen2_5_vl",)
-"""The families that read images and that are trained with images here, by `model_type`."""
+"""The families (`model_type`) that xpc trains on rows with images."""
 
 
 @record
 class Decoder:
-    """The dimensions of a decoder. `layer_params` counts one layer, the largest if layers differ.
+    """The dimensions of a decoder. `layer_params` is the number of parameters of one layer, of the largest if layers
+    differ.
 
     `intermediate` is the width of one MLP (for a mixture of experts, of one expert). `context` is in tokens and
     includes the extension by a published rope scaling.
@@ -34,8 +35,8 @@ class ModelFacts(Decoder):
     """One causal language model, as its published `config.json` describes it.
 
     Parameter counts are exact for the model that transformers builds (tied weights counted once). `windowed` is true if
-    some layer sees only a window, a chunk or a state of the past; `window_layers` is the number of layers that slide
-    over `window` tokens.
+    some layer does not attend to the complete past; `window_layers` is the number of layers with a sliding window of
+    `window` tokens.
     """
 
     alias: str
@@ -52,7 +53,7 @@ class ModelFacts(Decoder):
 
     @property
     def language_params(self) -> int:
-        """The parameters without the part that reads images, which is frozen in training."""
+        """The number of parameters without the vision tower, which is frozen in training."""
         if self.model_type not in IMAGE_FAMILIES:
             return self.params
         return self.layers * self.layer_params + self.vocab * self.hidden * (2 - self.tied) + self.hidden
@@ -60,11 +61,12 @@ class ModelFacts(Decoder):
 
 @record
 class Gpu:
-    """One accelerator: memory in GiB as the driver reports it, dense vendor peaks in TFLOP/s, bandwidth in GB/s.
+    """One GPU: its memory in GiB as the driver reports it, the vendor's dense peaks in TFLOP/s, and its bandwidth in
+    GB/s.
 
     `link_gbs` is its bandwidth to the other GPUs of its machine, `network_gbs` its share of the network between
     machines. `bf16_tflops` is None if the hardware has no bfloat16 (capability below 8.0). `device_names` are
-    substrings of `torch.cuda.get_device_name()`, each of which identifies the kind of card (variants share names).
+    substrings of `torch.cuda.get_device_name()`, any of which identifies the card; variants of a card may share names.
     """
 
     name: str
@@ -88,11 +90,11 @@ class Gpu:
 class DatasetFacts:
     """One dataset of the hub: its default configuration and split, and the columns of its shape.
 
-    `columns` are the dataset's own names in the order of the format: messages (the list), conversations (the list),
-    prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt (only the
-    prompt, for reinforcement learning). `context` is a second prompt column that may be empty and follows the prompt
-    (alpaca's `input`). `rows` counts the default split of the default configuration, None if it is not known for
-    certain. `gated` means that the hub requires an accepted licence. `note` explains the defaults.
+    `columns` are the names of the dataset's columns in the order of its format: messages (the list), conversations (the
+    list), prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt
+    (only the prompt, for reinforcement learning). `context` is a second prompt column that may be empty and follows the
+    prompt (alpaca's `input`). `rows` is the number of rows in the default split of the default configuration; None if
+    it is not certain. `gated` means that the hub requires an accepted licence. `note` explains the defaults.
     """
 
     alias: str

@@ -11,12 +11,12 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.package_data import read_json
 
 FIRST_RULE = "XP200"
-"""Codes below this one are about syntax and names. After such an error, the values of settings that the spec does not
-write are unknown.
+"""Codes below this one are about syntax and names. After such an error, xpc does not know the values of settings that
+the spec does not state.
 """
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""Settings with choices. If a choice is misspelt, a default replaces it, and rules that read the setting report
-nothing.
+"""Settings with choices. If a spec misspells a choice, xpc goes on with the default, and findings about the setting are
+dropped.
 """
 
 
@@ -27,14 +27,14 @@ def rules(module: str) -> list[Rule]:
 
 
 def check(spec: Spec) -> list[Diagnostic]:
-    """Every finding of every rule that applies to the spec."""
-    # imported here, because the program that generates the index imports this package
+    """Run every rule that applies to the spec, and return all findings."""
+    # imported here, because core/build.py imports this package before it writes the index
     from xpc.compiler.rules.core.index import MODULES
 
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
-        read = codes()  # drop findings about the default that replaced a misspelt choice
+        read = codes()  # a default replaced a misspelt choice: drop findings about it
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.spec.folders import fewer
@@ -44,13 +44,13 @@ def check(spec: Spec) -> list[Diagnostic]:
 
 
 def codes() -> dict[str, tuple[str, list[str]]]:
-    """For each code, its module and the settings that its rule reads. No rule is imported for this."""
+    """For each code of a rule, its module and the settings that the rule reads, without importing any rule."""
     table = read_json(__file__, "rules.json")
     return {code: (module, reads) for module, found in table.items() for code, reads in found.items()}
 
 
 def every() -> tuple[Rule, ...]:
-    """All rules, for explanations, the reference and the tests."""
+    """All rules, for `xpc explain`, the reference pages and the tests."""
     from xpc.compiler.rules.core.index import MODULES
 
     return tuple(rule for module, _ in MODULES for rule in rules(module))

@@ -1,8 +1,8 @@
-"""The typed experiment: every setting with its value and the origin of that value.
+"""The class `Spec`, a resolved experiment: all settings with their values, and where each value comes from.
 
-A `Spec` has one `Value` for each path of the table of settings that is stated, defaulted or derived. Stages after
-`resolve` read it through the typed getters, which raise TypeError if a setting has another type than the table
-promises.
+A `Spec` has a `Value` for each setting that the spec states, that has a default, or that xpc derives. Stages after
+`resolve` read settings with typed getters such as `spec.integer("batch.micro")`, which raise TypeError for a setting of
+another type.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from typing import Final, overload
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
-"""The settings that select rows to evaluate on."""
+"""The settings that select evaluation rows; a run evaluates if one of them has a value."""
 CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
-"""The settings that list functions or classes which the model may call while it generates."""
+"""The settings that name functions or classes that the model may call while it generates."""
 IN_MXFP4: Final = tuple(
     f"{owner}/gpt-oss-{size}"
     for owner in ("openai", "unsloth")
     for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
 )
-"""Hub ids whose weights are packed in MXFP4."""
+"""Hub ids of models whose weights are stored in MXFP4."""
 
 
 @record
@@ -57,16 +57,16 @@ class Spec:
 
     - `bundled`: the bytes of the files that the spec names, by their path in the bundle
     - `inputs`: the SHA-256 of every file that was read
-    - `evaluated`: the sets that `eval { data = ... }` names
+    - `evaluated`: the evaluation sets that `eval { data = ... }` names
     - `teacher`: the model from which `method distill` learns
     - `continued`: the adapter that `lora(from = ...)` names
     - `wrong`: the settings whose written value is an error, so that `values` has the default; `data` if a source is
       unknown
-    - `folder`: the place of the bundle of a sweep's member; other bundles are named after their spec
+    - `folder`: where the bundle of a sweep's run is written; other bundles are named after their spec
     - `allow_oom`: whether a run that does not fit its GPUs compiles (`--allow-oom`)
     - `kernels`: the locked commits of the hub's kernel repositories
-    - `weights`: the SHA-256 of the files of local models, which only compiling computes
-    - `images`: the list of image files of each source whose rows name them, by the source's path; also only compiling
+    - `weights`: the SHA-256 of the files of local models; computed only when compiling
+    - `images`: by path of the source, the list of the image files that its rows name; computed only when compiling
     """
 
     source: Source
@@ -116,12 +116,14 @@ class Spec:
         return found is not None and found.origin.kind in (SPEC, BASE)
 
     def label(self, path: Path, text: str = "") -> Label | None:
-        """The place where a setting is written, with a text for the diagnostic; None if it is not written."""
+        """The location of a setting in the spec, as a label with `text`; None if the spec does not state the
+        setting.
+        """
         found = of_path(self.values, path)
         return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
 
     def place(self, path: Path, text: str = "") -> Label:
-        """Like `label`, but returns the header's model if the setting is not written."""
+        """Like `label`, but returns the location of the model in the header if the spec does not state the setting."""
         return self.label(path, text) or evolve(self.model.label, text=text)
 
     def flag(self, path: FlagPath) -> bool:
@@ -153,7 +155,9 @@ class Spec:
         return value
 
     def amount(self, path: AmountPath) -> Amount:
-        """The value of a setting that is an amount. Raises TypeError for anything else."""
+        """The value of a setting that is an `Amount`, such as `3%` or `100` steps. Raises TypeError for anything
+        else.
+        """
         value = self.get(path)
         if not isinstance(value, Amount):
             raise TypeError(f"{path} is {value!r}, not an amount")
@@ -172,9 +176,11 @@ class Spec:
         return None if found is None else found.value
 
     def extra_place(self, escape: str, name: str, text: str = "") -> Label:
-        """The place of a name in an `extra` block. Raises KeyError if it is not written."""
+        """The location of a name in an `extra` block, as a label with `text`. Raises KeyError if the block lacks the
+        name.
+        """
         label = self.extra[escape][name].origin.label
-        assert label is not None  # `extra` settings are always stated in the spec
+        assert label is not None  # only a spec can set `extra` arguments
         return evolve(label, text=text)
 
     @property
@@ -184,19 +190,21 @@ class Spec:
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the chat template, either the spec's or that of a local model; None if it is not known."""
+        """The text of the chat template that the spec states, or otherwise of a local model's template; None if it is
+        unknown.
+        """
         found = self.template
         return self.model.template if found is None else self.bundled.get(found.file, b"").decode("utf-8", "replace")
 
     @property
     def template(self) -> Template | None:
-        """The chat template that the spec names; None if the rows are rendered by the model's own."""
+        """The chat template that the spec states; None if the model's own template renders the rows."""
         value = self.get("model.chat_template")
         return value if isinstance(value, Template) else None
 
     @property
     def rope(self) -> Rope | None:
-        """The scaling of rotary positions, or None."""
+        """The scaling of rotary positions that the spec states (`rope`), or None."""
         value = self.get("model.rope")
         return value if isinstance(value, Rope) else None
 
@@ -207,7 +215,7 @@ class Spec:
 
     @property
     def files(self) -> tuple[DataSource, ...]:
-        """Every source of data, where a folder is replaced by its files."""
+        """Every source of data, with folders replaced by the files of the splits that are read."""
         split = self.get("eval.split")
         found: list[DataSource] = []
         for source in self.sources:
@@ -218,7 +226,8 @@ class Spec:
 
     @property
     def mixes_shapes(self) -> bool:
-        """Whether rows of several kinds occur together, so that each is prepared according to its own kind.
+        """Whether rows of several kinds (conversations, texts, ...) are mixed, so that the run prepares each by its
+        kind.
 
         There are two cases: rows of several kinds are joined, for training or in one evaluation set; or the loss is
         masked and an evaluation set has another kind than the rows to train on.
@@ -248,7 +257,7 @@ class Spec:
         return self.stack.config(self.text("method"))
 
     def fields(self) -> Mapping[str, Field]:
-        """All arguments of the method's class on the target, by name."""
+        """All arguments of the method's configuration class on the target, by name."""
         return self.stack.fields(self.config)
 
     @property
@@ -263,7 +272,7 @@ class Spec:
 
     @property
     def low_rank(self) -> bool:
-        """Whether the adapters, if there are any, are LoRA's pairs of matrices (`lora`, `qlora`)."""
+        """Whether the adapters are LoRA's pairs of matrices (`lora`, `qlora`). Also true for a run without adapters."""
         return self.adapter in ("lora", "qlora")
 
     def names(self, path: NamesPath) -> tuple[str, ...]:
@@ -273,7 +282,7 @@ class Spec:
 
     @property
     def owns_optimizer(self) -> bool:
-        """Whether DeepSpeed makes the optimizer. It then uses its own AdamW, with one group of parameters and one
+        """Whether DeepSpeed creates the optimizer, which is then DeepSpeed's AdamW with one group of parameters and one
         learning rate.
         """
         return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
@@ -295,7 +304,7 @@ class Spec:
 
     @property
     def method(self) -> Method:
-        """The record of the training method."""
+        """The training method, with all its properties."""
         return METHODS[self.text("method")]
 
     @property
@@ -305,8 +314,8 @@ class Spec:
 
     @property
     def reentrant_after_generation(self) -> bool:
-        """Whether the run generates completions, after which the stack's trainer leaves reentrant checkpointing
-        switched on.
+        """Whether the run generates completions with a trainer that afterwards leaves reentrant checkpointing switched
+        on.
         """
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
@@ -332,8 +341,8 @@ class Spec:
 
     @property
     def drops_masks(self) -> tuple[FlagPath, ...]:
-        """The flags of the spec, such as packing, with which the stack's trainer would learn all tokens although only
-        answers should be learned (trl 0.18).
+        """Flags that are on, such as packing, and with which the stack's trainer (trl 0.18) drops the completion mask
+        and trains on all tokens.
         """
         paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
         conflicts = self.stack.facts.completion_only_conflicts
@@ -341,12 +350,12 @@ class Spec:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """The names of the losses that the method adds up."""
+        """The names of the losses in `method { loss = ... }`."""
         return tuple(one.name for one in self.weighted("method.loss"))
 
     @property
     def learns_from_micro(self) -> bool:
-        """Whether the result depends on the micro-batch size.
+        """Whether the size of the micro-batch changes what is learned, even if the global batch stays the same.
 
         This is so for losses that average a part over a micro-batch; for all losses if DeepSpeed splits sequences
         between processes; for kto, which estimates its KL term from the micro-batch; and for distillation that
@@ -375,12 +384,12 @@ class Spec:
 
     @property
     def context_parallel(self) -> int:
-        """The number of processes that share one sequence; 1 if each has its own."""
+        """The number of processes that share one sequence; 1 without context parallelism."""
         return self.get("strategy.context_parallel") or 1
 
     @property
     def ulysses(self) -> bool:
-        """Whether DeepSpeed splits each sequence between processes (Ulysses): in attention, a process has all tokens of
+        """Whether DeepSpeed splits each sequence between processes (Ulysses). In attention, a process has all tokens of
         some heads.
         """
         return self.context_parallel > 1 and self.zero_stage > 0
@@ -398,8 +407,8 @@ class Spec:
 
     @property
     def replicas(self) -> int:
-        """The number of processes or groups that read different rows: the global batch is micro-batch x accumulation x
-        replicas.
+        """The number of data-parallel replicas, each of which reads different rows: global batch = micro-batch x
+        accumulation x replicas.
 
         It is the world size, except with context parallelism, where a group of processes reads one micro-batch
         together.
@@ -408,7 +417,7 @@ class Spec:
 
     @property
     def sharded_by_fsdp(self) -> bool:
-        """Whether the strategy is one of FSDP."""
+        """Whether FSDP shards the model: the strategy is fsdp, fsdp1 or hsdp."""
         return self.text("strategy") in FSDP
 
     @property

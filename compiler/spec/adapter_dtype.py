@@ -12,16 +12,16 @@ def adapter_dtype(spec: Spec) -> str | None:
 
     TRL 1.16 trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16.
     ZeRO-3 gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base.
-    DeepSpeed loads that base in the dtype of the precision, whatever `model.dtype` is (zero.Init). TRL 1.16 leaves
-    DoRA's magnitudes in float32, and FSDP2 requires one dtype for all trained weights, so under FSDP2 the runtime
-    leaves all weights of DoRA adapters in float32.
+    DeepSpeed always loads that base in the dtype of the run's precision, and not in `model.dtype` (zero.Init). TRL 1.16
+    leaves DoRA's magnitudes in float32, and FSDP2 requires one dtype for all trained weights, so under FSDP2 the
+    runtime leaves all weights of DoRA adapters in float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
         return spec.text("precision") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    # otherwise the runtime makes adapters float32
+    # in other precisions, the runtime makes adapters float32
     narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"

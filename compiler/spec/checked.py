@@ -1,4 +1,4 @@
-"""An experiment that no rule refuses."""
+"""The class `CheckedSpec`, an experiment that no rule refuses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from xpc.grammar.silenced import Silenced
 
 ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
-"""Codes of findings about a spec's text: its edition line, and the comments that silence findings."""
+"""Codes of findings about a spec's text and not about the run: a missing edition line, and useless comments that
+silence findings.
+"""
 
 
 class CheckedSpec(Spec):
     """An experiment without errors after all rules: the input of `lower`.
 
-    `problems` are its warnings and notes, `silenced` the findings that comments silence. Findings about the spec's text
-    (`OF_TEXT`) are in neither, because they say nothing about the run, and the bundle's own spec has another text.
+    `problems` are its warnings and notes, `silenced` the findings that comments silence. Both leave out findings about
+    the spec's text (`ABOUT_THE_TEXT`), because the bundle contains the spec in another notation.
     """
 
     problems: tuple[Diagnostic, ...]
@@ -28,7 +30,7 @@ class CheckedSpec(Spec):
 
     @classmethod
     def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
-        """The checked form of a spec. Raises ValueError if there is an error among its problems."""
+        """Make a checked spec from a spec and its findings. Raises ValueError if one of `problems` is an error."""
         if any(one.severity == ERROR for one in problems):
             raise ValueError(f"{spec.name} has errors")
         checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})

@@ -1,8 +1,8 @@
-"""Data folders: which files belong to a split, by the rules of the datasets library.
+"""Data folders: find the files that belong to a split, as the datasets library does.
 
 The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
-`data/SPLIT-00000-of-00001.*`, then for the word of a split in the names of folders, then in the names of files. All
-files of a folder without any of these belong to the split `train`. The runtime does the same
+`data/SPLIT-00000-of-00001.*`, then for a split's word, such as `train`, in the names of folders, then in the names of
+files. If no name in a folder mentions a split, all its files belong to the split `train`. The runtime does the same
 (runtime/features/rows/split_files.py); a test compares the library, the runtime and this module.
 """
 
@@ -20,17 +20,17 @@ KEYWORDS = {
     "validation": ("validation", "valid", "dev", "val"),
     "test": ("test", "testing", "eval", "evaluation"),
 }
-"""Words for a split in the name of a file or folder."""
+"""For each split, the words that mean it in the name of a file or folder."""
 IGNORED = ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
-"""Files of a folder that contain no data."""
+"""Names of files in data folders that contain no rows."""
 SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 TOLD = 3
-"""The most files of a folder that one rule reports."""
+"""If a rule reports many files of a folder, only this many are shown."""
 KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-"""The reader of each file ending."""
+"""The reader of the datasets library for each file ending."""
 
 
-@lru_cache(maxsize=64)  # every rule about rows calls it
+@lru_cache(maxsize=64)  # cached, because every rule about rows calls it
 def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
     """The files of a folder that belong to a split, sorted. `names` are relative to the folder."""
     names = tuple(sorted(names))
@@ -47,23 +47,27 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
 
 
 def _has(*words: str) -> Callable[[str], object]:
-    """A function that tests whether a name contains the word of a split, separated by signs or digits from the rest."""
+    """Make a test for names that contain one of the words as a separate word: `train` in `my-train1.jsonl`, but not in
+    `training`.
+    """
     return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
 
 def splits(names: tuple[str, ...]) -> list[str]:
-    """The splits that the names of a folder's files contain."""
+    """The splits that names of files in a folder mention."""
     shards = {found[1] for name in names if (found := SHARD.fullmatch(name))}
     return sorted(shards) if shards else [split for split in KEYWORDS if of_split(names, split)]
 
 
 def kinds(names: Sequence[str]) -> set[str]:
-    """The names of the readers that these files need, such as `json`."""
+    """The readers of the datasets library that these files need, such as `json`."""
     return {KINDS[name[name.rfind(".") :].lower()] for name in names}
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The problems without those that a rule repeats for more than three files of a folder."""
+    """Shorten repeated findings: if a rule reports more than three files of a folder, keep three, and count the others
+    in the last message.
+    """
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:
         alike.setdefault((one.code, one.severity, one.primary), []).append(one)

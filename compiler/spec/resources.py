@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class DataSource:
     """One source of data: a hub dataset, a local file or a folder.
 
-    - `columns`: the dataset's own names of the columns, in the shape's order; `only`: whether the spec names them
+    - `columns`: the names of the dataset's columns, in the order of the shape; `only`: whether the spec states them
     - `stated`: whether the spec states the shape or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
@@ -28,7 +28,7 @@ class DataSource:
     - `share`: the source's part of a mixture, from 0 to 1; `share_label`: where the spec states it
     - `documents`: the part of a .txt file that makes a row
     - `roles`: the roles of the speakers that the spec names
-    - `survey`: the remembered counts of a file whose content was not read again
+    - `survey`: the counts of a file from an earlier check, if its content was not read again
     - `parts`: the files of a folder, for all its splits
     """
 
@@ -64,36 +64,36 @@ class DataSource:
         """The files of a folder that belong to a split; for a source that is not a folder, the source itself."""
         if not self.parts:
             return (self,)
-        from xpc.compiler.spec import folders  # most specs have no data folder
+        from xpc.compiler.spec import folders  # imported only for data folders
 
         named = {part.inside(self): part for part in self.parts}
         return tuple(named[name] for name in folders.of_split(tuple(named), split))
 
     def inside(self, folder: DataSource) -> str:
-        """The name of a part relative to its folder."""
+        """The path of a file relative to its data folder."""
         return (self.path or "")[len((folder.path or "").rstrip("/")) + 1 :]
 
     @property
     def name(self) -> str:
-        """The name for messages: the hub id, file or folder."""
+        """The name that messages print: the hub id, file or folder."""
         return self.id or self.path or ""
 
     @property
     def kind(self) -> str:
-        """The kind of the rows for the trainer. The two ways to write conversations are one kind; texts and
-        conversations are two.
+        """The kind of rows that the trainer gets. `messages` and from/value conversations are the same kind; texts and
+        conversations are different kinds.
         """
         shape = "messages" if self.shape == "conversations" else self.shape
         return f"{shape} as turns" if self.chat else shape
 
 
 def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
-    """The kinds of rows in these sources."""
+    """The different kinds of rows in these sources."""
     return tuple(dict.fromkeys(source.kind for source in mixture))
 
 
 def known_rows(data: Sequence[DataSource]) -> int:
-    """The number of known rows of these sources; a source of unknown length counts as 0."""
+    """The sum of the sources' numbers of rows; a source of unknown length counts as 0."""
     rows = 0
     for source in data:
         known, take = source.rows or 0, source.take
@@ -103,9 +103,10 @@ def known_rows(data: Sequence[DataSource]) -> int:
 
 @record
 class ImageList:
-    """The list of the image files that the rows of a source name: its name in the bundle, its bytes and their SHA-256.
+    """A file that lists the images in a source's rows with their digests: its name in the bundle, its bytes and their
+    SHA-256.
 
-    `missing` is the number of files that were not there. The name is empty if the rows are not read while compiling.
+    `missing` is the number of image files that do not exist. The name is empty if xpc does not read the rows.
     """
 
     name: str
@@ -130,11 +131,11 @@ class EvalSet:
 
 @record
 class Model:
-    """The trained model: a hub id or a local folder, and its architecture if known.
+    """A model: its hub id or local folder, and its architecture if known.
 
     `chat` is whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
     template, `eos` its tokenizer's end token, and `vocabulary` the files with its tokens. `config` is its config.json,
-    which names the family even if its sizes cannot be computed. `of_run` is whether a run of xpc wrote the folder.
+    which states the family even if xpc cannot compute the sizes. `of_run` is whether a run of xpc wrote the folder.
     """
 
     label: Label
@@ -158,12 +159,12 @@ class Model:
 
     @property
     def location(self) -> str:
-        """Where the model is loaded from: a folder or a hub id."""
+        """The folder or hub id from which the model is loaded."""
         return self.path or str(self.id)
 
     @property
     def name(self) -> str:
-        """The name for messages: the alias, hub id or folder."""
+        """The name that messages print: the alias, hub id or folder."""
         alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
         return self.path or alias or self.id or ""
 

@@ -1,4 +1,6 @@
-"""Counts of a local file's rows by kind, which `data/survey.py` computes and a `DataSource` carries."""
+"""Counts of a local file's rows, such as rows without an answer. `data/survey.py` computes them, and a `DataSource`
+contains them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from xpc.grammar.record import field, record
 
 @record
 class Tally:
-    """The number of rows of a kind, and the index of the first such row (from 0)."""
+    """The number of rows with a property, and the index of the first such row (from 0)."""
 
     count: int
     first: int
@@ -17,11 +19,11 @@ class Tally:
 
 @record
 class Survey:
-    """Facts of a file's rows.
+    """What a complete reading of a file found out about its rows.
 
     `rows` is the number of rows that could be read; `broken` tells why reading stopped, or is None; `columns` are the
-    columns of all rows together; `wrong` is the first row that does not have the shape, with the reason. `talks` is
-    whether the first row contains messages. `tallies` counts rows by kind:
+    columns of all rows together; `wrong` is the index of the first row that does not have the source's shape, with the
+    reason. `talks` is whether the first row contains messages. `tallies` counts the rows with each of these properties:
 
     - `unanswered`: a conversation without a turn of the assistant
     - `empty_answer`: an answer or a text without a letter
@@ -51,7 +53,7 @@ class Survey:
     largest: tuple[int, int] | None = None
 
     def count(self, kind: str) -> int:
-        """The number of rows of a kind."""
+        """The number of rows with the property `kind`, 0 if there are none."""
         return self.tallies[kind].count if kind in self.tallies else 0
 
 

@@ -1,4 +1,4 @@
-"""The value of a setting with its origin."""
+"""The classes `Value` and `Origin`: the value of a setting, and where the value comes from."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from xpc.grammar.record import record
 
 @record
 class Origin:
-    """Where a value came from. `kind` tells whether it was written or derived; a written value has its place, a derived
-    one the calculation or the reason.
+    """Where a value comes from. `kind` is "spec", "base", "default" or "derived". A value in a spec or base has its
+    location in `label`; a derived value has its calculation or reason in `why`.
     """
 
     kind: str
@@ -21,7 +21,7 @@ class Origin:
     why: str = ""
 
     def describe(self) -> str:
-        """A phrase for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
+        """The origin as text for a terminal: `v100.xp:21`, `default`, `derived: 528 / (11 x 8)`."""
         if self.label is not None:
             line, _ = self.label.source.position(self.label.span.start)
             return f"{self.label.source.name}:{line}"
@@ -29,8 +29,8 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """A phrase for a bundle: the file without the line number, so that a comment above a setting changes
-        nothing.
+        """The origin as text for a bundle. It has no line number, so that a new comment above a setting does not change
+        the bundle.
         """
         if self.label is not None:
             return self.label.source.name
@@ -49,11 +49,11 @@ def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
     """The value of a setting with its origin, or None. Raises KeyError if `path` is not a setting."""
     found = values.get(path)
     if found is None:
-        BY_PATH[path]  # raises KeyError for a misspelt path
+        BY_PATH[path]  # raises KeyError for an unknown path
     return found
 
 
 def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
-    """The value of a setting as a text, or None if it has no value."""
+    """The value of a setting, converted to a text; None if it has no value."""
     found = values.get(path)
     return None if found is None else str(found.value)

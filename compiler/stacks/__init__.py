@@ -1,7 +1,8 @@
-"""The stacks that a bundle can be written for, one folder each, with their names, defaults and abilities.
+"""The stacks: sets of library versions, such as `trl-1.16`, for which bundles are written. Each folder here is one
+stack.
 
-The compiler loads `NAME/stack.json`. The "library" half of that file is read from the real classes by `generate.py`;
-the "policy" half is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an
+The compiler loads `NAME/stack.json`. `generate.py` reads the half "library" of that file from the installed classes;
+the half "policy" is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an
 environment with those versions.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT = "trl-1.16"
 HERE = os.path.dirname(os.path.abspath(__file__))
 STACKS = tuple(sorted(name for name in os.listdir(HERE) if os.path.isfile(os.path.join(HERE, name, "stack.json"))))
-"""The names of the supported stacks, which are the folders here."""
+"""The names of the supported stacks, which are the names of the folders here."""
 
 SFT = "trl.SFTConfig"
 
@@ -33,9 +34,10 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 class Field:
     """One argument of a configuration class.
 
-    `declared` is the default in the class, `effective` the default of a built instance (TRL turns an unset bf16 on, for
-    example). `machine` marks an effective default that depends on the machine; then `effective` is the value on a GPU
-    machine if known, else the declared one. `choices` is empty if any value of the type is allowed.
+    `declared` is the default in the class, `effective` the value in an instance built without arguments (TRL turns an
+    unset bf16 on, for example). `machine` is true if the effective default depends on the machine; then `effective` is
+    the value on a machine with a GPU if known, else the declared default. `choices` is empty if any value of the type
+    is allowed.
     """
 
     name: str
@@ -51,10 +53,10 @@ class Field:
 class Family:
     """How a stack supports one `model_type`.
 
-    `layers` are the classes that FSDP wraps, `attention` the implementations other than eager. `packing` tells what
-    isolates packed documents without flash attention: "exact" (the mask reads position ids), "unaware" (the mask
-    ignores them), "stateful" (a recurrent state leaks) or "kernel" (exact with the causal-conv1d package, refused
-    without it).
+    `layers` are the classes that FSDP wraps, `attention` the implementations other than eager. `packing` tells whether
+    packed documents are kept apart without flash attention: "exact" (yes, the mask reads position ids), "unaware" (no,
+    the mask ignores them), "stateful" (no, a recurrent state leaks) or "kernel" (yes with the package causal-conv1d,
+    and an error without it).
     """
 
     model_type: str
@@ -64,16 +66,18 @@ class Family:
     packing: Literal["exact", "unaware", "stateful", "kernel"]
 
 
-@entity  # one instance per name; a generated repr would print the complete table
+@entity  # there is one instance for each name; a generated `repr` would print the complete table
 class Stack:
-    """A supported stack. Configuration classes are named by their dotted path, such as `trl.SFTConfig`."""
+    """A supported stack, such as `trl-1.16`. Configuration classes are named by their dotted path, such as
+    `trl.SFTConfig`.
+    """
 
     name: str
     table: Mapping[str, Mapping[str, Json]]
 
     @property
     def title(self) -> str:
-        """A description of the stack in words."""
+        """The main versions of the stack: "TRL 1.16, transformers 5.23, torch 2.13"."""
         return str(self.table["policy"]["title"])
 
     @cached_property
@@ -88,11 +92,12 @@ class Stack:
 
     @cached_property
     def extras(self) -> Mapping[str, tuple[str, ...]]:
-        """Optional parts of a bundle (`zero`, `liger`, `wandb`, ...), with their packages."""
+        """The packages of each optional part of a bundle (`zero`, `liger`, `wandb`, ...)."""
         return {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
 
     def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
-        """The pins of a bundle: those of every bundle and those of the extras (`zero`, `liger`, `wandb`, ...).
+        """The pinned packages of a bundle: those that all bundles need, and those of the given `extras` (`zero`,
+        `liger`, ...).
 
         With `vllm`, these are the versions that install together with vLLM, and vLLM itself.
         """
@@ -105,27 +110,25 @@ class Stack:
 
     @cached_property
     def facts(self) -> Facts:
-        """The stack's abilities and limits."""
+        """The abilities and limits of the stack's libraries, as in [facts] of its policy.toml."""
         return Facts(self._policy("facts"))
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """The name of the argument for each meaning (`checkpointing`, `warmup_ratio`) whose argument has other names on
-        other stacks.
-        """
+        """For arguments whose name differs between stacks: from xpc's name (`warmup_ratio`) to this stack's name."""
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """The value of `optim` for each optimizer of xpc."""
+        """For each optimizer of xpc that the stack has, the value of the argument `optim`."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """xpc's `optimizers` or `schedules` that the stack lacks, each with the reason."""
+        """The `optimizers` or `schedules` (`what`) of xpc that the stack lacks, each with the reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
-        """The configuration class of a method. Raises KeyError for an unknown method."""
+        """The configuration class of a method: `trl.SFTConfig` for sft. Raises KeyError for an unknown method."""
         return str(self._policy("methods")[method])
 
     def refused(self, method: str) -> str | None:
@@ -134,7 +137,7 @@ class Stack:
         return None if reason is None else str(reason)
 
     def losses(self, method: str) -> Mapping[str, str]:
-        """The losses of a method: xpc's names with the stack's names. Empty if there is no choice."""
+        """The losses of a method: from xpc's names to the stack's names. Empty if the method has only one loss."""
         table = self._policy("losses").get(method, {})
         return {name: str(here) for name, here in _mapping(table).items()}
 
@@ -145,33 +148,34 @@ class Stack:
 
     @cached_property
     def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
-        """For each schedule, the `lr_scheduler_kwargs` that reach it: the `required` names, and the `optional` names
-        with their defaults.
+        """For each schedule, the names that it accepts in `lr_scheduler_kwargs`: the `required` ones, and the
+        `optional` ones with their defaults.
         """
         return {name: _mapping(entry) for name, entry in _mapping(self.table["library"]["schedulers"]).items()}
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Names in other versions that have no successor in this stack, each with the reason."""
+        """Arguments of other versions that this stack lacks without a replacement, each with the reason."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
-        """The name in this stack for the name `old` of another version; None if it was not renamed."""
+        """The name in this stack for the argument that another version calls `old`; None if it was not renamed."""
         new = self._policy("renames").get(old)
         return None if new is None else str(new)
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """The names of other versions that `rename` knows."""
+        """The arguments of other versions that have another name in this stack."""
         return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
-        """Every argument that the class accepts, by name. Raises KeyError if the stack does not have the class."""
+        """All arguments of a configuration class, by name. Raises KeyError if the stack lacks the class."""
         return _fields(self, config)
 
     def legal(self, method: str, name: str) -> Mapping[str, Json]:
         """The legal values of an argument whose class takes any number or text: `low`, `above` (exclusive), `high`,
-        `below` (exclusive), `other_than`, or `one_of`. Empty if every value is legal. A method may have its own limits.
+        `below` (exclusive), `other_than`, or `one_of`. Empty if every value is legal. The limits may differ between
+        methods.
         """
         legal = self._policy("legal")
         return _mapping(legal.get(f"{method}.{name}", legal.get(name, {})))
@@ -182,11 +186,11 @@ class Stack:
         return None if reason is None or self.legal(method, name) else str(reason)
 
     def omitted(self, config: str = SFT) -> Mapping[str, str]:
-        """The arguments of the class that a bundle does not state, each with the reason."""
+        """The arguments of a configuration class that bundles leave out, each with the reason."""
         return _omitted(self, config)
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
-        """Every argument that a bundle states, with its value if the spec does not set it.
+        """All arguments that a bundle states, each with the value that it has if the spec does not set it.
 
         These are the library's effective defaults, except those that depend on the machine. The caller may change the
         result.
@@ -194,15 +198,19 @@ class Stack:
         return {name: _copy(value) for name, value in _base_arguments(self, config).items()}
 
     def base_argument(self, name: str, config: str = SFT) -> Json:
-        """One of the base arguments. Raises KeyError for an argument that a bundle does not state."""
+        """The value of one argument in `base_arguments`. Raises KeyError for an argument that a bundle does not
+        state.
+        """
         return _copy(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
-        """How the stack supports a family; None if it lacks the family or the family was not examined."""
+        """How the stack supports a `model_type`; None if its transformers lacks the family, or if it is not in the
+        registry.
+        """
         return None if model_type is None else _family(self, model_type)
 
     def carries(self, model_type: str | None) -> bool:
-        """Whether a `model_type` is a causal language model with a recurrent state."""
+        """Whether a `model_type` is a family of causal language models with a recurrent state, such as mamba."""
         return model_type in self.carrying
 
     @cached_property
@@ -216,7 +224,7 @@ class Stack:
 
     @property
     def layers(self) -> frozenset[str]:
-        """The layer classes of all families."""
+        """The names of the layer classes of all families, such as `LlamaDecoderLayer`."""
         families = _mapping(self.table["library"]["families"]).values()
         return frozenset(name for one in families if one is not None for name in _strings(_mapping(one)["layers"]))
 
@@ -245,8 +253,8 @@ class Stack:
         raise KeyError(where)
 
     def launch_keys(self, file: str) -> Mapping[str, Mapping[str, Json]]:
-        """The values of each plain key of a file, by its dotted name: `type`, `default`, and if known `choices`, `low`,
-        `above` (exclusive) and `high`.
+        """Describe each key with a plain value, by its dotted name: its `type`, `default`, and if known `choices`,
+        `low`, `above` (exclusive) and `high`.
 
         `file` is `accelerate` (the top level, and `fsdp_config` under its full names) or `deepspeed` (the top level,
         `zero_optimization` with its offload blocks, and the blocks with plain keys). Deprecated keys are excluded.
@@ -264,7 +272,7 @@ class Stack:
         return {key: record for key, record in found.items() if "deprecated" not in record}
 
     def zero_defaults(self) -> dict[str, Json]:
-        """DeepSpeed's defaults of `zero_optimization`, without the deprecated keys."""
+        """DeepSpeed's default for each key of `zero_optimization`, without deprecated keys."""
         records = _mapping(_mapping(self.table["library"]["deepspeed"])["zero_optimization"])
         entries = {key: _mapping(record) for key, record in records.items()}
         return {key: _copy(record["default"]) for key, record in entries.items() if "deprecated" not in record}
@@ -279,12 +287,12 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Stack | None:
-    """The stack with this name, or None."""
+    """The stack with this name, or None if there is none."""
     return _read(name) if name in STACKS else None
 
 
 def default() -> Stack:
-    """The stack of a spec without a target."""
+    """The stack for a spec without `target`."""
     return _read(DEFAULT)
 
 
@@ -299,8 +307,8 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """The name of a stack with an ability, for helps. It is the default stack if that has the ability, or if no stack
-    has it; otherwise the last stack by name that has it.
+    """The name of a stack for which `can` is true, for a help such as `write target NAME`. Prefers the default stack,
+    then the last by name; the default stack if `can` is true for none.
     """
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
@@ -309,8 +317,7 @@ def able(can: Callable[[Stack], object]) -> str:
 def _omitted(stack: Stack, config: str) -> Mapping[str, str]:
     known, omitted = _records(stack, config), stack._policy("omitted")
     out = {name: str(reason) for name, reason in omitted.items() if name in known}
-    # Many classes have some of these arguments, but one class only warns about it: `dataset_num_proc` of rloo in trl
-    # 0.24.
+    # An argument may be deprecated in one class only, such as `dataset_num_proc` in rloo's class of trl 0.24.
     deprecated = (name for name, record in known.items() if "deprecated" in record)
     return {**dict.fromkeys(deprecated, "deprecated by this class"), **out}
 
@@ -325,9 +332,9 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
     }
 
 
-@cache  # called many times in a compilation
+@cache  # cached, because it is called many times in a compilation
 def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
-    """The raw fields of a class, which take precedence over those of its base class."""
+    """The JSON entries of a class's fields. Entries of the class replace those of its base class."""
     entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
     own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own
@@ -386,7 +393,7 @@ def _strings(value: Json) -> tuple[str, ...]:
 
 
 def _copy(value: Json) -> Json:
-    """A copy of a JSON value, so that lists and dictionaries are not shared."""
+    """Copy a JSON value, so that a caller can change its lists and dictionaries."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value

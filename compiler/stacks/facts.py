@@ -1,8 +1,9 @@
-"""The facts of a stack as one typed record, so that a misspelt fact is a type error.
+"""The facts of a stack: what its library versions can do. They are typed attributes, so that a misspelt fact is a type
+error.
 
 The values are under [facts] in the stack's policy.toml, each with its source; tests/stacks/test_stack_facts.py compares
-names and types of every stack with this class. No code compares a stack's name: code that behaves differently on two
-stacks reads a fact.
+names and types of every stack with this class. No other code may compare a stack's name: code that depends on a
+library's version reads a fact.
 """
 
 from __future__ import annotations
@@ -21,26 +22,28 @@ class Facts:
 
     # Versions and installation
     kernels: str
-    """The version of the `kernels` package that loads flash kernels from the hub; "" if transformers needs none."""
+    """The version of the package `kernels`, which loads flash kernels from the hub; "" if transformers does not use
+    it.
+    """
     flash_kernels: Mapping[str, str]
-    """The hub repository (and branch) that replaces flash-attn, by attention. Kernel repositories of the hub have
-    versions, as branches; a repository without a branch is an ordinary model repository.
+    """For each flash attention, the hub repository (and branch) with kernels that replace the package flash-attn.
+    Kernel repositories have a branch for each version; a repository without a branch here is an ordinary model
+    repository.
     """
     vllm_capability: tuple[int, int]
-    """The lowest compute capability that this vLLM supports."""
+    """The lowest compute capability that the stack's vLLM supports."""
     vllm_health: str
-    """The path of the vLLM server's health check."""
+    """The URL path of the vLLM server's health check."""
     vllm_program: Literal["trl", "vllm"]
-    """The program that starts the vLLM server."""
+    """The command that starts the vLLM server."""
     reads_newer_files: bool
-    """Whether transformers reads the files of a tokenizer and a configuration that transformers 5 has saved."""
+    """Whether transformers can load tokenizers and configurations that transformers 5 has saved."""
     volta_wheels: str
-    """The CUDA version of torch's wheels that still support V100."""
+    """The CUDA version of torch's wheels with kernels for V100, if the default wheels have none."""
 
     # Model families (by `model_type`)
     families_convolving: Names
-    """Families that isolate packed documents only with the causal-conv1d package, and are refused without the
-    package.
+    """Families that keep packed documents apart only with the package causal-conv1d, and raise an error without it.
     """
     families_stateful: Names
     """Families whose recurrent state leaks from one packed document into the next."""
@@ -51,18 +54,19 @@ class Facts:
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
     decays_norms: Names
-    """Families with norms to which the trainer applies weight decay, because it recognizes norms by some classes and
-    names only.
+    """Families in which the trainer applies weight decay to norms, because it does not recognize them by class or name.
     """
     mask_mixes: Names
-    """Families whose attention mask ignores position ids, although other families' masks read them."""
+    """Families whose attention mask ignores position ids on this stack, although `isolate_mask` is true for other
+    families.
+    """
     fused_head_fails: Names
-    """Families that the trainer's own fused head cannot train."""
+    """Families that fail with the fused head in which the trainer computes the loss."""
     image_families: Names
     """Families that the stack's trainer is known to train on rows with images."""
     renames_saved: Names
-    """Families whose weights transformers saves under other names than the model has, or in other pieces (experts that
-    the model stacks are saved one by one), so that a checkpoint is not simply a state dict of the model.
+    """Families whose saved weights differ from the model's state dict: they have other names, or stacked experts are
+    saved one by one.
     """
     liger_models: Names
     """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. Liger does nothing for other families."""
@@ -75,20 +79,23 @@ class Facts:
     router_loss_fails: Names
     """Families whose balancing loss the fused head cannot compute."""
     router_loss_fails_if_stated: Names
-    """Families with a balancing loss only if its coefficient is stated; the fused head cannot compute that loss."""
+    """Families that have a balancing loss only if the spec states its coefficient; the fused head cannot compute that
+    loss.
+    """
     expert_blocks: Mapping[str, str]
-    """The class of the expert layer, in families that call only the experts that get tokens. Because processes then
-    call different experts, ZeRO-3 must gather the layer as one module.
+    """For families that call only the experts that get tokens: the class of the layer with the experts. Processes then
+    call different experts, so ZeRO-3 must gather this layer as one module.
     """
     output_heads: Mapping[str, str]
-    """Families whose output head is not called `lm_head`."""
+    """For families whose output head is not called `lm_head`: its name."""
     experts_stacked: bool
-    """Whether all experts of a layer are one stacked parameter, which PEFT can adapt by the layers' names."""
+    """Whether transformers stacks the experts of a layer in one parameter, which PEFT adapts if `targets` names its
+    layers.
+    """
     sharded_parameters: bool
     """Whether PEFT can adapt a single parameter (`lora.parameters`) that ZeRO-3 has sharded."""
     tied_by_config: bool
-    """Whether saving a merged model ties the weights that the configuration ties, even if training made them
-    different.
+    """Whether transformers ties embeddings and head when it saves a merged model, even if training made them different.
     """
 
     # Attention, packing, kernels
@@ -97,59 +104,69 @@ class Facts:
     bfd_forces_padding_free: bool
     """Whether packed rows are always flattened into one row with position ids."""
     isolate_attention: Names
-    """The implementations that isolate flattened documents."""
+    """The attention implementations that keep documents in a flattened row apart."""
     isolate_mask: bool
-    """Whether attention masks read position ids, so that any attention isolates packed documents."""
+    """Whether attention masks read position ids, so that every kind of attention keeps packed documents apart."""
     padding_free_needs_no_max_length: bool
     """Whether `padding_free` without packing needs `max_length = null`; otherwise TRL raises ValueError."""
     dpo_padding_free: bool
     """Whether dpo can flatten rows (`padding_free`); otherwise it warns and pads."""
     liger: Literal["argument", "runtime"]
-    """What applies Liger's kernels: transformers by `use_liger_kernel`, or the runtime."""
+    """Who applies Liger's kernels: transformers by the argument `use_liger_kernel`, or the bundle's runtime."""
     liger_fused_loss: bool
-    """Whether the trainer uses Liger's fused loss; otherwise it uses TRL's own fused head."""
+    """Whether `liger` also turns on Liger's fused loss; otherwise TRL computes the loss with its fused head."""
     liger_scores: bool
-    """Whether Liger's kernels can replace the layers of a reward model."""
+    """Whether Liger's kernels for layers work in a reward model."""
     compile_backends: Names
     """The values of accelerate's DynamoBackend, without "no"."""
     compile_layers: tuple[Literal["plain", "zero", "fsdp"], ...]
-    """The strategies that accelerate compiles layer by layer (TorchDynamoPlugin.use_regional_compilation): one process
-    or DDP, ZeRO, FSDP."""
+    """The strategies under which accelerate can compile layer by layer (TorchDynamoPlugin.use_regional_compilation):
+    "plain" for one process and DDP, "zero", "fsdp".
+    """
     selective_checkpointing: bool
-    """Whether SFTTrainer's recomputation can keep the output of attention."""
+    """Whether SFTTrainer supports selective checkpointing, which keeps the outputs of attention."""
 
     # Launching
     strategies: Names
-    """The strategies of the language that can be launched."""
+    """The strategies that the stack's accelerate and DeepSpeed support."""
     fsdp2: bool
     context_parallel: bool
     """Whether ranks of FSDP2 can share a sequence."""
     sequence_parallel: Names
-    """Families that can share a sequence between DeepSpeed processes (Ulysses, accelerate's `sp_backend`)."""
+    """Families whose sequences DeepSpeed can split between processes (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
     """Whether accelerate's configuration has a block `parallelism_config`."""
     hsdp: Literal["fsdp1", "parallelism_config"]
     """How hybrid sharding is configured: with FSDP1's HYBRID_SHARD, or in the block `parallelism_config`."""
     secondary_shards: bool
-    """Whether ZeRO-3 fills its second copy of the weights before it reads that copy."""
+    """Whether ZeRO-3 fills the secondary copy of the weights (`zero_hpz_partition_size`) before it reads it."""
     zero2_accumulates: bool
-    """Whether DeepSpeed's ZeRO-2 sums the gradients of an accumulation instead of keeping only the last ones."""
+    """Whether DeepSpeed's ZeRO-2 sums gradients over accumulation; otherwise it keeps only those of the last
+    micro-batch.
+    """
     zero3_reduces_early: bool
-    """Whether ZeRO-3 waits for the default stream before it reduces a gradient, not for the stream that computes it."""
+    """Whether ZeRO-3 may reduce a gradient too early, because it waits for the default stream and not for the stream
+    that computes the gradient.
+    """
     zero_counts_micro_batches: bool
-    """Whether DeepSpeed counts micro-batches, so that an incomplete accumulation at an epoch's end makes no step."""
+    """Whether DeepSpeed counts micro-batches itself, so that an incomplete accumulation at the end of an epoch makes no
+    step."""
     fp16_masters_under: tuple[int, ...]
-    """The ZeRO stages with fp16 master weights in DeepSpeed."""
+    """The ZeRO stages for which DeepSpeed supports fp16 master weights."""
     idle_precision_read: bool
     """Whether DeepSpeed reads the keys of its fp16 block even if the run uses another precision."""
     kto_precomputes_in_autocast: bool
-    """Whether kto's precomputed reference is computed in the run's precision."""
+    """Whether kto precomputes its reference under autocast, in the run's precision."""
     zero3_evaluates_twice: bool
-    """Whether an evaluation under ZeRO-3 may run the model twice over its completions."""
+    """Whether an evaluation under ZeRO-3 may score its completions twice without an error in DeepSpeed."""
     zero3_draws_scores: bool
-    """Whether a weight that the checkpoint lacks (a new score head) is initialised under ZeRO-3."""
+    """Whether weights that the checkpoint lacks (a new score head) are initialized under ZeRO-3; otherwise they are
+    uninitialized memory.
+    """
     wrapped_optimizer_has_defaults: bool
-    """Whether DeepSpeed's wrapper of a torch optimizer still has its `defaults`."""
+    """Whether DeepSpeed's wrapper of a torch optimizer has the attribute `defaults`, which the polynomial schedule
+    reads.
+    """
 
     # Trainers
     assistant_only_loss: bool
@@ -157,47 +174,54 @@ class Facts:
     reads_labels: bool
     """Whether the trainer reads the labels of tokenized rows in every run, also with packing and with Liger."""
     completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
-    """The settings with which the trainer silently drops the mask of prompts."""
+    """The settings with which the trainer silently drops the completion mask, and so also trains on prompts."""
     end_token_of_any_column: bool
     """Whether sft adds the end token to text columns of any name, not only to `text`."""
     evaluation_metrics: Mapping[str, Names]
-    """A method's evaluation metrics other than loss, speed and its reward functions. Without an entry, they are not
-    known.
+    """For each method, the metrics of an evaluation besides loss, speed and reward functions. They are unknown for
+    methods without an entry.
     """
     fused_head: bool
     """Whether the loss multiplies by the weight of `lm_head` directly and so ignores an adapter on `lm_head`."""
     keeps_columns: Names
     """Methods whose trainer sets remove_unused_columns to false, and warns if it was true."""
     label_smoothing: Literal["extra_forward", "not_divided"]
-    """The cost of label smoothing in sft: a second forward pass, or a loss that is not divided by the accumulation."""
+    """The flaw of label smoothing in sft: it needs a second forward pass, or its loss is not divided by the
+    accumulation."""
     ld_alpha_counts: Literal["answer", "row"]
-    """The place from which DPOConfig.ld_alpha counts tokens fully: the answer, or the beginning of the row."""
-    loss_over_all_tokens: bool
-    """Whether the summed loss is divided by all trained tokens of a batch, or only by those that are predicted."""
-    losses_not_divided: Names
-    """Methods whose loss transformers does not divide by the accumulation, although the trainer does not divide it
-    either.
+    """Where DPOConfig.ld_alpha starts to count the tokens with full weight: at the answer, or at the beginning of the
+    row.
     """
+    loss_over_all_tokens: bool
+    """Whether the loss is divided by all trained tokens of a batch, including the first token of a row, which is never
+    predicted.
+    """
+    losses_not_divided: Names
+    """Methods whose loss is not divided by the accumulation, neither by transformers nor by the trainer."""
     dapo_counts_a_round: bool
     """Whether grpo's loss `dapo` divides by the tokens of a generation round instead of those of a step."""
     continuous_batching: str
-    """The argument of grpo and rloo for transformers' continuous batching; empty if there is none."""
+    """The name of the argument of grpo and rloo that turns on transformers' continuous batching; empty if there is
+    none.
+    """
     continuous_batching_anywhere: bool
     """Whether continuous batching also works under DDP, under DeepSpeed and on a CPU."""
     ipo_averages_all: bool
-    """Whether ipo in a list of dpo's losses makes the other losses use means instead of sums."""
+    """Whether `ipo` in a list of dpo's losses changes the other losses: they wrongly use means over tokens instead of
+    sums.
+    """
     distill_gathers: bool
-    """Whether distillation gathers the student's weights under FSDP to generate."""
+    """Whether distillation under FSDP gathers the student's weights before it generates."""
     distill_liger: Literal["layers", "loss"]
     """What Liger replaces in distillation: the student's layers, or the loss itself."""
     distill_rounds: bool
-    """Whether distillation drops prompts that do not fill an optimizer step."""
+    """Whether distillation generates for an optimizer step at once, and drops prompts that do not fill a step."""
     dpo_loss_list: bool
-    """Whether dpo's loss is a list, with weights."""
+    """Whether dpo accepts several losses with weights."""
     dpo_losses_smoothed: Names
     """dpo's losses that read `label_smoothing`."""
     dpo_losses_divergent: Names
-    """dpo's losses that depend on an f-divergence."""
+    """dpo's losses for which `f_divergence_type` has an effect."""
     exo_pair_needs_smoothing: bool
     """Whether exo_pair takes log(0) if `label_smoothing` is 0; otherwise the trainer uses 0.001 instead."""
     traced_evaluation: bool
@@ -208,19 +232,23 @@ class Facts:
     """Whether the reference can be precomputed for several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
-    """Methods that copy the policy as their reference, which ZeRO-3 refuses, so the runtime gives them a reference."""
+    """Methods that copy the policy as their reference. TRL refuses that under ZeRO-3, so the bundle's runtime loads the
+    reference.
+    """
     reward_async: bool
     """Whether a reward function may be a coroutine."""
     reward_given: Names
-    """The keyword arguments of a reward function in addition to the columns."""
+    """The keyword arguments that the trainer passes to a reward function in addition to the columns of the rows."""
     reward_runs_twice: bool
-    """Whether the reward trainer runs the model forward once for each answer before backward."""
+    """Whether the reward trainer runs two forward passes, one for each answer, before the backward pass."""
     save_multiples_rounded: bool
-    """Whether intervals of saving and evaluation given as shares are compared as integers, not in floating point."""
+    """Whether transformers accepts that 30 % is a multiple of 10 %, where the interval of saves must be a multiple of
+    that of evaluations; otherwise floating-point errors make it refuse.
+    """
     trackio: bool
     """Whether transformers has a callback for trackio."""
     zero_muon: bool
-    """Whether DeepSpeed has the Muon that a bundle uses under ZeRO, for every stage."""
+    """Whether DeepSpeed's Muon works under every ZeRO stage, so that bundles can use it."""
     torch_optimizers_read_words: bool
     """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
     apex_always_imported: bool
@@ -228,43 +256,51 @@ class Facts:
 
     # Adapters
     adapter_references: Names
-    """Methods whose trainer compares with a frozen copy of the adapter that training begins with, and not with the
-    base."""
+    """Methods that use a frozen copy of the initial adapter as their reference, and not the base without an adapter."""
     adapters_as_storage: Names
-    """Methods whose adapters get the storage dtype of sharded 4-bit weights, which depends on the launch."""
+    """Methods whose trainer gives adapters over sharded 4-bit weights the storage dtype of these weights, which depends
+    on the launch.
+    """
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""
     fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full"], ...]
-    """The FSDP checkpoints that do not restore a complete adapter: all of FSDP1, or the full ones of FSDP2."""
+    """The kinds of FSDP checkpoints that do not restore the complete adapter: all checkpoints of FSDP1, or full ones of
+    FSDP2.
+    """
     quantized_adapters_bf16: Names
-    """Methods whose trainer casts trained weights of a quantized base to bfloat16."""
+    """Methods whose trainer casts the trained weights (adapters) over a quantized base to bfloat16."""
     quantized_widened: Names
     """Methods whose trainer casts the unquantized weights of a quantized base to float32."""
     fp8_bases: bool
-    """Whether a model that is stored in fp8 is unpacked on hardware without fp8, and adapters over it are trained."""
+    """Whether adapters can be trained over an fp8 model, which is unpacked on hardware without fp8."""
     float8_training: bool
-    """Whether accelerate's configuration can let torchao multiply in fp8, with padded matrices."""
+    """Whether accelerate can be configured to use torchao's fp8 products with padded matrices."""
     mxfp4_dtype: Literal["stated", "bfloat16", "none"]
-    """The dtype to which weights in MXFP4 are unpacked: that in which the model is loaded, or always bfloat16; "none"
-    if transformers does not know the format."""
+    """The dtype to which weights in MXFP4 are unpacked: "stated" is the `dtype` of the loaded model, "bfloat16" is
+    always bfloat16, and "none" means that transformers cannot read the format.
+    """
     quantized_on_cpu: bool
-    """Whether a quantized base loads without a GPU."""
+    """Whether a quantized base can be loaded without a GPU."""
     zero_keeps_buffers: bool
-    """Whether DeepSpeed casts only parameters to the precision, and leaves buffers in their type."""
+    """Whether DeepSpeed casts only parameters to the run's precision, and keeps the dtype of buffers."""
     zero3_adapters_as_base: bool
-    """Whether adapters under ZeRO-3 have the dtype of their base."""
+    """Whether adapters under ZeRO-3 get the dtype of the base, and not float32."""
     zero3_frozen_reentrant: bool
-    """Whether partly frozen layers need reentrant checkpointing under ZeRO-3."""
+    """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing, because the other kind raises
+    CheckpointError.
+    """
     zero3_adapters_reentrant: bool
-    """Whether adapters under ZeRO-3 always use reentrant checkpointing."""
+    """Whether the trainer always uses reentrant checkpointing for adapters under ZeRO-3."""
     zero3_gathers_early: bool
-    """Whether DeepSpeed gathers several parameters at once and waits only for the last one."""
+    """Whether ZeRO-3 may use parameters too early: it gathers several at once and waits only for the last one."""
     zero3_hooks_shared: bool
-    """Whether DeepSpeed mistakes the hooks of a module for those of PEFT's wrapper around it."""
+    """Whether DeepSpeed confuses the hooks of a module with those of PEFT's wrapper around it."""
     epoch_forgotten: bool
-    """Whether accelerate's loader shuffles the rest of a resumed epoch as in the first epoch."""
+    """Whether accelerate's data loader forgets the epoch's number when a run resumes, and shuffles the remaining rows
+    as in the first epoch.
+    """
     colocated_vllm_quantizes: bool
-    """Whether a colocated vLLM quantizes its model like the trained model."""
+    """Whether a colocated vLLM quantizes its model as the trained model is quantized."""
 
     # Generation, and importing configurations
     distill_adapters_under_zero3: bool
@@ -274,13 +310,15 @@ class Facts:
     completion sees only itself.
     """
     never_packed: Names
-    """Families whose layers are not plain `nn.Linear`, so that transformers quantizes nothing in them."""
+    """Families whose layers are not of the class `nn.Linear`, so that transformers does not quantize them."""
     generation_ends_reentrant: bool
-    """Whether checkpointing is always reentrant after a trainer has generated."""
+    """Whether a trainer that has generated completions leaves reentrant checkpointing switched on."""
     zero3_cannot_draw: Names
-    """Families that cannot be loaded under ZeRO-3, because transformers treats their embedding as a missing weight."""
+    """Families that cannot be loaded under ZeRO-3, because transformers treats their embedding as a missing weight and
+    initializes it.
+    """
     reentrant_by_default: bool
-    """Whether checkpointing is reentrant by default."""
+    """Whether gradient checkpointing is reentrant if the arguments do not say otherwise."""
 
     def __init__(self, table: Mapping[str, object]) -> None:
         self.__dict__.update({name: _frozen(value) for name, value in table.items()})

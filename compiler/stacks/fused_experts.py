@@ -1,8 +1,8 @@
 """Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and their adapters.
 
-peft 0.21 adapts the stack if `targets` names its layers or is all-linear. Such an adapter has no dropout, and the
-halves of a fused pair are adapted together. Source: peft 0.21 `utils/transformers_weight_conversion.py`,
-`tuners/lora/layer.py` (`ParamWrapper`).
+`gate_up_proj` holds the gate and up projections of all experts, `down_proj` the third layer. peft 0.21 adapts them if
+`targets` names these layers or is all-linear. Such an adapter has no dropout, and gate and up are adapted together.
+Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ FAMILIES = (
     "minimax", "minimax_m2", "mixtral", "olmoe", "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker", "solar_open",
 )  # fmt: skip
-"""The families that peft 0.21 converts; in transformers 4.52 their experts are separate linear layers."""
-ALWAYS = ("gpt_oss",)
-"""Registered families whose experts are one parameter in every transformers, and cannot be targets of adapters."""
-OLD_NAMES = ("w1", "w3", "w2")
-"""The two halves of the fused pair and the third layer, in mixtral and in similar families, by transformers 4's
-names.
+"""Families whose experts peft 0.21 can adapt although transformers 5 stacks them. In transformers 4.52, these experts
+are separate linear layers.
 """
+ALWAYS = ("gpt_oss",)
+"""Registered families whose experts are stacked in every version of transformers, and cannot be `targets` of
+adapters.
+"""
+OLD_NAMES = ("w1", "w3", "w2")
+"""The names of an expert's gate, up and down layers in mixtral and similar families, as in transformers 4."""
 NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
-    """The names of the fused pair's two halves and of the third layer; empty if experts are separate layers."""
+    """The names for `targets` of an expert's gate, up and down layers if the experts are stacked; empty if they are
+    separate layers.
+    """
     if not stack.facts.experts_stacked or model_type not in FAMILIES:
         return ()
     return OLD_NAMES if model_type in ("mixtral", "minimax", "minimax_m2") else NAMES
@@ -46,12 +50,14 @@ def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str,
 
 
 def stacked(stack: Stack, facts: ModelFacts) -> bool:
-    """Whether the experts of a model are one parameter, which bitsandbytes does not quantize (only `nn.Linear`)."""
+    """Whether the experts of a model are stacked in one parameter, which bitsandbytes does not quantize (only
+    `nn.Linear`).
+    """
     return facts.experts > 0 and (stack.facts.experts_stacked or facts.model_type in ALWAYS)
 
 
 def expert_parameters(facts: ModelFacts) -> float:
-    """The number of parameters of all experts, active or not."""
+    """The number of parameters of all experts of a model, active or not."""
     idle, rest = facts.experts - facts.experts_per_token, facts.params - (facts.active_params or facts.params)
     if idle > 0 and rest:
         return float(rest) * facts.experts / idle
@@ -63,18 +69,18 @@ def expert_parameters(facts: ModelFacts) -> float:
 def adapter_layers(
     stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
 ) -> tuple[tuple[Linear, ...], int]:
-    """The adapted layers of a decoder layer, as peft finds them, and the number of weights that peft merges with their
-    adapters.
+    """The linear layers of one decoder layer that get adapters, and the number of stacked weights in that layer to
+    which peft adds adapters before use.
 
-    If experts are linear layers, each has an adapter. A stack has one adapter, whose product peft adds to a copy of the
-    stack before use (`ParamWrapper`). The two halves of the pair have one adapter of twice the rank, or of the rank
-    itself if `parameters` names the stack. all-linear includes the router.
+    If experts are separate linear layers, each has an adapter. A stacked parameter has one adapter, whose product peft
+    adds to a copy of the parameter (`ParamWrapper`). The adapter of `gate_up_proj` has twice the rank, or the rank
+    itself if `parameters` names it. all-linear includes the router.
     """
     if not facts.experts:
         return targeted(facts, targets), 0
     listed: tuple[str, ...] | None = tuple(map(str, targets)) if isinstance(targets, tuple) else None
     ends = {one.rpartition(".")[2] for one in listed or ()}
-    if listed is not None and facts.model_type == "mixtral":  # layers by transformers 4's names
+    if listed is not None and facts.model_type == "mixtral":  # targets with transformers 4's names
         listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
     found = targeted(facts, listed)
     router = Linear("gate", "router", facts.hidden, facts.experts, 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write a stack's table, from the classes that its versions really have and from its written policy.
+"""Write `stack.json` of a stack from the installed classes of its library versions and from its policy.toml.
 
 Run it with the interpreter of an environment that has the stack's versions:
 
@@ -26,12 +26,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
-    """The text of the table: what was read from the libraries, together with the policy."""
+    """The text of `stack.json`: the part `library`, read from the libraries, and the part `policy`."""
     return render({"format": FORMAT, "library": library, "policy": policy}) + "\n"
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """A stack's written policy, with the entries that all stacks share. Raises FileNotFoundError if it is missing."""
+    """Read a stack's policy.toml, with the entries that all stacks share. Raises FileNotFoundError if it is missing."""
     with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
         own = tomllib.load(file)
     with open(os.path.join(HERE, "common.toml"), "rb") as file:
@@ -43,8 +43,8 @@ def read_policy(name: str) -> dict[str, Any]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """JSON with sorted keys and one entry per line; a record (a field with its type, or a list without nesting) is on
-    one line.
+    """Write JSON with sorted keys and one entry per line. A field with its type, or a list without nesting, is on one
+    line.
     """
     if not isinstance(value, dict) or "type" in value or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
@@ -54,9 +54,7 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def pins(policy: Mapping[str, Any]) -> str:
-    """The requirements of an environment in which the table can be read. They are all pins except those that need a GPU
-    to build.
-    """
+    """The packages for an environment that runs `introspect`: all pins except packages that need a GPU to build."""
     kernels = {
         package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages
     }

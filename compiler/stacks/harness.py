@@ -14,9 +14,9 @@ MATH_HARD = "leaderboard_math_hard"
 LEADERBOARD = (
     "leaderboard_bbh", "leaderboard_gpqa", "leaderboard_ifeval", "leaderboard_mmlu_pro", "leaderboard_musr",
 )  # fmt: skip
-"""The groups of the Open LLM Leaderboard, except the group whose data was withdrawn."""
+"""The task groups of the Open LLM Leaderboard, except the group whose data was withdrawn (`leaderboard_math_hard`)."""
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Extras of the harness's package, each with a part of the names of the tasks that need it."""
+"""Extras of the package lm-eval: each is needed by tasks whose names contain one of the texts."""
 
 
 def _table() -> dict[str, Any]:
@@ -24,13 +24,13 @@ def _table() -> dict[str, Any]:
 
 
 def version() -> str:
-    """The version of lm-evaluation-harness that the names come from, which bundles pin."""
+    """The version of lm-evaluation-harness that bundles pin, and from which the names of tasks were read."""
     return str(_table()["version"])
 
 
 @cache
 def names() -> frozenset[str]:
-    """All tasks, groups and tags."""
+    """The names of all tasks, groups and tags."""
     out, before = [], ""
     for entry in _table()["names"]:
         shared, _, rest = entry.partition(" ")
@@ -41,18 +41,20 @@ def names() -> frozenset[str]:
 
 @cache
 def unsafe() -> frozenset[str]:
-    """Tasks, groups and tags that execute code written by the model."""
+    """The names of tasks, groups and tags that execute code written by the model."""
     return frozenset(_table()["unsafe"])
 
 
 def is_file(task: str) -> bool:
-    """Whether a name in `tasks` is a file."""
+    """Whether an entry of `tasks` is a task file and not the name of a task."""
     return task.endswith((".yaml", ".yml"))
 
 
 def nearest_task(name: str) -> str | None:
-    """The most similar task. Few of the many names are compared: those that share pairs of letters."""
-    from difflib import SequenceMatcher  # needed only for a misspelt spec
+    """The task with the most similar name. Only names that share pairs of letters are compared, because there are
+    many.
+    """
+    from difflib import SequenceMatcher  # imported only for a misspelt task
     from heapq import nsmallest
 
     pairs = _letter_pairs(name)
@@ -63,7 +65,7 @@ def nearest_task(name: str) -> str | None:
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
-    best = max(alike, key=lambda each: each[0])  # of several equal ones, the first
+    best = max(alike, key=lambda each: each[0])  # of equally similar names, the first
     return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 
@@ -78,14 +80,14 @@ def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def requirement(tasks: tuple[str, ...]) -> str:
-    """The pinned package, with the extras that the tasks import."""
+    """The requirement for pip: lm-eval with its pinned version, and with the extras that these tasks import."""
     wanted = {extra for extra, parts in PARTS.items() if any(part in task for part in parts for task in tasks)}
     return f"lm-eval[{','.join(sorted({'hf', *wanted}))}]=={version()}"
 
 
 @cache
 def _pairs_of_names() -> tuple[tuple[str, frozenset[str]], ...]:
-    """Every name with the pairs of letters in it."""
+    """All names of tasks, each with the set of its pairs of letters."""
     return tuple((name, _letter_pairs(name)) for name in names())
 
 

@@ -2,8 +2,9 @@
 
     python compiler/stacks/harness_names.py
 
-The harness's own index gives the names of tasks, groups and tags. Those that execute code which the model wrote are
-unsafe: tasks with `unsafe_code`, tasks whose file includes such a task's file, and groups and tags with an unsafe task.
+The harness's own index gives the names of tasks, groups and tags. Names that run code written by the model are listed
+as unsafe: tasks with `unsafe_code`, tasks whose file includes such a task's file, and groups and tags with an unsafe
+task.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
 
 
 def front_coded(names: list[str]) -> list[str]:
-    """Compress sorted names: each name becomes the length of the prefix that it shares with the previous name, and the
-    rest.
+    """Compress sorted names: each becomes the number of letters that it shares with the beginning of the previous name,
+    and the remaining letters.
     """
     out, before = [], ""
     for name in names:
@@ -38,7 +39,7 @@ def unsafe_files(root: str) -> set[str]:
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
-            if "yaml" not in name:  # template files have no ending
+            if "yaml" not in name:  # lm-eval's template files have no ending
                 continue
             path = os.path.join(folder, name)
             with open(path, encoding="utf-8", errors="replace") as handle:

@@ -1,8 +1,8 @@
-"""Read from the installed libraries' classes what they accept, for `generate.py`.
+"""Read the arguments and keys that the installed libraries accept, for `generate.py`.
 
-Imported only there, in an environment with a target's versions; the compiler never imports this module. Some things are
-in no table (the keys that `accelerate launch` reads, DeepSpeed's top-level keys). For these, the library's source is
-scanned, or the library is run on a dictionary that records the look-ups.
+Imported only there, in an environment with a target's versions; the compiler never imports this module. Some keys are
+not declared in any class (the keys that `accelerate launch` reads, DeepSpeed's top-level keys). They are found by
+scanning the library's source, or by running it on a dictionary that records look-ups.
 """
 
 import contextlib
@@ -22,28 +22,27 @@ from collections.abc import Iterable
 from typing import Any
 
 BASE = "transformers.TrainingArguments"
-READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages from which the table is read
+READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages whose classes are read
 
-# Fields whose effective value depends on the machine: on the clock and the host name, the logging level of the process,
-# or the launcher's environment. Also `report_to`, which means every installed integration if it is not set
-# (transformers 4).
+# Fields whose effective value depends on the machine: on the clock, the host name, the logging level or the launcher's
+# environment. Also `report_to`, which means every installed integration if it is not set (transformers 4).
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
 def introspect(classes: Iterable[str]) -> dict[str, Any]:
-    """The library half of a target's table. `classes` are the argument classes of its methods."""
+    """The part `library` of stack.json. `classes` are the configuration classes of the training methods."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
     with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed logs to standard output when it is imported
         return {
-            # without a local part: 2.13.0 instead of 2.13.0+cpu
+            # the version without its local part: 2.13.0 instead of 2.13.0+cpu
             "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},
             "configs": _configs(classes),
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
             "carrying": _load("introspect_families.carrying")(),
-            # This file is next to the script; the compiler itself is not installed where the script runs.
+            # This module is in the folder of the script. It is imported without xpc, which is not installed there.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),
         }
@@ -53,7 +52,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """Each configuration class, as its differences from TrainingArguments."""
+    """For each configuration class, the fields that differ from those of TrainingArguments."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -69,8 +68,10 @@ def _load(path: str) -> Any:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """Every init field: its type, declared default, effective default, choices, and whether it is deprecated."""
-    # Twice on a CPU: with the CPU requested, where the class then chooses the precision, and as on a GPU machine.
+    """For each argument of a class: its type, declared default, effective default, choices, and whether it is
+    deprecated.
+    """
+    # Build two instances: one for a CPU, for which the class chooses the precision, and one as on a machine with a GPU.
     asked, asked_warnings = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
     hints = typing.get_type_hints(cls)
@@ -83,7 +84,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(asked if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # the value is output_dir, or is derived from it, as run_name may be
+        if effective == "out":  # the default depends on output_dir, as that of run_name does
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True
@@ -102,7 +103,9 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
-    """An instance of a class, and the deprecation warnings of building it. The environment is restored afterwards."""
+    """Build an instance of a class. Returns it with the deprecation warnings, and restores the environment
+    variables.
+    """
     saved = dict(os.environ)
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -129,7 +132,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type_text(hint: Any) -> str:
-    """A type as text. Both spellings of a union give the same text, and module names are removed."""
+    """Write a type as text: `Optional[int]` and `int | None` give the same text, and names of modules are removed."""
     if hint is type(None):
         return "None"
     origin = typing.get_origin(hint)
@@ -188,7 +191,9 @@ def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: lis
 
 
 def _schedulers() -> dict[str, Any]:
-    """For each schedule, the `lr_scheduler_kwargs` that reach it: the required ones, and the others with defaults."""
+    """For each schedule, the names that it accepts in `lr_scheduler_kwargs`: the required ones, and the optional ones
+    with defaults.
+    """
     optimization = importlib.import_module("transformers.optimization")
     table: dict[str, Any] = {}
     functions = optimization.TYPE_TO_SCHEDULER_FUNCTION

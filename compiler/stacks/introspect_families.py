@@ -16,8 +16,8 @@ STATE = re.compile(
     r"conv_state|recurrent_state|ssm_state|selective_scan|selective_state_update|mamba_chunk_scan|gated_delta_rule|rwkv_linear_attention"
     r"|mlstm_chunkwise|class \w*(ShortConv|Rglru|LightningAttention|RecurrentBlock)"
 )
-"""Words that occur in the source of a model with a recurrent state: of mamba and similar models, short convolutions, or
-linear attention.
+"""Words that occur only in the source of models with a recurrent state: mamba and similar models, short convolutions,
+and linear attention.
 """
 
 
@@ -43,8 +43,8 @@ def carrying() -> list[str]:
 
 
 def families() -> dict[str, Any]:
-    """Every family of the registry with the declarations of its causal language model; None if transformers lacks the
-    family.
+    """For each family of the registry, what the class of its causal language model declares; None if transformers lacks
+    the family.
 
     `layers` are the classes that FSDP wraps. `attention` are the implementations other than eager that the class
     declares; flash3 is listed wherever flash2 is. `scores` is true if the family has a class for sequence
@@ -81,7 +81,7 @@ def _attention(real: Any) -> dict[str, bool]:
 
 
 def _is_layer(found: Any, kind: type) -> bool:
-    """Whether a class is a layer of the language model. In some families, the list of layers also contains those of a
-    vision model.
+    """Whether a class is a layer of the language model, and not of a vision model, whose layers some families also
+    list.
     """
     return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__

@@ -1,7 +1,7 @@
 """Find the keys that launchers read: in accelerate's configuration file and in DeepSpeed's JSON (see `introspect.py`).
 
-Imported only there, in an environment with a target's versions. If a library has no table to read, its source is
-scanned, or it is run on a dictionary that records the look-ups.
+Imported only there, in an environment with a target's versions. If a library does not declare its keys, its source is
+scanned, or it is run on a dictionary that records look-ups.
 """
 
 import ast
@@ -19,7 +19,7 @@ from introspect import _load, _plain, _type_text  # type: ignore[import-not-foun
 
 
 def accelerate() -> dict[str, Any]:
-    """The keys of a configuration file: top-level keys, and the nested keys that the launcher reads."""
+    """The keys of accelerate's configuration file: the top-level keys, and the nested keys that the launcher reads."""
     cluster = _load("accelerate.commands.config.config_args.ClusterConfig")
     hints = typing.get_type_hints(cluster)
     plugin = _load("accelerate.utils.dataclasses.FullyShardedDataParallelPlugin")
@@ -48,10 +48,12 @@ def accelerate() -> dict[str, Any]:
 
 
 def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
-    """The values that a key of fsdp_config takes. The parser keeps flags as the texts true and false."""
+    """The type and the choices of a key of fsdp_config. accelerate's parser keeps flags as the texts "true" and
+    "false".
+    """
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}
-    if isinstance(default, int | float):  # accelerate 1.4 writes the default number of parameters as 1e8
+    if isinstance(default, int | float):  # accelerate 1.4 states an integer default as 1e8
         return {"type": "int", "default": int(default), "low": 0}
     record: dict[str, Any] = {"type": "str", "default": default}
     constants = importlib.import_module("accelerate.utils.constants")
@@ -138,7 +140,7 @@ class _Recorder(dict[str, Any]):
 
 
 BARE = {"train_batch_size": 1, "zero_optimization": {"stage": 2}}
-"""The smallest configuration that DeepSpeed accepts."""
+"""The smallest deepspeed.json that DeepSpeed accepts."""
 DTYPES = ["bf16", "fp16", "fp32"]
 KNOWN: dict[str, dict[str, Any]] = {
     "communication_data_type": {"type": "str", "default": None, "choices": DTYPES},
@@ -154,8 +156,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""Types of keys whose default does not show the type: `get_communication_data_type` etc. in
-deepspeed/runtime/config.py.
+"""Types of keys whose default is None or of another type, as deepspeed/runtime/config.py reads them
+(`get_communication_data_type` etc.).
 """
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
@@ -166,13 +168,13 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""Blocks of plain keys, each with the class that reads it, if any, and with settings that make DeepSpeed read all its
-keys.
+"""Blocks of deepspeed.json: each with the class that reads it, if any, and with the settings that make DeepSpeed read
+all keys of the block.
 """
 
 
 def deepspeed() -> dict[str, Any]:
-    """Accepted keys of the JSON configuration.
+    """The keys that DeepSpeed accepts in its JSON configuration.
 
     The result has the top level, its plain keys and its blocks with their values, `zero_optimization` with its
     offload blocks, and the removed keys.
@@ -198,11 +200,12 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """The values that a plain key takes, according to the default of DeepSpeed's look-up; None for a block."""
+    """The type and default of a key, taken from the default with which DeepSpeed looks it up; None for a block."""
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
-    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":  # the block is switched off
+    # a block without a plain default; DeepSpeed uses False for a block that is off
+    if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":
         return None
     record = {"type": type(default).__name__, "default": default}
     choices = getattr(config, f"{name.upper()}_SUPPORTED", None)
@@ -210,7 +213,9 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
 
 
 def _block(config: Any, name: str) -> dict[str, Any]:
-    """The plain keys of a block: the fields of the class that reads it, otherwise the keys that the reader looks up."""
+    """The keys of a block: the fields of the class that reads it, or, without a class, the keys that DeepSpeed looks
+    up.
+    """
     path, content = BLOCKS[name]
     with contextlib.suppress(ImportError, AttributeError):
         if path:

@@ -1,7 +1,8 @@
 """The modules of each model family on each stack, and the adapters that they can have.
 
 `NAME/modules.json` is made by tests/stacks/write_modules.py from models on the meta device and PEFT's conversion
-tables: it maps paths of `named_modules`, with N for numbers, to letters for what PEFT can adapt there.
+tables: it maps paths of `named_modules`, with N for numbers (`model.layers.N.mlp.up_proj`), to letters for the adapters
+that PEFT can add there.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from functools import cache
 from xpc.compiler.stacks import HERE
 
 LORA, OFT, PARAMETER = "l", "o", "p"
-"""The letters of a path: it can have a LoRA adapter, it can have an OFT adapter, or it is a parameter of stacked
-experts.
+"""The letters in modules.json. LORA: the module can have a LoRA adapter; OFT: it can have an OFT adapter; PARAMETER:
+the path is a parameter with stacked experts.
 """
 EXPERTS, SHARED = "the experts", "the shared expert"
-"""Parts of a mixture of experts, as `part` names them."""
+"""Two of the names that `part` returns for parts of a mixture of experts."""
 DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
-"""The linear layers in a layer that has no experts."""
+"""Matches the linear layers of an MLP without experts."""
 
 
 @cache
@@ -32,25 +33,29 @@ def _text(stack: str) -> str:
 
 @cache
 def modules(stack: str, family: str | None) -> Mapping[str, str]:
-    """The paths of a family with their letters; empty for an unknown family. Reads one line of the file."""
+    """The paths of a family's modules with their letters; empty for an unknown family. Parses only the family's line of
+    the file.
+    """
     found = re.search(rf'^  "{re.escape(family or "-")}": (.*?),?$', _text(stack), re.MULTILINE)
     made: Mapping[str, str] = {} if found is None else json.loads(found[1])
     return made
 
 
 def paths(known: Mapping[str, str], letters: str) -> tuple[str, ...]:
-    """The paths with one of the letters."""
+    """The paths that have at least one of the letters."""
     return tuple(path for path, kinds in known.items() if set(kinds) & set(letters))
 
 
 def ends(target: str, among: Iterable[str]) -> bool:
-    """Whether a target is one of these paths or the end of one, which is how PEFT matches targets."""
+    """Whether a target is equal to one of the paths or to the end of one, as PEFT matches targets: `q_proj` and
+    `self_attn.q_proj`.
+    """
     name = re.sub(r"(?<![^.])\d+(?![^.])", "N", target)
     return any(path == name or path.endswith(f".{name}") for path in among)
 
 
 def last_names(among: Iterable[str]) -> tuple[str, ...]:
-    """The last names of the paths, each once."""
+    """The last components of the paths, without repetition: `q_proj` for `model.layers.N.self_attn.q_proj`."""
     return tuple(dict.fromkeys(path.rpartition(".")[2] for path in among))
 
 
@@ -67,8 +72,8 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """The paths that a model of this family with this config.json can have. The table has the paths of all models of
-    the family.
+    """The paths of a model with this config.json. modules.json lists the paths of all models of the family, so some are
+    left out.
     """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []
@@ -76,15 +81,15 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
         excluded.append(re.compile(r"\.q_proj$" if config["q_lora_rank"] else r"\.q_[ab]_"))
     if _dense_layers(str(family), config) is False:
         excluded.append(DENSE)
-    if config.get("num_local_experts") == 0:  # granitemoehybrid
+    if config.get("num_local_experts") == 0:  # a granitemoehybrid without experts
         excluded.append(re.compile(r"\.block_sparse_moe(\.|$)"))
     excluded += _mixers(known, config)
     return {path: kinds for path, kinds in known.items() if not any(one.search(path) for one in excluded)}
 
 
 def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
-    """Patterns for the mixer that no layer of the model has, in families whose layers have either attention or another
-    mixer (`layer_types`).
+    """Patterns for paths to leave out. In families whose layers have either attention or another mixer (`layer_types`),
+    a model may have no layer with one of the two.
     """
     kinds = config.get("layer_types")
     others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]
@@ -97,11 +102,11 @@ def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.P
 
 
 def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
-    """Whether some layers of a mixture of experts have no experts; None if it is not known."""
+    """Whether a mixture of experts also has layers without experts; None if config.json does not tell."""
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return "dense" in kinds
-    experts = config.get("moe_layers")  # the numbers of llama4's layers that have experts
+    experts = config.get("moe_layers")  # in llama4: the numbers of the layers with experts
     if isinstance(experts, list):
         return len(experts) != config.get("num_hidden_layers")
     for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):

@@ -1,4 +1,6 @@
-"""Flatten a tree to items. Each item is one setting: a path with one value."""
+"""Flatten the syntax tree of a file to items: `save "out" { keep = 2 }` gives `save` and `save.keep`, each with a
+value.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ BUDGETS = {"epoch": "train.epochs", "epochs": "train.epochs", "step": "train.ste
 
 
 def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
-    """Flatten one file. Problems are collected in the result; bases are not read here.
+    """Flatten one file. The result also contains the problems. Bases (`extends`) are not read.
 
-    `evaluated` are the names of `data` blocks that are used only for evaluation. `advisor` gives suggestions if the
-    file has mistakes.
+    `evaluated` are the names of `data` blocks that are used only for evaluation. `advisor` gives suggestions for
+    mistakes in the file.
     """
     clauses = Clauses(file, advisor, {"data": partial(read_data, evaluated), "extra": _extra})
     if file.train is not None:
@@ -42,6 +44,6 @@ def _header(clauses: Clauses, train: Train) -> None:
 
 
 def _extra(clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
-    from xpc.compiler.language.expand.extra_block import extra  # most specs have no such block
+    from xpc.compiler.language.expand.extra_block import extra  # imported only for specs with an `extra` block
 
     extra(clauses, name, body)

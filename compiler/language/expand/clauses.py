@@ -1,8 +1,8 @@
 """Turn the clauses of a file into items.
 
-The language has three shorthands: `with a k=v` gives the same items as the body would, a bare choice sets its setting,
-and `name(k=v)` is `name { k = v }`. An item is a path of the table of settings, the written node (None for a bare
-flag), and its place.
+The language has three shorthands: `with a k=v` is the line `a k=v` of the body, a bare choice sets its setting (`zero2`
+is `strategy zero2`), and `name(k=v)` is `name { k = v }`. An item is the path of a setting, the syntax node of its
+value (None for a bare flag), and its location.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 
 Operand = Setting | Value
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
-"""Words that switch a flag on or off."""
+"""Words after a flag that users write to switch it on or off, which is not legal: `packing off`."""
 
 
 def _is_repository(value: Value) -> bool:
-    """Whether a value of `hub` names a repository, and is not a yes or no."""
+    """Whether a value of `hub` is the name of a repository, and not a switch such as `true` or `off`."""
     switches = ("true", "false", "yes", "no", "on", "off", "none")
     return isinstance(value, String) or (isinstance(value, Ref) and value.name not in switches)
 
 
 class Clauses(Collector):
-    """Reads the clauses of one file. `blocks` are the readers of blocks that do not contain settings, such as `data`;
-    `advisor` gives suggestions if the file has mistakes, and `header` is true while the settings after `with` are read.
+    """Reads the clauses of one file. `blocks` contains functions that read blocks with other contents than settings,
+    such as `data`. `advisor` gives suggestions for mistakes, and `header` is true while the settings after `with` are
+    read.
     """
 
     def __init__(self, file: File, advisor: GetAdvisor, blocks: Mapping[str, BlockReader]) -> None:
@@ -48,13 +49,13 @@ class Clauses(Collector):
         self.guess: str | None = None
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
-        """Read a line. It is a line of the file if `clause` is None, otherwise a line of this clause."""
+        """Read a line of the clause `clause`, or a line outside of all clauses if `clause` is None."""
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
         head, *operands = self.without_units((node.head, *node.operands)) or (None,)
         if head is not node.head:
-            return  # the error has been reported
+            return  # `without_units` has reported an error
         body: list[Operand | Clause] = [*operands, *(node.block.statements if node.block else ())]
         if isinstance(head, Call):
             body = [*head.args, *body]
@@ -71,8 +72,8 @@ class Clauses(Collector):
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """The items of a line, without words that follow a number (`every=10 steps`) or a switch (`packing off`). These
-        words are reported.
+        """Report and remove needless words on a line: units after a number (`every=10 steps`), and switches after a
+        flag (`packing off`). Returns the remaining items.
         """
         kept: list[Operand] = []
         for node in operands:
@@ -80,7 +81,7 @@ class Clauses(Collector):
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
-                # imported only for a name that follows a setting
+                # imported only for a word that follows a setting
                 from xpc.compiler.language.expand.missing_equals import followed_by
 
                 found = followed_by(last, node, self.file.source.text)
@@ -92,7 +93,7 @@ class Clauses(Collector):
         return tuple(kept)
 
     def holds_rows(self, name: str) -> bool:
-        """Whether a name after `eval` is a `data` block or a dataset and not a setting."""
+        """Whether a name after `eval` is a `data` block or a registered dataset, and not a setting."""
         if f"eval.{name}" in schema.BY_PATH:
             return False
         titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
@@ -120,13 +121,17 @@ class Clauses(Collector):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        """The setting that a value alone in a clause means, as in `eval epoch`; or an empty text."""
+        """The setting that a single value in a clause means: `every = epoch` for `eval epoch`. Empty if there is no
+        such setting.
+        """
         from xpc.compiler.language.expand.missing_equals import implied_setting  # imported only for a wrong spec
 
         return implied_setting(clause, self.typed(node.span))
 
     def valued(self, node: Value, other: Value, form: str) -> None:
-        """Report two items that together mean one setting, such as `lora 16` and `8 h100-80gb`."""
+        """Report two items that together mean one setting, such as `lora 16` or `8 h100-80gb`. `form` is the legal
+        form.
+        """
         span = Span(node.span.start, other.span.end)
         message = f"`{self.typed(span)}` is not written that way"
         self.problem("XP104", message, span, help=f"write `{form}`", edit=form)
@@ -138,8 +143,9 @@ class Clauses(Collector):
         self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
-        """The items of a clause, without settings that lack a `=`, such as `every 100`. These are reported."""
-        from xpc.compiler.language.expand.missing_equals import unmarked_values  # few lines need it
+        """Report and remove settings of a clause that lack a `=`, such as `every 100`. Returns the remaining items."""
+        # imported only for lines on which something may lack a `=`
+        from xpc.compiler.language.expand.missing_equals import unmarked_values
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
         for one in found:
@@ -148,7 +154,7 @@ class Clauses(Collector):
         return kept
 
     def setting(self, node: Setting, clause: str | None) -> None:
-        """Read `name = value`."""
+        """Read a setting, `name = value`."""
         name = node.name
         path = self.find(name, clause, node.value)
         if path is None:
@@ -169,7 +175,9 @@ class Clauses(Collector):
             self.add(path, node.value, node.span)
 
     def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """The path of a name in a clause (None: anywhere), or None after a report."""
+        """The path of the setting that a name means in a clause, or outside of all clauses if `clause` is None. Reports
+        an unknown name and returns None.
+        """
         text = name.text
         if clause is None:
             if text in schema.CLAUSES and text not in ("train",):
@@ -182,12 +190,12 @@ class Clauses(Collector):
         return None
 
     def is_known(self, name: str) -> bool:
-        """Whether a name may stand alone after `with`."""
+        """Whether a name has a meaning alone after `with`: it is a setting, a choice or a clause."""
         return name in self.outer or name in self.choices or name in schema.CLAUSES
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None, equals: str = "") -> str | None:
-        """Report an unknown name. Returns the name to write instead, if its value can stay. `equals` is `=` if the
-        value was written without it.
+        """Report an unknown name. Returns the suggested name if only the name has to change, and not its value.
+        `equals` is `=` if the spec lacks it before the value.
         """
         typed = None if value is None else self.typed(value.span)
         unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
@@ -206,8 +214,8 @@ class Clauses(Collector):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """Read a name with its items: a clause with its contents, a flag with settings, or a bare choice with settings
-        of its clause.
+        """Read a name with the items that follow it: a clause with its contents, a flag with its settings, or a bare
+        choice with settings of its clause (`zero2 offload=cpu`).
         """
         text = name.text
         if clause is None and text in self.blocks:
@@ -232,7 +240,7 @@ class Clauses(Collector):
                 self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
-        if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):  # `hub "me/x"`
+        if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):  # such as `hub "me/x"`
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         elif row.kind is FLAG:
             self.add(path, None, name.span)
@@ -258,7 +266,7 @@ class Clauses(Collector):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """Read a clause: first the operands that are its own value, then its settings."""
+        """Read a clause: first its own value, such as `"out"` in `save "out" keep=2`, then its settings."""
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)
@@ -281,7 +289,7 @@ class Clauses(Collector):
                 rest.append(node)
             elif isinstance(node, Call):
                 second = bool(heads) and row.kind is not CHOICES and node.name.text not in row.choices
-                if f"{clause}.{node.name.text}" in schema.BY_PATH or second:  # `save "out" hubb(private)`
+                if f"{clause}.{node.name.text}" in schema.BY_PATH or second:  # such as `save "out" hubb(private)`
                     rest.append(node)
                 else:
                     heads.append(Ref(node.name.span, node.name.text))
@@ -308,7 +316,7 @@ class Clauses(Collector):
                 rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
                 heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
             if clause == "hardware" and list(map(type, heads)) == [Ref, Number]:
-                heads.reverse()  # `h100-80gb 8`, `h100-80gb x 8`
+                heads.reverse()  # such as `h100-80gb 8`
             first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
             if (
                 clause == "hardware"
@@ -330,7 +338,7 @@ class Clauses(Collector):
         self.inside(rest, clause)
 
     def second(self, clause: str, heads: list[Value]) -> None:
-        """Report a second value of a clause, unless a syntax error already covers it."""
+        """Report a second value of a clause, unless a syntax error at one of its values has been reported."""
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
         joined = self.advisor().joined_value(clause, [self.typed(one.span) for one in heads])

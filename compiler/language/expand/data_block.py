@@ -23,9 +23,9 @@ SOURCE_WORDS = {
      "num_rows", "size", "sample", "subsample"),
     "take"),
 }  # fmt: skip
-"""Other tools' names for the settings of a source."""
+"""For each setting of a source, the names that other tools use for it, such as `fraction` for `take`."""
 SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data."))
-"""The settings of the block."""
+"""The names of the settings of a `data` block."""
 
 
 def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
@@ -36,7 +36,7 @@ def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: lis
 
 
 class _DataBlock:
-    """Reads one block. Its settings are read as in any other clause."""
+    """Reads one `data` block. `Clauses` reads the settings of the block, and this class reads the sources."""
 
     def __init__(self, clauses: Clauses, evaluated: frozenset[str]) -> None:
         self.clauses, self.evaluated = clauses, evaluated
@@ -77,8 +77,9 @@ class _DataBlock:
         self.sources(body if title is None else body[1:])
 
     def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
-        """Whether the first name in `data` is a setting, a dataset, or what the header or `eval` names. Other names are
-        the title of a block if `others`, the rest of the block, has sources or the header may be elsewhere.
+        """Whether the first name after `data` is legal: a setting, a dataset, or the title of a block that the header
+        or `eval` names. Another name counts as a title, and not as a typing error, if `others` (the contents of the
+        block) has sources or a base may contain the header.
         """
         if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
             return True
@@ -115,7 +116,7 @@ class _DataBlock:
         outer.blocks[title.name] = Evaluated(self.clauses.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
-        """Expand the contents of a block."""
+        """Read the sources and settings in a block."""
         self.weights = [_weight(node) for node in body if isinstance(node, Clause | Ref | Call | String)]
         for node in body:
             if isinstance(node, Setting):
@@ -174,7 +175,7 @@ class _DataBlock:
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
-        """Suggest how to write the weight of a source in a mixture. Weights that do not sum to 1 are taken as
+        """Suggest `share = 30%` for a weight in another tool's notation. Weights that do not sum to 1 are converted as
         proportions.
         """
         weight, known = _number(part), [one for one in self.weights if one is not None]
@@ -186,14 +187,14 @@ class _DataBlock:
         return f"share = {percent:g}%"
 
     def taken(self, value: Value) -> str:
-        """Suggest how to write a fraction of a source's own rows that is written as in another tool."""
+        """Suggest `take = 20%` for a fraction of a source's rows in another tool's notation, such as `fraction=0.2`."""
         typed = self.clauses.typed(value.span)
         name = "ratio" if "." in typed else ""
         return f"take = {self.clauses.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _weight(node: Operand | Clause) -> float | None:
-    """The weight that another tool's notation gives a source, or None."""
+    """The weight in the mixture that a source has in another tool's notation; None without such a weight."""
     body = node.body if isinstance(node, Clause) else ()
     head = node.head if isinstance(node, Clause) else node
     parts = (*body, *(head.args if isinstance(head, Call) else ()))
@@ -209,12 +210,12 @@ def _number(part: Setting) -> float | None:
 
 
 def _is_setting(part: Operand | Clause) -> bool:
-    """Whether a part of a block is a setting, and not a source."""
+    """Whether an item of a `data` block is a setting, and not a source."""
     return isinstance(part, Setting) or (isinstance(part, Ref) and f"data.{part.name}" in schema.BY_PATH)
 
 
 def _flag(part: Operand | Clause) -> str | None:
-    """The flag of a source that a bare name sets, or None."""
+    """The name of a flag of a source, such as `chat`, if the item is only that name; otherwise None."""
     node = part.head if isinstance(part, Clause) and not part.body else part
     name = node.name if isinstance(node, Ref) and node.is_name else ""
     row = schema.SOURCE_SETTINGS.get(name)

@@ -13,7 +13,9 @@ Part = Setting | Clause | Value
 
 
 def extra(to: Collector, name: Name, body: list[Part]) -> None:
-    """Flatten `extra trl { k = v }` into `to.out.extra`. The names in a nested block become dotted names."""
+    """Read `extra trl { k = v }` into `to.out.extra["trl"]`. Names in a nested block become dotted names: `a { b = 1 }`
+    is `a.b`.
+    """
     title = body[0] if body else None
     if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
         body = [title, *title.args, *body[1:]]
@@ -32,7 +34,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
 def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> None:
     block: Sequence[Part] | None = None
     if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
-        node = node.head  # a block head on its own line
+        node = node.head  # the head of a nested block
     if isinstance(node, Setting):
         key, value, span = node.name.text, node.value, node.span
     elif isinstance(node, Call):

@@ -1,4 +1,4 @@
-"""Read the settings of the header, after `with`: each name is followed by its value and its settings."""
+"""Read the settings after `with` in the header. Each name is followed by its value and its settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from xpc.grammar.tree import Call, Clause, List, Name, Number, Ref, Setting, Val
 
 
 def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
-    """Read the items of `with`. A name is followed by its value and its settings, as on a line of the body: `with
-    seed 7 track wandb name="x" gbs=64` is `seed 7`, `track wandb name="x"` and `gbs = 64`.
+    """Read the items after `with`: `with seed 7 track wandb name="x" gbs=64` is the same as the three lines `seed 7`,
+    `track wandb name="x"` and `gbs = 64`.
     """
     options, at = clauses.without_units(options), 0
     if any(isinstance(one, Ref) and one.is_name and not clauses.is_known(one.name) for one in options):
-        from xpc.compiler.language.expand.phrases import without_phrases  # imported only for a word without a meaning
+        from xpc.compiler.language.expand.phrases import without_phrases  # imported only for an unknown word
 
         options = without_phrases(clauses, options)
     while at < len(options):
@@ -25,7 +25,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
         if not (isinstance(node, Ref) and node.is_name):
             card = options[at] if at < len(options) else None
             if isinstance(node, Number) and isinstance(card, Ref) and registry.find_gpu(card.name.lower()):
-                clauses.valued(node, card, f"{node.text} x {card.name}")  # `8 h100-80gb`
+                clauses.valued(node, card, f"{node.text} x {card.name}")  # such as `8 h100-80gb`
                 at += 1
                 continue
             clauses.operand(node, None)
@@ -38,7 +38,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             form = clauses.implied_setting(node.name, value)
-            if form:  # `lora 16`
+            if form:  # such as `lora 16`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1
                 continue
@@ -57,8 +57,9 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
 
 
 def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
-    """Whether an item of `with` is a setting of the name before it, as on a line of the body. If the item could also be
-    a setting of the body, as `micro=8` in `eval every=100 micro=8`, it is reported as ambiguous.
+    """Whether an item after `with` is a setting of the name before it: `name="x"` belongs to `track` in `with track
+    wandb name="x"`. If the item could also be a setting of the body, as `micro=8` in `eval every=100 micro=8`, it is
+    reported as ambiguous.
     """
     if not isinstance(node, Setting | Ref | Call):
         return False
@@ -82,8 +83,8 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
 
 
 def _length(clause: str, options: tuple[Operand, ...]) -> int:
-    """How many items after a clause are one of its settings: 2 with a value without `=`, as in `optimizer lr 1e-5`, 3
-    with a unit after it, as in `save every 100 steps`.
+    """The number of items that form the first setting after a clause: 1 for `lr=1e-5`, 2 for `lr 1e-5`, which lacks
+    `=`, and 3 for `every 100 steps` with a unit.
     """
     if len(options) < 2 or not isinstance(options[0], Ref) or isinstance(options[1], Setting):
         return 1
@@ -95,16 +96,16 @@ def _length(clause: str, options: tuple[Operand, ...]) -> int:
 
 
 def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
-    """Whether a value after the name of this setting is the setting's, and lacks a `=`: `lr 1e-5`, `dtype bf16`."""
+    """Whether a value after a setting's name is the setting's value without a `=`: `lr 1e-5`, `dtype bf16`."""
     if row is None or row.head or row.kind in (FLAG, BLOCK):
         return False
-    from xpc.compiler.language.expand.missing_equals import can_be_value  # few headers need it
+    from xpc.compiler.language.expand.missing_equals import can_be_value  # imported only if something may lack a `=`
 
     return can_be_value(row, value)
 
 
 def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:
-    """Whether an item of `with` is the value of the clause before it."""
+    """Whether an item after `with` is the value of the clause before it: `wandb` in `track wandb`."""
     if isinstance(node, Setting):
         return False
     if not isinstance(node, Ref | Call):

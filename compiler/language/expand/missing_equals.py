@@ -1,6 +1,6 @@
 """Find settings of a clause that are written without `=`: `save "out" every 100 steps`.
 
-Loaded only if something follows a setting's name.
+Imported only if something without `=` follows a setting's name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Operand = Setting | Clause | Value
 
 @record
 class Paired:
-    """A setting's name followed by its value without `=`: the place of both, and the correct form."""
+    """A setting without `=`, such as `every 100`: its location, and the correct form `every=100`."""
 
     span: Span
     form: str
 
 
 def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
-    """The items of a clause without the settings that lack a `=`, and those settings."""
+    """Separate the items of a clause. Returns the items with correct notation, and the settings that lack a `=`."""
     kept: list[Operand] = []
     found: list[Paired] = []
     at = 0
@@ -48,13 +48,13 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
 
 
 def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
-    """Whether an item after a setting's name can only be its value: `lr 1e-5`, `dtype bf16`."""
+    """Whether an item after a setting's name must be its value, as in `lr 1e-5` and `dtype bf16`."""
     return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
 
 
 @record
 class ExtraWord:
-    """The finding for a name that wrongly follows a number or a switch."""
+    """The finding for a needless word after a number or a flag: its location, message, help and the correct form."""
 
     span: Span
     message: str
@@ -66,7 +66,9 @@ OFF = ("off", "no", "none", "false", "disabled")
 
 
 def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
-    """The finding for a name that follows a setting's number or a switch; None if the name is something else."""
+    """The finding for the word `node` after the item `last`, if it is a unit (`every=10 steps`) or a switch (`packing
+    off`); otherwise None.
+    """
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]
         value = units.as_value(last.name.text, count, node.name)
@@ -80,7 +82,9 @@ def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
 
 
 def _is_switch(name: str, word: str) -> bool:
-    """Whether a word switches the name before it on or off, and is not legal there (`lora false` is legal)."""
+    """Whether `name` is a flag that cannot be followed by the switch `word`. `packing off` is such a mistake; `lora
+    false` is legal.
+    """
     row = schema.BY_PATH.get(name)
     if row is not None or name in schema.CLAUSES or name in schema.ADAPTERS:
         return (name in schema.ADAPTERS or (row is not None and row.kind is FLAG)) and word not in ("true", "false")
@@ -93,11 +97,13 @@ NUMBERED = {
     "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
     "loha": "rank", "miss": "rank", "batch": "gbs",
 }  # fmt: skip
-"""The setting that a number means when it is alone in a clause, as in `lora 16`."""
+"""For each clause, the setting that a single number means: `rank` in `lora 16`."""
 
 
 def implied_setting(clause: str, typed: str) -> str:
-    """The setting that a word or number means when it is alone in a clause, as in `eval epoch` and `lora 16`; or ""."""
+    """The setting that a single word or number in a clause means: `every = epoch` for `eval epoch`, `rank = 16` for
+    `lora 16`. Empty if it means none.
+    """
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
     if clause in NUMBERED and count.isdecimal() and int(count):
         return f"{NUMBERED[clause]} = {typed}"

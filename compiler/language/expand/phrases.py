@@ -1,6 +1,6 @@
 """Find settings in the header that are written in several words: `with gradient checkpointing, batch size 64`.
 
-Loaded only for a header with words that mean nothing alone.
+Imported only for a header with unknown words.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from xpc.compiler.language.expand.clauses import Clauses, Operand
 
 MOST = 4
-"""The most words of one setting."""
+"""The maximal number of words that are read as one setting."""
 WITHOUT = ("no", "without", "not")
 JOINING = ("and", "plus", "using")
 
 
 def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Operand, ...]:
-    """The items of `with`, without settings in several words and words such as `and`. These are reported."""
+    """Report and remove settings in several words, and words such as `and`. Returns the remaining items after
+    `with`.
+    """
     kept: list[Operand] = []
     at = 0
     while at < len(options):
@@ -51,7 +53,7 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
 
 
 def _words(options: tuple[Operand, ...]) -> list[Ref]:
-    """The plain words at the beginning of these items."""
+    """The items at the beginning of `options` that are plain words."""
     words: list[Ref] = []
     for one in options:
         if not (isinstance(one, Ref) and one.is_name):
@@ -61,7 +63,7 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
 
 
 def _is_phrase(clauses: Clauses, words: list[Ref]) -> bool:
-    """Whether these words together mean a setting, and the first or the last of them means nothing alone."""
+    """Whether several words together mean a setting (`batch size`), while at least one of them alone has no meaning."""
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first
     if f"{clause}.{second}" in schema.BY_PATH or all(clauses.is_known(one.name) for one in words):

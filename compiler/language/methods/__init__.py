@@ -1,7 +1,7 @@
-"""The training methods, one file each. Every difference between methods is a field of their record.
+"""The training methods, one file each. All differences between methods are fields of the class `Method`.
 
-To add a method: its file here and its name in METHODS, the name of its trainer in each stack's policy, and a runtime
-feature if the trainer needs one.
+A new method needs a file here, an entry in METHODS, its configuration class in each stack's policy.toml, and perhaps a
+feature of the runtime.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ DEFAULT = "sft"
 
 
 def readers(path: str) -> tuple[str, ...]:
-    """The methods that read a setting."""
+    """The names of the methods that share the setting: `readers("batch.packing")` is `("sft",)`."""
     return tuple(name for name, one in METHODS.items() if path in one.reads)

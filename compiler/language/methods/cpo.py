@@ -1,4 +1,5 @@
-"""Contrastive preference optimization and SimPO: preferences without a reference."""
+"""Method `cpo`: contrastive preference optimization and SimPO, which learn from preference pairs without a reference
+model."""
 
 from __future__ import annotations
 

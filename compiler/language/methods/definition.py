@@ -1,4 +1,4 @@
-"""The record of a training method. Each other file of this folder defines one."""
+"""The class of training methods. Every other file of this folder defines one method."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Get = Callable[["Path"], object]
 
 
 def none(get: Get) -> int:
-    """Return 0: the method keeps no frozen copy of the model."""
+    """The default of `Method.references`: 0, because the method needs no frozen copy of the model."""
     return 0
 
 
 @record
 class Method:
-    """One training method.
+    """A training method, such as sft or dpo.
 
     - `shapes`: the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns).
-    - `reads`: paths of settings that several methods share; `settings`: the method's own rows of the table of settings.
-    - `sequences`: the number of sequences that a step computes for one sample; `counts`: what a batch counts.
+    - `reads`: paths of settings that the method shares with others; `settings`: settings that only this method has.
+    - `sequences`: the number of sequences in a row, 2 for preference pairs; `counts`: what the batch size counts.
     - `generates`: whether the model writes completions while it trains. `grouped`: whether completions of one prompt
       are compared, so that a batch must have complete groups.
     - `scores`: whether the model returns a score instead of tokens. `scores_twice`: whether the trainer also computes
@@ -32,8 +32,8 @@ class Method:
     - `cuts_rows`: what happens to rows longer than a sequence: "counted" (cut, and the run counts them), "uncounted" or
       "dropped".
     - `references`: a function that counts the frozen copies of the trained model in a process.
-    - `defaults`: values that are the same on every stack although the classes differ.
-    - `arguments`: arguments that no setting decides; a bundle states them if the class has them.
+    - `defaults`: default values of settings for this method, the same on every stack, even if TRL's defaults differ.
+    - `arguments`: arguments of TRL without a setting, which every bundle states if the configuration class has them.
     - `head`: what computes logits from hidden states: "fused" (a head that trl 1.16 puts into the model), "weight" (the
       trainer, with the head's weight), or "model".
     - `aliases`: names in other tools and papers.
@@ -60,12 +60,12 @@ class Method:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The method-specific settings that this method reads: shared ones and its own."""
+        """The paths of all settings in `reads` and `settings`."""
         return (*self.reads, *(row.path for row in self.settings))
 
 
 def generates_itself(method: Method, get: Get) -> bool:
-    """Whether the trainer generates with the trained model, not with vLLM, and does not read completions from
-    the data.
+    """Whether the trainer generates completions with the trained model itself: not with vLLM, and not from the data
+    (`lmbda = 0`).
     """
     return method.generates and get("method.vllm") is not True and get("method.lmbda") != 0

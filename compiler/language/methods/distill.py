@@ -1,4 +1,4 @@
-"""Distillation: a student learns a teacher's probabilities on the student's own completions."""
+"""Method `distill`: a student learns a teacher's probabilities on completions that the student generates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DISTILL = Method(
         Setting("method.teacher_dtype", k.CHOICE, "dtype of the loaded teacher; default is the model's",
                 choices=("fp32", "bf16", "fp16"), bare=False, methods=("distill",), inner=True,
                 example="bf16"),
-        Setting("method.lmbda", k.REAL, "share of the batches whose completions the model writes; the other batches "
-                "use the completions of the rows (trl-0.18, trl-0.24)", low=0, high=1, default=1.0, args=("lmbda",),
-                methods=("distill",), inner=True),
+        Setting("method.lmbda", k.REAL, "share of the batches whose completions the student generates; the other "
+                "batches use completions from the data (trl-0.18, trl-0.24)", low=0, high=1, default=1.0,
+                args=("lmbda",), methods=("distill",), inner=True),
     ),
     defaults={
         "optimizer.lr": 1e-6, "method.beta": 1.0, "method.temperature": 1.0, "method.max_completion": 512,

@@ -1,4 +1,4 @@
-"""Direct preference optimization."""
+"""Method `dpo`: direct preference optimization, which learns from preference pairs with a reference model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 
 def references(get: Get) -> int:
-    """Return 1, or 0 if the reference's log-probabilities are precomputed or the reference is uniform."""
+    """The number of frozen reference models in memory: 0 with `precompute` or `reference_free`, otherwise 1."""
     return int(not (get("method.precompute") or get("method.reference_free")))
 
 

@@ -1,4 +1,4 @@
-"""Group relative policy optimization: reinforcement learning with reward functions."""
+"""Method `grpo`: group relative policy optimization, which is reinforcement learning with reward functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ REINFORCEMENT: tuple[Path, ...] = (
 
 
 def references(get: Get) -> int:
-    """Return 1 if the distance to the reference is penalized (`beta` above 0), otherwise 0."""
+    """The number of frozen reference models in memory: 1 if `beta`, the weight of the KL penalty, is above 0; otherwise
+    0.
+    """
     return int(bool(get("method.beta")))
 
 
@@ -37,8 +39,8 @@ GRPO = Method(
                 inner=True, example="4"),
         Setting("method.tool_timeout", k.DURATION, "maximum time of one call of a tool, or of a method of the "
                 "environment", low=1, high=86400, methods=("grpo",), inner=True, example="30s"),
-        Setting("method.delta", k.REAL, "upper bound of two-sided clipping", low=0, args=("delta",), methods=("grpo",),
-                inner=True, example="1.5"),
+        Setting("method.delta", k.REAL, "upper bound of the importance ratio (two-sided clipping)", low=0,
+                args=("delta",), methods=("grpo",), inner=True, example="1.5"),
         Setting("method.level", k.CHOICE, "one importance ratio for each token, or for each sequence (GSPO)",
                 choices=("token", "sequence"), bare=False, inner=True, args=("importance_sampling_level",),
                 methods=("grpo",), example="sequence"),

@@ -1,4 +1,4 @@
-"""Kahneman-Tversky optimization: single answers that are good or bad."""
+"""Method `kto`: Kahneman-Tversky optimization, which learns from single answers labelled good or bad."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 OF_DPO = {"aot", "aot_pair", "aot_unpaired", "bco_pair", "sft"}
-"""Losses of dpo that are not a mean over pairs (trl 0.18 to 1.16, dpo_trainer.py)."""
+"""dpo's losses that depend on the whole micro-batch, and not only on each pair (trl 0.18 to 1.16, dpo_trainer.py)."""
 OF_GRPO = {"bnpo"}
-"""Losses of grpo that are a mean over the tokens of a micro-batch (trl 0.18 to 1.16, grpo_trainer.py)."""
+"""grpo's losses that average over the tokens of a micro-batch (trl 0.18 to 1.16, grpo_trainer.py)."""
 
 
 def means_over_micro_batch(method: str, losses: Collection[str], likelihood: object, router: object) -> bool:

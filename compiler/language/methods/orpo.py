@@ -1,4 +1,4 @@
-"""Odds ratio preference optimization: preferences without a reference."""
+"""Method `orpo`: odds ratio preference optimization, which learns from preference pairs without a reference model."""
 
 from __future__ import annotations
 

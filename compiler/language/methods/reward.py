@@ -1,4 +1,4 @@
-"""Reward models, which give an answer a score."""
+"""Method `reward`: trains a reward model, which returns a score for an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REINFORCE leave-one-out: reinforcement learning with the mean reward of the other completions as the baseline."""
+"""Method `rloo`: REINFORCE leave-one-out. The baseline of a completion is the mean reward of the other completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning, and pretraining on plain text."""
+"""Method `sft`: supervised fine-tuning, and pretraining on plain text."""
 
 from __future__ import annotations
 

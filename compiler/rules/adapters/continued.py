@@ -14,19 +14,19 @@ from xpc.compiler.stacks import able
 
 WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
-"""Settings of an adapter that a later run cannot change. Its dropout may change."""
+"""Settings of a saved adapter that a run which continues its training cannot change. Only the dropout may change."""
 
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
 def another_shape(spec: Spec) -> Iterator[Finding]:
-    """An adapter whose training continues must keep its kind, rank, alpha, targets and task. What the spec does not
-    state is taken from adapter_config.json.
+    """An adapter whose training continues must keep its kind, rank, alpha, targets and task. Settings that the spec
+    leaves out are read from the saved adapter_config.json.
 
     Why it is bad: the run trains a different adapter from the one that it continues.
 
     Without this rule: with another rank, torch raises an error after the model is loaded. Another alpha silently
-    changes the adapter's effect before the first step. New targets, which the saved adapter lacks, start from zero next
-    to trained ones. Saved weights without a matching target are dropped with a warning.
+    changes the adapter's effect before the first step. New targets, which the saved adapter lacks, get untrained
+    adapters next to trained ones. Saved weights without a matching target are dropped with a warning.
 
     Source: peft 0.21 `save_and_load.py` (`strict=False`); confirmed by running it.
     """
@@ -45,9 +45,9 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            continue  # only loading shows whether each linear layer has saved weights
+            continue  # whether each linear layer has saved weights is known only after loading
         if name not in SHAPES[kind]:
-            continue  # XP464 refuses a setting of the other kind
+            continue  # this kind of adapter has no such setting, which the rule XP464 reports
         value = spec.get(path)
         value = tuple(sorted(map(str, value))) if isinstance(value, tuple) else value
         if (value or None) != (found or None):
@@ -76,8 +76,8 @@ def _shown(found: object) -> str:
 
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
-    """Training of an adapter must continue on the same base model, which its adapter_config.json names. If the name is
-    a folder's path, only the last part is compared, and a mismatch is only a warning.
+    """Training of an adapter must continue on the same base model, which adapter_config.json names. If that name is the
+    path of a folder, only its last part is compared, and a difference is only a warning.
 
     Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
 
@@ -146,7 +146,7 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
     that training continues from. trl 1.16 compares with a frozen copy of the adapter.
 
     Why it is bad: the reference is the model without the adapter. So the trained model already differs from the
-    reference at the first step, and is pulled back to it.
+    reference at the first step, and the loss pulls it back to the base.
 
     Without this rule: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
 

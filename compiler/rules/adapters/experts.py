@@ -15,14 +15,14 @@ from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, pa
 WHEN = adapters
 
 UNNAMED = ("the attention", "the router")
-"""Parts of a layer that no expert has. A spec that names only such parts leaves the experts out on purpose."""
+"""Parts of a layer outside of its experts. Targets that name only such parts leave the experts out on purpose."""
 
 
 @rule("XP600", "parts-of-a-mixture", "note")
 def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """Targets such as `gate_proj` should reach every part of a mixture of experts that has such layers: the experts,
-    the shared expert and the dense layers. The note names the parts with and without an adapter. It is a warning if the
-    experts have no adapter.
+    the shared expert and the dense layers. This note lists the parts with and without an adapter; it becomes a warning
+    if the experts have none.
 
     Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `gate_proj` is only a layer of the
     shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, PEFT adapts the
@@ -65,7 +65,9 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def adapted_paths(spec: Spec) -> tuple[str, ...]:
-    """The modules that the targets of an adapter name, as paths with N for numbers; empty for an unknown family."""
+    """The modules that get an adapter, as paths with N for numbers (`layers.N.mlp.gate_proj`); empty for an unknown
+    family.
+    """
     targets = spec.get("lora.targets")
     known = possible(spec.stack.name, spec.model.model_type, spec.model.config)
     legal = paths(known, adaptable(spec))
@@ -75,7 +77,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a path names embeddings or an output head, which `all-linear` does not include."""
+    """Whether a module's path ends in embeddings or an output head, which `all-linear` does not include."""
     return path.rpartition(".")[2] in TABLES
 
 
@@ -84,14 +86,18 @@ def _named(path: str, targets: tuple[object, ...]) -> bool:
 
 
 def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
-    """Whether a target names a layer of an expert without the part of the model that the layer belongs to."""
+    """Whether a target is only the name of a layer that experts have, such as `gate_proj`, and not
+    `shared_expert.gate_proj`.
+    """
     name = str(target)
     found = any(part(path, LORA) not in UNNAMED for path in legal if ends(name, (path,)))
     return found and "." not in name and "shared" not in name
 
 
 def _stacked(path: str) -> str:
-    """The name of a stacked parameter for `parameters`: `gate_up_proj`, or `input_linear.weight`."""
+    """The name under which the setting `parameters` lists a stacked parameter: `gate_up_proj`, or
+    `input_linear.weight`.
+    """
     module, last = path.split(".")[-2:]
     return f"{module}.{last}" if last == "weight" else last
 
@@ -102,8 +108,8 @@ def _listed(parts: list[str]) -> str:
 
 @rule("XP609", "experts-of-one-layer")
 def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
-    """If `targets` names stacked experts or their router, every layer gets adapters. `within` or a layer's number
-    cannot restrict them to some layers; `parameters` can name one layer.
+    """If `targets` names stacked experts or their router, `within` or a layer's number cannot restrict the adapters to
+    some layers. `parameters` can name a single layer.
 
     Why it is bad: layers that the spec leaves out are also trained.
 

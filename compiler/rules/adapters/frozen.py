@@ -17,8 +17,8 @@ LAYERS: tuple[IntegerPath, ...] = ("freeze.except_first", "freeze.except_last")
 
 @rule("XP470", "freeze-beside-adapters")
 def with_adapters(spec: Spec) -> Iterator[Finding]:
-    """`freeze` cannot be combined with adapters: adapters freeze every weight of the model, and modules trained
-    together with them are `modules_to_save`.
+    """`freeze` cannot be combined with adapters, which freeze every weight of the model themselves. `modules_to_save`
+    names modules to train together with adapters.
 
     Why it is bad: the two settings contradict each other about which weights are trained.
 
@@ -67,12 +67,12 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP472", "no-layer-is-frozen", "warning")
 def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
-    """`freeze` should leave fewer layers trainable than the model has; otherwise only the modules outside of the layers
-    are frozen.
+    """`freeze` should leave fewer layers trainable than the model has. Otherwise, it freezes only modules outside of
+    the layers.
 
-    Why it is bad: the number probably belongs to another model.
+    Why it is bad: the number of layers was probably meant for another model.
 
-    Without this rule: nothing fails: training every layer is legal.
+    Without this rule: nothing fails, because training every layer is legal.
 
     Source: the number of layers in the model's configuration; no library refuses it.
     """
@@ -93,8 +93,8 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 @rule("XP574", "freeze-names-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
     """`freeze` must name modules and weights that the model has; a reward model has a score head instead of `lm_head`.
-    This rule refuses names that belong to another family's layers, and module names that do not exist outside of the
-    model's layers. A mixture of experts is checked at the launch.
+    This rule refuses names from another family's layers, and names of modules that do not exist outside of the model's
+    layers. For a mixture of experts, the run checks the names when it starts.
 
     Why it is bad: no weight with that name would be trained.
 
@@ -108,7 +108,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     family, known = spec.model.model_type or "", spec.model.facts
     inner = spec.names("freeze.layer_modules") if family in MODULES else ()
-    reported = absent(spec, inner)  # XP466 reports these names
+    reported = absent(spec, inner)  # the rule XP466 reports these names
     for one in inner:
         if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
             parts = ", ".join(sorted(layer_modules(family)))
@@ -140,8 +140,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP474", "pattern-that-cannot-be-read")
 def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
-    """`except_parameters` must contain regular expressions, as Python reads them. axolotl's ranges of rows
-    (`embed_tokens.weight[:32000]`) would be read as a set of characters.
+    """`except_parameters` must contain regular expressions of Python. A range of rows in axolotl's notation, such as
+    `embed_tokens.weight[:32000]`, would be read as a set of characters.
 
     Why it is bad: the pattern does not select the weights that it names.
 
@@ -155,7 +155,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     for one in spec.names("freeze.except_parameters"):
         try:
             with warnings.catch_warnings():
-                # ignore warnings about syntax that later versions of Python may read differently
+                # ignore warnings that a later Python may read the pattern differently
                 warnings.simplefilter("ignore")
                 re.compile(one)
             wrong = "a range of rows" if re.search(r"\[\d*:\d*\]$", one) else ""

@@ -14,18 +14,18 @@ from xpc.compiler.stacks.fused_experts import adapted, adapter_layers
 
 WHEN = written("lora.init", "lora.init_iterations", "lora.init_rows")
 CHANGES_THE_BASE = ("pissa", "olora")
-"""Initializations that subtract a part from the base's weights."""
+"""Values of `init` that subtract the adapter's initial product from the base's weights."""
 
 
 @rule("XP142", "init-without-its-setting")
 def of_another(spec: Spec) -> Iterator[Finding]:
-    """`init_iterations` belongs to `init = pissa`, `init_rows` to `init = eva`. An adapter with `from` starts with the
-    weights of the saved adapter, and so has no `init`.
+    """`init_iterations` needs `init = pissa`, and `init_rows` needs `init = eva`. An adapter with `from` cannot have
+    `init`, because it starts with the weights of a saved adapter.
 
     Why it is bad: the setting does nothing.
 
-    Without this rule: other initializations silently ignore the number. With `from`, the saved weights replace the
-    initial ones, and PiSSA would change the base that they were trained on.
+    Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, the saved
+    weights replace the initial ones, and PiSSA would change the base that they were trained on.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -51,8 +51,9 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
-    """A method that compares with a reference cannot start from PiSSA or OLoRA. With adapters, the reference is the
-    model with its adapters switched off, and PiSSA and OLoRA subtract a part from the weights of that model.
+    """A method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With adapters, the
+    reference is the model with its adapters switched off, and PiSSA and OLoRA subtract a part from the weights of that
+    model.
 
     Why it is bad: the reference would be a damaged model.
 
@@ -76,14 +77,15 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
 @rule("XP144", "init-of-divided-weights")
 def divided(spec: Spec) -> Iterator[Finding]:
     """PiSSA and OLoRA decompose the weights of the base before the first step, so they need weights that are not
-    quantized and not sharded by FSDP; ZeRO-3 can gather them one by one. EVA computes with the complete model and
-    complete rows; its base may be quantized.
+    quantized and not sharded by FSDP; ZeRO-3 can gather them one by one. EVA runs the complete model on complete rows,
+    so it needs weights that are not sharded and sequences that are not split (`context_parallel`); its base may be
+    quantized.
 
     Why it is bad: no process has the complete weights to decompose, or the weights are 4-bit or 8-bit codes.
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
-    OLoRA quantizes the rest again, so that the saved adapter does not fit the published base. Under FSDP, the processes
-    after the first decompose weights that are not loaded yet.
+    OLoRA quantizes the base again after its subtraction, so that the saved adapter does not fit the published base.
+    Under FSDP, the processes after the first decompose weights that are not loaded yet.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
@@ -116,13 +118,13 @@ def divided(spec: Spec) -> Iterator[Finding]:
 @rule("XP145", "init-of-other-layers", reads=("lora.targets",))
 def other_layers(spec: Spec) -> Iterator[Finding]:
     """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize adapters on
-    embeddings, on the output head (which may be one weight with the embeddings), or on experts that are one stacked
+    embeddings, on the output head (which may share its weight with the embeddings), or on experts that are one stacked
     parameter; OLoRA cannot initialize adapters on GPT-2's Conv1D layers.
 
     Why it is bad: these adapters would start from other values, or the embeddings would change together with the head.
 
-    Without this rule: peft silently gives adapters on embeddings their usual initial values, and subtracts a part from
-    the embeddings if the head is tied to them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
+    Without this rule: peft silently gives adapters on embeddings their usual initial values, and, if the head is tied
+    to the embeddings, subtracts a part from them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
     RuntimeError in the first step.
 
     Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.

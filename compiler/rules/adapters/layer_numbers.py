@@ -10,11 +10,11 @@ from xpc.compiler.rules.core.rule import Finding
 from xpc.compiler.spec import Spec
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,9})(?=\.|$)")
-"""A pattern for the number of a layer, after the name of the list of layers, for any family of transformers."""
+"""Matches the number of a layer after the name of the list of layers (`layers.30`, `h.30`), for any family."""
 
 
 def missing_layer(spec: Spec, path: Path) -> Iterator[Finding]:
-    """A finding for the first name in a setting that contains the number of a layer which the model lacks."""
+    """Report the first name in a setting whose layer number is too high for the model."""
     facts, written = spec.model.facts, spec.get(path)
     names = written if isinstance(written, tuple) else (written,)
     if facts is None:

@@ -1,5 +1,5 @@
-"""Adapters on layers that are not plain linear: fused experts, state spaces (XP184, XP460 to XP463, XP473, XP479,
-XP484, XP625).
+"""Adapters on layers that are not plain linear layers: stacked experts, state spaces (XP184, XP460 to XP463, XP473,
+XP479, XP484, XP625).
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ STATE_SPACES = {
     "mamba2": "in_proj",
     "nemotron_h": "q_proj, k_proj, v_proj, o_proj",
 }
-"""Families with state-space layers whose kernel bypasses adapters, and the modules that can have an adapter."""
+"""Families with state-space layers, whose kernel bypasses adapters on some modules; for each, the modules that can have
+an adapter.
+"""
 READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 def adaptable(spec: Spec) -> str:
-    """The letter of the modules (`stacks/modules.py`) that can have adapters of the run's kind: linear ones, but for
-    LoRA, and for VeRA on GPT-2's Conv1D layers, which PEFT adapts as LoRA does.
+    """The letter in modules.json (`stacks/modules.py`) for modules that can have the run's kind of adapter: `LORA` for
+    LoRA, and for VeRA in models with Conv1D layers such as GPT-2; otherwise `OFT`, which marks linear layers only.
     """
     return LORA if spec.low_rank or (spec.flag("vera") and spec.model.model_type in CONVOLUTIONS) else OFT
 
@@ -137,7 +139,7 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _is_target(spec: Spec, module: str) -> bool:
-    """Whether `targets` adapts a module, which is given by the end of its path."""
+    """Whether `targets` adapts a module. `module` is the end of its path, such as `mlp.down_proj`."""
     targets = spec.get("lora.targets")
     if isinstance(targets, tuple):
         return any(f".{module}".endswith(f".{one}") or f".{one}".endswith(f".{module}") for one in targets)
@@ -181,7 +183,7 @@ def unpacked_experts(spec: Spec) -> Iterator[Finding]:
     parameter, which bitsandbytes does not quantize.
 
     Why it is bad: the experts are most of the model. In Qwen3 30B A3B, 28.9 of 30.5 billion weights stay in half
-    precision and take 54 GiB instead of 15.
+    precision and take 54 GiB, not 15 GiB.
 
     Without this rule: nothing is reported, and the run does not fit or needs one more GPU.
 
@@ -258,8 +260,8 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP484", "base-that-is-not-packed")
 def never_packed(spec: Spec) -> Iterator[Finding]:
-    """A quantized base needs plain linear layers, because transformers 5 quantizes no others. Falcon's layers have a
-    special class.
+    """A quantized base needs plain linear layers. transformers 5 quantizes no other class, and Falcon's layers have a
+    class of their own.
 
     Why it is bad: the base takes four times the memory that the spec promises.
 

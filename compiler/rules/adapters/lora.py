@@ -22,8 +22,8 @@ WHEN = adapters
 
 @rule("XP438", "packed-weights-cast")
 def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
-    """A sharded 4-bit base must be loaded in the precision of the run. Its bits are stored inside numbers of the dtype
-    in which the model is loaded, and ZeRO-3 and FSDP cast what they shard to the run's precision.
+    """A sharded 4-bit base must be loaded in the precision of the run. Its 4-bit codes are stored as numbers of the
+    dtype in which the model is loaded, and ZeRO-3 and FSDP cast sharded weights to the run's precision.
 
     Why it is bad: the cast destroys the packed weights.
 
@@ -46,12 +46,12 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
 @rule("XP453", "eight-bits-sharded")
 def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
     """An 8-bit base cannot be sharded: it is integers with separate scales, and FSDP shards only floating-point
-    numbers. A 4-bit base can, because its bytes are stored as the dtype of the other weights.
+    numbers. A 4-bit base can be sharded, because its bytes are stored as numbers of a floating-point dtype.
 
     Why it is bad: FSDP fails, and ZeRO-3 saves no memory.
 
     Without this rule: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, but every
-    process keeps a full copy of the base in addition to its shard; this is only a warning.
+    process keeps a full copy of the base in addition to its shard; for ZeRO-3 this rule only warns.
 
     Source: bitsandbytes 0.50 `Int8Params`; confirmed by running it in two processes.
     """
@@ -70,9 +70,8 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
-    """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly and so bypasses the
-    adapter, as trl 1.16 does. The trainers of orpo and reward do not bypass it; the trainers of trl 0.18 and 0.24
-    bypass it only with `use_liger_loss`.
+    """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly, which bypasses the
+    adapter. trl 1.16 does so except for orpo and reward; trl 0.18 and 0.24 do so only with `use_liger_loss`.
 
     Why it is bad: the adapter would never be trained.
 
@@ -116,7 +115,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     legal = paths(known, adaptable(spec))
     if spec.method.scores:
         legal = tuple(path for path in legal if path not in HEADS)
-    # PEFT raises an exception for these names, even if other names exist
+    # PEFT raises an exception for a target that matches one of these modules, even if it also matches legal ones
     never = [path for path, kinds in known.items() if not kinds]
     missing = [
         one
@@ -153,10 +152,10 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """The `targets = [...]` to suggest, or "", and whether it keeps or corrects every name (`Q_PROJ` becomes q_proj).
-    If one name has no likely correction, only names that exist are suggested.
+    """The `targets = [...]` to suggest, or "", and whether every name was kept or corrected (`Q_PROJ` becomes q_proj).
+    If one name has no likely correction, only names of existing modules are suggested.
     """
-    from xpc.compiler.suggest.likely_modules import likely  # needed only for a wrong target
+    from xpc.compiler.suggest.likely_modules import likely  # imported only for a wrong target
 
     intended = [(one,) if one in kept else likely(one, legal) for one in targets]
     names = list(dict.fromkeys(name for found in intended for name in found)) if all(intended) else kept
@@ -166,7 +165,9 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
 
 
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
-    """Whether XP462 or XP465 refuses the target and gives a better reason."""
+    """Whether another rule (XP462 on state spaces, XP465 on layers that are not linear) refuses the target with a
+    better reason.
+    """
     family, last = spec.model.model_type, target.rpartition(".")[2]
     if not spec.low_rank:
         return (family in CONVOLUTIONS or last in EMBEDDINGS) and ends(target, paths(known, LORA))
@@ -182,7 +183,7 @@ def _half(spec: Spec, targets: list[str]) -> bool:
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
     """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An adapter's output is scaled by
-    alpha / rank, its input is what dropout leaves, and its B matrices start at zero and learn at the ratio times the
+    alpha / rank, dropout removes parts of its input, and its B matrices start at zero and learn at the ratio times the
     learning rate.
 
     Why it is bad: the run trains nothing.
@@ -211,7 +212,7 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
     Without this rule: trl 1.16 raises NotImplementedError and dpo of trl 0.18 ValueError, both in the trainer's
     constructor after the data is tokenized. grpo of trl 0.18 silently updates nothing.
 
-    Source: `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py` of both; confirmed by running it.
+    Source: `dpo_trainer.py`, `kto_trainer.py`, `grpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
     if spec.flag("method.sync_reference"):
         yield Finding(
@@ -224,12 +225,12 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP458", "rank-above-the-width", "warning")
 def rank_above_width(spec: Spec) -> Iterator[Finding]:
-    """The rank of an adapter should not exceed the model's width; above it the adapter has more weights than the layer
-    that it adapts.
+    """The rank of an adapter should not exceed the model's width (hidden size). An adapter of a higher rank has more
+    weights than the layer that it adapts.
 
     Why it is bad: the product of an adapter's two matrices cannot have a higher rank than the layer's own matrix.
 
-    Without this rule: an adapter of any rank trains.
+    Without this rule: nothing is reported; an adapter of any rank trains.
 
     Source: arXiv 2106.09685.
     """
@@ -244,11 +245,12 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP459", "reentrant-forced", "warning")
 def reentrant_forced(spec: Spec) -> Iterator[Finding]:
-    """Adapters under ZeRO-3 always use reentrant checkpointing, because trl 1.16 sets it whatever the spec states.
+    """Adapters under ZeRO-3 always train with reentrant checkpointing: trl 1.16 sets it, even if the spec states
+    otherwise.
 
     Why it is bad: the run does not do what the spec states.
 
-    Without this rule: a warning in the log.
+    Without this rule: trl only writes a warning to the log.
 
     Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; confirmed by running it.
     """

@@ -36,7 +36,7 @@ def sharded(spec: Spec) -> Iterator[Finding]:
 @rule("XP231", "loha-of-packed-weights")
 def packed(spec: Spec) -> Iterator[Finding]:
     """`loha` cannot adapt a base of 4 bits: its matrices have the shape of the layer's weight, and 4-bit weights are
-    packed into one column. A base of 8 bits keeps its shape.
+    packed into one column. 8-bit weights keep their shape.
 
     Why it is bad: the run cannot train.
 
@@ -56,7 +56,8 @@ def packed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP232", "block-wider-than-the-layer", reads=("lora.rank", "lora.targets"))
 def wide_block(spec: Spec) -> Iterator[Finding]:
-    """The `rank` of `miss` must not exceed the inputs of a layer: MiSS splits a layer's inputs into blocks of `rank`.
+    """The `rank` of `miss` must not exceed a layer's input size, because MiSS splits the inputs into blocks of size
+    `rank`.
 
     Why it is bad: the layer has less than one block.
 
@@ -82,7 +83,7 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
     """`vera` needs its vectors and the matrices that its layers share in one type. The matrices are float32 buffers,
-    and only autocast multiplies them with numbers of 16 bits: a quantized base needs bf16 or fp16 precision if the
+    and only autocast can multiply them with 16-bit inputs. So a quantized base needs bf16 or fp16 precision if the
     stack trains adapters in bfloat16. DeepSpeed 0.19 has no autocast and casts no buffers, so `vera` cannot train in 16
     bits under ZeRO, except under ZeRO-3 over a base that is not quantized.
 
@@ -102,7 +103,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )
-    initialized = spec.zero_stage == 3 and not spec.bits  # ZeRO-3's zero.Init makes the buffers in 16 bits, too
+    initialized = spec.zero_stage == 3 and not spec.bits  # zero.Init also creates the buffers in 16 bits
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(
             spec.place("strategy", "casts no buffers"),

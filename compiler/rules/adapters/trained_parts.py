@@ -31,18 +31,20 @@ WHEN = any_of(
 WHOSE = {
     "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""Labels of settings that not only `lora` and `qlora` have."""
+"""For a setting that an adapter lacks: the label with the kinds of adapters that have it. Any setting without a label
+here belongs to `lora` and `qlora` only.
+"""
 
 
 def _known(spec: Spec) -> tuple[str, ...] | None:
-    """The last parts of the names of the model's modules, or None if they are not known."""
+    """The last components of the names of the model's modules, such as `q_proj`; None for an unknown family."""
     found = last_names(path for path in _modules(spec) if not path.endswith(".N"))
     return tuple(dict.fromkeys((*found, *heads(spec, spec.model.model_type or "")))) if found else None
 
 
 def _modules(spec: Spec) -> tuple[str, ...]:
-    """The paths of the model's modules on this stack; empty for an unknown family. A reward model has a score instead
-    of a head.
+    """The paths of the model's modules on this stack; empty for an unknown family. A reward model has `score` instead
+    of an output head.
     """
     known = modules(spec.stack.name, spec.model.model_type)
     parts = tuple(path for path, kinds in known.items() if PARAMETER not in kinds)
@@ -50,8 +52,8 @@ def _modules(spec: Spec) -> tuple[str, ...]:
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """The names that no module of the model has; empty unless the model's family is dense and known. Every name of a
-    norm is accepted here, because norms have many names; XP574 checks the norms outside of the layers.
+    """Those of `names` that no module of the model has; empty unless the family is known and dense. Any name of a norm
+    is accepted, because families name norms in many ways; another rule (XP574) checks norms outside of the layers.
     """
     facts = spec.model.facts
     dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
@@ -84,9 +86,9 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP464", "setting-of-another-adapter")
 def setting_of_another(spec: Spec) -> Iterator[Finding]:
-    """Each kind of adapter takes only its own settings: the two learning rates and `parameters` are LoRA's, `alpha` is
-    LoRA's and LoHa's, blocks are OFT's, and LoHa has no dropout of its inputs. PEFT takes either the number or the size
-    of OFT's blocks and derives the other.
+    """Each kind of adapter takes only its own settings: only LoRA has two learning rates and `parameters`, only LoRA
+    and LoHa have `alpha`, only OFT has blocks, and LoHa has no dropout of its inputs. PEFT takes either the number or
+    the size of OFT's blocks and derives the other.
 
     Why it is bad: the adapter has no such setting.
 
@@ -164,7 +166,7 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 def blocks_divide(spec: Spec) -> Iterator[Finding]:
     """OFT's `block_size` (or `rank`, the number of blocks) must divide the inputs of every layer that it rotates.
 
-    Why it is bad: PEFT rotates blocks of another size than the spec, the README and adapter_config.json state.
+    Why it is bad: PEFT uses blocks of another size than the spec and adapter_config.json state.
 
     Without this rule: a warning of PEFT ("Invalid `oft_block_size` (24)! Adjusted to (16)"), and the runtime stops the
     run before its first step.
@@ -241,11 +243,12 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
     """`targets` and `modules_to_save` should not name tied embeddings or their head unless the run merges the adapters:
-    in this model the two are one weight, and the adapter changes only one of its two uses.
+    if embeddings and head share one weight, an adapter changes only one of the two uses of this weight.
 
     Why it is bad: peft's `merge_and_unload` adds an adapter on one of them to the shared weight, so the merged model
     computes something else. On trl-0.24 and trl-0.18, one of two weights that `modules_to_save` trained is lost when
-    the merged model is saved. `save { merge }` separates the two first. The adapter's own folder loads correctly.
+    the merged model is saved. `save { merge }` first gives each its own copy of the weight. An adapter that is not
+    merged loads correctly.
 
     Without this rule: a warning of PEFT. transformers 4.57 trusts the configuration, which says that the two weights
     are tied; 5.23 compares the weights.
@@ -272,7 +275,9 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
 
 def _refused(spec: Spec, targets: list[str]) -> bool:
-    """Whether XP454 or XP465 refuses an adapter on one of the targets."""
+    """Whether another rule (XP454 on the output head, XP465 on layers that are not linear) refuses one of the
+    targets.
+    """
     names = {one.rpartition(".")[2] for one in targets}
     fused = fused_loss(spec) and spec.method.head != "model"
     return bool((fused and names & {*HEADS}) or (not spec.low_rank and names & {*TOKEN_EMBEDDINGS}))
@@ -281,12 +286,12 @@ def _refused(spec: Spec, targets: list[str]) -> bool:
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
     """`parameters` must name experts that are one stacked parameter, or the weight of a module, in layers that the
-    model has. Experts that are separate layers belong into `targets`. transformers 4.52 keeps the experts of most
+    model has. Experts that are separate layers must be named in `targets`. transformers 4.52 keeps the experts of most
     families separate.
 
-    Why it is bad: the experts get no adapter.
+    Why it is bad: a parameter that does not exist gets no adapter.
 
-    Without this rule: a RuntimeWarning of PEFT, and no adapter there.
+    Without this rule: PEFT warns (RuntimeWarning) and adds no adapter.
 
     Source: peft 0.21 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -306,8 +311,8 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
 
 def _parameters(known: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of stacked experts, including `down_proj`, which the table does not mark because PEFT does not rename
-    it.
+    """The paths of parameters with stacked experts. modules.json does not mark `down_proj`, because PEFT does not
+    rename it, so it is added next to each `gate_up_proj`.
     """
     stacked = paths(known, PARAMETER)
     siblings = (f"{path.rpartition('.')[0]}.down_proj" for path in stacked if path.endswith(".gate_up_proj"))
@@ -315,8 +320,8 @@ def _parameters(known: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_parameter(name: str, known: Mapping[str, str]) -> bool:
-    """Whether a name can be a parameter: stacked experts, or the weight of a module. Other parameters of a module, such
-    as `sinks`, are not in the table, and are accepted.
+    """Whether a name can be a parameter: stacked experts, or the weight or bias of a module. Any other parameter of a
+    module, such as `sinks`, is accepted, because modules.json does not list it.
     """
     module, _, last = name.rpartition(".")
     experts = [path.rpartition(".")[0] for path in _parameters(known)]
@@ -328,7 +333,7 @@ def _is_parameter(name: str, known: Mapping[str, str]) -> bool:
 
 
 def _contains(part: str, known: tuple[str, ...]) -> bool:
-    """Whether a dotted path names a module that contains other modules."""
+    """Whether a dotted path names a module that contains other modules, such as `self_attn`."""
     inside = re.sub(r"(?<![^.])\d+(?![^.])", "N", part)
     return any(f".{inside}." in f".{path}" for path in known)
 
@@ -337,7 +342,7 @@ def _contains(part: str, known: tuple[str, ...]) -> bool:
 def two_rates(spec: Spec) -> Iterator[Finding]:
     """`lr_ratio` (LoRA+) needs an optimizer whose parameter groups can have different learning rates. Layerwise
     optimizers consist of one optimizer per parameter and a placeholder with an empty group; LOMO steps in the backward
-    pass with a single rate, and Muon has one for all matrices.
+    pass with a single rate, and Muon has a single rate for all matrices.
 
     Why it is bad: the second rate is ignored.
 
@@ -360,7 +365,7 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 def new_tokens(spec: Spec) -> Iterator[Finding]:
     """New tokens need trained embeddings: their rows in the embeddings and the head start with random values, and with
     adapters or `freeze` they are trained only if the spec names embeddings and head. vLLM loads the model without the
-    new rows and cannot be given the trained ones.
+    new rows, and trl cannot send it the trained rows.
 
     Why it is bad: an untrained token means nothing to the model.
 

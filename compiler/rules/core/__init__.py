@@ -1,1 +1,3 @@
-"""What rules are made of: the decorator, conditions, the index of rules, and facts that several topics need."""
+"""The decorator of rules, the conditions of modules, the index of rules, and facts that rules of several topics
+need.
+"""

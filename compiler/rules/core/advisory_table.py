@@ -24,10 +24,11 @@ EXTRA = "extra."
 
 @record
 class Advisory:
-    """A wrong computation in a package, from version `first` up to but excluding `mended`, for specs that match `when`.
+    """A wrong computation in a package from version `first` to before version `mended`, for specs that match `when`.
 
-    `threads` are OWNER/NAME#NUMBER, `effect` is what was measured. If an advisory applies, either `rule` refuses the
-    spec, or the bundle's trainer corrects it as `runtime` describes, or XP940 reports it at `place` with `help`.
+    `threads` are GitHub issues as OWNER/NAME#NUMBER, and `effect` is the measured error. If an advisory applies, either
+    `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule XP940 reports it at
+    the setting `place` with `help`.
     """
 
     name: str
@@ -44,32 +45,32 @@ class Advisory:
     severity: str = field(default="warning")
 
     def concerns(self, version: str) -> bool:
-        """Whether a version of the package computes wrongly."""
+        """Whether a version of the package, such as `0.18.2`, has the error."""
         return _number(self.first) <= _number(version) and (not self.mended or _number(version) < _number(self.mended))
 
     def of(self, stack: Stack) -> bool:
-        """Whether the version that a stack pins computes wrongly."""
+        """Whether the version of the package that a stack pins has the error."""
         return self.package in stack.pins and self.concerns(stack.pins[self.package])
 
     def applies(self, spec: Spec) -> bool:
-        """Whether the spec matches `when`."""
+        """Whether the spec satisfies all conditions in `when`."""
         return all(_has(spec, name, wanted) for name, wanted in self.when.items())
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The URLs of the threads."""
+        """The URLs of the GitHub issues."""
         return tuple(f"https://github.com/{one.replace('#', '/issues/')}" for one in self.threads)
 
 
 @cache
 def table() -> tuple[Advisory, ...]:
-    """Every advisory, in the order of the file."""
+    """Every advisory, in the order of advisories.toml."""
     found = read_table(stacks.__file__, "advisories.toml")
     return tuple(Advisory(**{**one, "name": name, "threads": tuple(one["threads"])}) for name, one in found.items())
 
 
 def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
-    """The advisories that apply to a spec on the stack `before`, but not on the stack `after`."""
+    """The advisories that a change of stack resolves: they apply to the spec on `before`, but not on `after`."""
     return [one for one in table() if one.of(before) and not one.of(after) and one.applies(spec)]
 
 
@@ -86,19 +87,21 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
     else:
         path: Path = name  # type: ignore[assignment]  # from the table, which a test checks
         value = spec.get(path)
-        if isinstance(value, tuple):  # a list of losses
+        if isinstance(value, tuple):  # `method.loss` may be a list of losses: compare the first
             value = next(iter(getattr(one, "name", one) for one in value), None)
     return value is not None if wanted == SET else isinstance(wanted, list) and value in wanted
 
 
 def _ragged(spec: Spec) -> bool:
-    """Whether it is certain that the last step of an epoch has fewer micro-batches than the others."""
+    """Whether the last step of each epoch certainly has fewer micro-batches than the other steps."""
     rows, micro = trained(spec), spec.integer("batch.micro") * spec.replicas
     return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
 
 
 def _corrects_truncated(spec: Spec) -> bool:
-    """Whether sampling excludes some tokens, while the gradient is corrected with the sampler's probabilities."""
+    """Whether `top_p`, `top_k` or `min_p` exclude tokens from sampling while the correction for vLLM's probabilities is
+    on.
+    """
     top_p = spec.get("method.top_p")
     left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
     return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False
@@ -119,9 +122,9 @@ FACTS = {
     "batched_evaluation": batched_evaluation,
     "decays_norms": _decays_norms,
 }
-"""The tests that `when` may name in addition to settings."""
+"""Conditions on a spec that `when` of an advisory may name, in addition to settings: `accumulates = true`."""
 
 
 def known(name: str) -> bool:
-    """Whether a name is allowed in `when`."""
+    """Whether `when` of an advisory may contain the name: a condition, a setting, or an `extra` argument."""
     return name in FACTS or name in BY_PATH or name.startswith(EXTRA)

@@ -1,4 +1,4 @@
-"""Every code that a message can have: of the grammar, of the compiler, and of the rules."""
+"""Every code that a diagnostic can have: the codes of the grammar, of the compiler and of the rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xpc.grammar.codes import CODES as SYNTAX
 
 
 def all_codes() -> dict[str, tuple[str, str, str]]:
-    """Slug, severity and explanation of every code, in order."""
+    """For every code, in order: its slug, severity and explanation."""
     found = {code: (slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()}
     found |= {
         code: (one.slug, "note" if one.slug == "more-errors" else "error", explanation(code))

@@ -7,7 +7,9 @@ from xpc.compiler.spec import Spec
 
 
 def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
-    """The control tokens of a template that the model's vocabulary lacks; empty if the vocabulary is not known."""
+    """The control tokens of a chat template, such as `<|im_end|>`, that neither the model's vocabulary nor `tokens` of
+    the spec contains.
+    """
     known, added = spec.model.vocabulary, spec.names("model.tokens")
     if template.endswith(text("zephyr").decode()):
         return ()  # this template has no special tokens: its roles are ordinary words in angle brackets
@@ -24,12 +26,12 @@ def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
 
 
 def tokens_setting(tokens: tuple[str, ...]) -> str:
-    """The setting that adds the tokens to a vocabulary: `tokens = ["<|x|>"]`."""
+    """The setting that adds the tokens to a vocabulary, as text in backquotes: `tokens = ["<|x|>"]`."""
     return "`tokens = [" + ", ".join(f'"{one}"' for one in tokens) + "]`"
 
 
 def template_advice(spec: Spec) -> str:
-    """The help for a model without a chat template: a template to set, and the tokens that it adds."""
+    """The help for a model without a chat template: a built-in template to write, and the tokens to add for it."""
     name = native(spec.model.name) or "chatml"
     new = unknown_tokens(spec, text(name).decode())
     if not new:

@@ -1,6 +1,6 @@
-"""Conditions for `WHEN`, by which a module of rules states the specs that its rules apply to.
+"""Conditions for `WHEN`, the variable with which a module of rules states to which specs its rules apply.
 
-A module is imported only if its condition is true, because start-up is counted in milliseconds.
+A module is imported only if its condition is true, which saves milliseconds at each start of `xpc`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]
 FEW = 2**16
-"""Data with fewer rows than this may be smaller than one batch."""
+"""Data with at least this many rows is certainly larger than one batch."""
 
 
 def always(spec: Spec) -> bool:
@@ -25,42 +25,42 @@ def always(spec: Spec) -> bool:
 
 
 def written(*paths: Path) -> Condition:
-    """The spec or one of its bases writes one of the settings."""
+    """True if the spec, or a base spec that it extends, states one of the settings."""
     return lambda spec: any(map(spec.written, paths))
 
 
 def has_value(*paths: Path) -> Condition:
-    """One of the settings has a value, written or derived."""
+    """True if one of the settings has a value, whether the spec states it or xpc derives it."""
     return lambda spec: any(spec.get(path) is not None for path in paths)
 
 
 def enabled(*paths: FlagPath) -> Condition:
-    """One of the flags is set."""
+    """True if one of the flags is on."""
     return lambda spec: any(map(spec.flag, paths))
 
 
 def chosen(path: TextPath, *choices: str) -> Condition:
-    """The setting has one of the choices."""
+    """True if the value of the setting is one of the choices: `chosen("precision", "fp8")`."""
     return lambda spec: spec.get(path) in choices
 
 
 def not_chosen(path: TextPath, *choices: str) -> Condition:
-    """The setting has none of these choices."""
+    """True if the value of the setting is none of the choices."""
     return lambda spec: spec.get(path) not in choices
 
 
 def extra(*names: str) -> Condition:
-    """The spec has one of the blocks `extra trl`, `extra accelerate` and `extra deepspeed`."""
+    """True if the spec has one of the named `extra` blocks: `extra("trl")` looks for `extra trl { ... }`."""
     return lambda spec: any(map(spec.extra.get, names))
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """One of the conditions is true."""
+    """True if at least one of the conditions is true."""
     return lambda spec: any(one(spec) for one in conditions)
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """All of the conditions are true."""
+    """True if all of the conditions are true."""
     return lambda spec: all(one(spec) for one in conditions)
 
 
@@ -90,7 +90,7 @@ def quantized(spec: Spec) -> bool:
 
 
 def states_its_class(spec: Spec) -> bool:
-    """The config.json of the model or of the teacher names the class that saved it."""
+    """The config.json of the model or of the teacher states the class that saved it (`architectures`)."""
     return any(one is not None and "architectures" in one.config for one in (spec.model, spec.teacher))
 
 
@@ -100,23 +100,25 @@ def gemma(spec: Spec) -> bool:
 
 
 def older_transformers(spec: Spec) -> bool:
-    """The stack's transformers does not read all files that transformers 5 saves."""
+    """The stack's transformers is older than 5, and cannot read all files that transformers 5 saves."""
     return not spec.stack.facts.reads_newer_files
 
 
 def names_an_engine(spec: Spec) -> bool:
-    """The spec names an engine, or writes a setting that only some engines read."""
+    """The spec states `launch`, or a setting that only some engines read."""
     written = (row.engines and spec.written(row.path) for row in children("launch"))
     return spec.get("launch") != ENGINES[0] or any(written)
 
 
 def few_rows(spec: Spec) -> bool:
-    """The data may have fewer rows than a batch; a stream begins again within a step."""
+    """The data may have fewer rows than one batch. A stream has no such limit, because it begins again within a
+    step.
+    """
     return not spec.flag("data.streaming") and any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)
 
 
 def counted_rows(spec: Spec) -> bool:
-    """Some rows are counted, because a source is a local file or has a `take`."""
+    """The number of rows is known for some source, because it is a local file or has a `take`."""
     return any(one.path or one.take for one in spec.sources)
 
 
@@ -147,7 +149,7 @@ def data_folders(spec: Spec) -> bool:
 
 
 def local_tokenizer(spec: Spec) -> bool:
-    """The end token of a local model's tokenizer is known."""
+    """The model is a local folder whose tokenizer's end token is known."""
     return spec.model.eos is not None
 
 
@@ -168,7 +170,7 @@ def prompted_texts(spec: Spec) -> bool:
 
 
 def surveyed(spec: Spec) -> bool:
-    """The rows of a local source were read."""
+    """All rows of at least one local file were read."""
     return any(one.sha256 or one.parts for one in spec.sources)
 
 
@@ -178,7 +180,7 @@ def evaluation_rows(spec: Spec) -> bool:
 
 
 def may_have_secrets(spec: Spec) -> bool:
-    """The bundle has a file other than data, a tracked run has a name of 40 letters, or some text looks like a
+    """The bundle contains files other than data, the run's name or project has 40 characters, or some text looks like a
     secret.
     """
     if any(not name.startswith("data/") for name in spec.bundled):
@@ -191,7 +193,9 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def fused_loss(spec: Spec) -> bool:
-    """The loss multiplies by the head's weight directly, because the stack does so or `use_liger_loss` is set."""
+    """The trainer's loss multiplies by the output head's weight directly, by default of the stack or with
+    `use_liger_loss`.
+    """
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 
 

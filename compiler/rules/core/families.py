@@ -1,4 +1,4 @@
-"""Facts about what a target supports for the model's family, for the rules of attention, packing and kernels."""
+"""Facts for the rules about attention, packing and kernels: what a target supports for the model's family."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
 OWN_STATE = ("stateful", "kernel")
-"""Kinds of packing (in the table of families) whose layers carry a state from token to token, which no attention mask
+"""Values of `Family.packing` for families whose layers carry a state from token to token, which no attention mask
 resets.
 """
 
 
 def family(spec: Spec) -> Family | None:
-    """The facts about the model's family, or None if the family is unknown."""
+    """The stack's record of the model's family: its kinds of attention and packing. None if the family is unknown."""
     return spec.stack.family(spec.model.model_type)
 
 
 def presumed_family(spec: Spec) -> Family | None:
     """The model's family. If it is unknown, the family that the model's hub name suggests, or None.
 
-    A suggested family is enough to refuse what it cannot do, but never enough to allow anything.
+    Rules may refuse a setting because of a suggested family, but must not accept a setting because of it.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)
@@ -29,7 +29,9 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """The part of a help that tells how to state the family, if it was only guessed from the model's name."""
+    """The end of a help text that tells how to correct the family if it was only guessed from the model's name; else
+    "".
+    """
     if spec.model.model_type is not None:
         return ""
     return '; `config = file("config.json")` in `model` says otherwise where the name misleads'
@@ -51,8 +53,8 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention separates packed documents of this model. For an unknown family it does, unless the
-    family's source in transformers has layers with a state.
+    """Whether flash attention separates packed documents of this model. An unknown family counts as separated, unless
+    its source in transformers has layers that carry a state from token to token.
     """
     known = presumed_family(spec)
     if known is None:
@@ -61,7 +63,9 @@ def flash_is_exact(spec: Spec) -> bool:
 
 
 def stateful_family(spec: Spec) -> str | None:
-    """The family outside of the registry whose source in transformers carries a state from token to token, or None."""
+    """For a model outside of the registry: its family, if its source in transformers carries a state from token to
+    token; else None.
+    """
     if spec.model.model_type is not None or spec.model.id is None:
         return spec.model.model_type if spec.stack.carries(spec.model.model_type) else None
     named = registry.family_named(spec.model.id, spec.stack.carrying)
@@ -85,6 +89,8 @@ def can_run_flash(spec: Spec) -> bool:
 
 
 def rows_have_bounds(spec: Spec) -> bool:
-    """Whether the model gets the boundaries of documents. Flattened rows have them, rows cut from a stream do not."""
+    """Whether the trainer tells the model where each document in a row ends: packing and `padding_free` do, `wrapped`
+    packing does not.
+    """
     packed = spec.flag("batch.packing") and spec.get("batch.packing.strategy") != "wrapped"
     return packed or (spec.flag("batch.padding_free") and not spec.flag("batch.packing"))

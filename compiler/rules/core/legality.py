@@ -8,11 +8,11 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 OWN_MODULE = "rules.strategy.memory"
-"""The rules about memory, which themselves use this check to suggest settings."""
+"""The module of the rules about memory. They call `error_codes` to suggest settings, so it must not run them."""
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors of every rule, except the rules about memory."""
+    """The codes of all errors in a spec, except those of the rules about memory; empty for a legal spec."""
     return {
         found.code
         for module, applies in MODULES

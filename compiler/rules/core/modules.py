@@ -17,7 +17,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The embeddings of families that have other embeddings than `embed_tokens`."""
+"""The names of the embeddings in families that do not call them `embed_tokens`."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
@@ -26,7 +26,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     for family, names in NAMES.items()
 }
 EMBEDDINGS = frozenset((*TOKEN_EMBEDDINGS, "wpe", "embed_positions"))
-"""Embeddings of all families; they are outside of the layers."""
+"""The names of embeddings in all families. Embeddings are outside of the layers."""
 BLOCKS = {
     **dict.fromkeys(MODULES, ("self_attn", "mlp")),
     **dict.fromkeys(("bloom", "falcon"), ("self_attention", "mlp")),
@@ -34,14 +34,14 @@ BLOCKS = {
     "gpt_neox": ("attention", "mlp"),
     "opt": ("self_attn",),
 }
-"""The blocks that a layer consists of, by family."""
+"""For each family, the blocks of a decoder layer, such as `self_attn` and `mlp`."""
 CONTAINERS = {
     **dict.fromkeys(MODULES, ("model", "layers")),
     **dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gptj"), ("transformer", "h")),
     "gpt_neox": ("gpt_neox", "layers"),
     "opt": ("model", "decoder", "layers"),
 }
-"""The modules that contain the layers, by family, outermost first."""
+"""For each family, the modules that contain the list of layers, outermost first: `model`, `layers`."""
 
 NORMS = {
     **dict.fromkeys(MODULES, ("norm",)),
@@ -51,7 +51,7 @@ NORMS = {
     "olmo": (),
     "phi": ("final_layernorm",),
 }
-"""The norms outside of the layers, by family. OLMo's has no weights."""
+"""The norms outside of the layers, by family. OLMo is missing, because its final norm has no weights."""
 PROJECTIONS = {"opt": ("project_in", "project_out")}
 """Projections between embeddings and layers, in families where their sizes differ."""
 
@@ -68,20 +68,20 @@ def outer_modules(family: str) -> tuple[str, ...]:
 
 
 def outer_modules_and_head(spec: Spec, family: str) -> tuple[str, ...]:
-    """The modules outside of a model's layers, with the head."""
+    """The names of the modules outside of a model's layers, including the output head."""
     return (*outer_modules(family), *heads(spec, family))
 
 
 def layer_modules(family: str) -> frozenset[str]:
-    """The linear modules and the blocks of a family's layers."""
+    """The names of the linear modules and of the blocks, such as `self_attn`, in a family's layers."""
     return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
 
 
 def container_names() -> frozenset[str]:
-    """All modules with submodules, of any family, and the score of a reward model."""
+    """The names of modules that contain other modules, in any family, and `score`, the head of a reward model."""
     return frozenset(one for parts in (*BLOCKS.values(), *CONTAINERS.values()) for one in (*parts, "score"))
 
 
 def all_layer_modules() -> frozenset[str]:
-    """The modules in the layers of any family."""
+    """The names of the modules in the layers of all families together."""
     return frozenset().union(*map(layer_modules, MODULES))

@@ -11,7 +11,9 @@ MARK = r"\{%-?\s*generation\s*-?%\}"
 """A generation marker, as trl 1.16 finds it (`chat_template_utils.has_generation_markers`)."""
 
 UNMARKED = ("llama-3.1-", "llama-3.2-")
-"""Aliases of models whose template has no markers and which trl does not replace (trl/chat_templates/README.md)."""
+"""Aliases of models whose chat template has no generation markers and is not replaced by trl
+(trl/chat_templates/README.md).
+"""
 
 
 @cache
@@ -21,8 +23,8 @@ def replaced() -> frozenset[str]:
 
 
 def trainable(text: str) -> bool:
-    """Whether the assistant's tokens can be found in the template, by its own markers or those of trl's training
-    template.
+    """Whether trl can find the assistant's tokens with this template: it has generation markers, or trl replaces it by
+    a training template that has them.
     """
     import re
 

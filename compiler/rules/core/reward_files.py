@@ -16,8 +16,8 @@ def _body(code: bytes) -> list[ast.stmt]:
 
 
 def _named(body: list[ast.stmt], name: str) -> ast.stmt | None:
-    """The function or class with this name in a file or class; None if there are several, or if it has decorators. The
-    name `Maze.step` means a method.
+    """Find a function, a class or a method (`Maze.step`) in the statements of a file. None if it is missing, defined
+    twice or decorated.
     """
     name, _, inner = name.partition(".")
     found = [one for one in body if getattr(one, "name", None) == name]
@@ -32,8 +32,8 @@ def _function(code: bytes, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef 
 
 
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
-    """A function's parameters, its parameters without a default, and whether it has `**kwargs`; None if they cannot be
-    read.
+    """The parameters of a function: their names, the names without a default, and whether it has `**kwargs`. None if
+    the file has no such plain function.
     """
     found = _function(code, name)
     if found is None:
@@ -46,8 +46,8 @@ def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or passes `**kwargs`
-    on.
+    """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or some call passes
+    `**kwargs`.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
@@ -62,7 +62,7 @@ def methods(code: bytes, name: str) -> list[str] | None:
 
 
 def undescribed(code: bytes, name: str) -> str | None:
-    """What transformers' `get_json_schema` needs and the description of a tool lacks; None if nothing is missing or the
+    """What the description of a tool lacks for transformers' `get_json_schema`; None if nothing is missing or the
     function cannot be read. Names with a leading underscore are not tools.
     """
     found = _function(code, name)

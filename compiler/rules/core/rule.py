@@ -14,34 +14,37 @@ Check = Callable[[Spec], Iterator["Finding"]]
 
 SOURCE = "Source: "
 PARTS = ("Why it is bad: ", "Without this rule: ", SOURCE)
-"""The words that begin the second, third and fourth paragraph of a rule's docstring."""
+"""The words with which the second, third and fourth paragraph of a rule's docstring begin."""
 
 
 class write(str):  # noqa: N801
-    """A help whose text can also replace the label's text: `write("seq = 512", ", or leave it out")`."""
+    """A help with text that an editor can insert: `write("seq = 512", ", or leave it out")` inserts `seq = 512`."""
 
     typed: str
     more: str
 
     def __new__(cls, typed: str, more: str = "") -> write:
-        """The text of the help."""
+        """Make the text from its parts: `write("seq = 512", ", or leave it out")` is "write `seq = 512`, or leave it
+        out"."""
         self = super().__new__(cls, f"write `{typed}`{more}")
         self.typed, self.more = typed, more
         return self
 
 
 def with_more(label: Label, more: str) -> str:
-    """The text at a place with another setting added: on a new line, or after a comma in a block on one line."""
+    """The source text at a label, with the setting `more` added: after a comma in a block on one line, else on a new
+    line.
+    """
     after = label.source.text[label.span.end :].lstrip(" \t")
     return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
 
 
 @record
 class Finding:
-    """A violation of a rule: the place with a fact or a calculation, a message of one clause, and what to write
-    instead.
+    """A violation of a rule: the label `primary` (a location with a fact or a calculation), a message of one clause,
+    and a help that says what to write instead.
 
-    `replace` is the text to put at the place, if the help is not a `write`.
+    `replace` is the text that an editor inserts at the label if the help is not a `write`.
     """
 
     primary: Label
@@ -57,8 +60,7 @@ class Rule:
     """A legality rule. `explanation` is the docstring, in four paragraphs: what the rule checks, `Why it is bad:`,
     `Without this rule:` (what happens then) and `Source:`.
 
-    `reads` are settings that the rule reads but that cannot be found by reading its source
-    (xpc.compiler.rules.core.build).
+    `reads` lists settings that the rule reads, but that xpc.compiler.rules.core.build cannot find in its source.
     """
 
     code: str
@@ -76,7 +78,7 @@ class Rule:
         return dedent("    " + self.explanation).strip()
 
     def run(self, spec: Spec) -> Iterator[Diagnostic]:
-        """The diagnostics that this rule reports for a spec."""
+        """Check a spec, and yield a diagnostic for each violation."""
         for found in self.check(spec):
             help, text = found.help, found.replace
             if isinstance(help, write):
@@ -99,8 +101,9 @@ class Rule:
 
 
 def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
-    """Report a choice that the target does not support, with the reason from its policy (`optimizers_lacking`). `{}` in
-    the help becomes the name of a target that supports it."""
+    """Report a choice, such as an optimizer, that the target does not support, with the reason from its policy
+    (`optimizers_lacking`). `{}` in the help becomes the name of a target that supports the choice.
+    """
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)
     if reason is not None:
@@ -114,7 +117,7 @@ def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> 
 
 
 def _relative_to_block(text: str, label: Label) -> str:
-    """A setting as it is written inside its block: in the block `a`, `a.b = 1` is written as `b = 1`."""
+    """Shorten a setting for use inside its block: in the block `a`, `a.b = 1` is written as `b = 1`."""
     name, equals, value = text.partition(" = ")
     key = label.typed.partition("=")[0].strip()
     return f"{key} = {value}" if equals and key and name.endswith(f".{key}") else text
@@ -126,7 +129,9 @@ def with_number(word: str, value: int) -> str:
 
 
 def rule(code: str, slug: str, severity: str = "error", reads: tuple[Path, ...] = ()) -> Callable[[Check], Rule]:
-    """Make a rule from a check, whose docstring is the explanation."""
+    """Decorator that makes a `Rule` from a function. The function yields findings, and its docstring is the
+    explanation.
+    """
 
     def wrap(check: Check) -> Rule:
         return Rule(code, slug, severity, check.__doc__ or "", check, reads)

@@ -20,8 +20,8 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
     """A model that is trained only on completions must be evaluated on rows with a prompt and a completion.
 
-    Why it is bad: with rows of another shape the evaluation loss is a mean over all tokens, including the questions,
-    and does not measure what is learned.
+    Why it is bad: for rows of another shape, the evaluation loss is a mean over all tokens, including the questions. It
+    does not measure the completions that the model learns.
 
     Without this rule: the rows have no completion mask, and the collator silently masks nothing.
 

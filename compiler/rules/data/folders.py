@@ -14,7 +14,7 @@ WHEN = data_folders
 
 
 def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
-    """Each folder with each split that is read from it, and the place where the spec writes the split."""
+    """For each local folder: the folder, each split that the spec reads from it, and where the spec names the split."""
     split = spec.get("eval.split")
     for source in spec.sources:
         if source.parts:

@@ -14,7 +14,7 @@ from xpc.compiler.stacks import harness
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: NamesPath = "eval.tasks"
-"""A pattern for the name of a task. A task from a file has the name of its copy in the bundle."""
+"""Matches the name of a task. A task file is named by its copy in the bundle."""
 ALLOW: FlagPath = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 
@@ -48,7 +48,7 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
 def nothing_executed(spec: Spec) -> Iterator[Finding]:
     """`allow_code_execution` needs a task that executes code.
 
-    Why it is bad: the permission would silently apply to a task that somebody adds later.
+    Why it is bad: the permission has no use now, and would silently apply to a task that is added later.
 
     Without this rule: nothing is reported.
 
@@ -70,8 +70,8 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the result is not the complete leaderboard.
 
-    Without this rule: the pinned harness reads a copy by another author; if the copy disappears, the harness ends
-    before the first task of the other five groups.
+    Without this rule: lm-eval itself runs all six groups, and reads a copy of the withdrawn data by another author. If
+    the copy disappears, lm-eval ends before the first task of the other five groups.
 
     Source: lm-eval 0.4.13 `tasks/leaderboard/leaderboard.yaml` and `math/_template_yaml`; read, not run.
     """
@@ -107,10 +107,10 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 def scores(spec: Spec) -> Iterator[Finding]:
     """A reward model cannot run tasks of the harness: it returns a score, and the tasks need likelihoods of words.
 
-    Why it is bad: the results would be chance.
+    Why it is bad: the results would be those of random guesses.
 
-    Without this rule: the harness loads the reward model as a language model with a new head of random weights. Only
-    transformers' list of missing weights shows this.
+    Without this rule: the harness loads the reward model as a language model with a new head of random weights. Only a
+    message of transformers about newly initialized weights shows this.
 
     Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read, not run.
     """

@@ -17,7 +17,7 @@ COLUMNS = {
     IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
-"""What rows of text lack, by shape."""
+"""For each shape of rows with images: the columns to add to rows of text, as messages say it."""
 METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
 """Methods that are trained on rows with images, each with the shape of its rows."""
 
@@ -26,7 +26,7 @@ METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
 def images_of_the_target(spec: Spec) -> Iterator[Finding]:
     """A model that reads images needs a target whose trainer gives it images: trl-1.16.
 
-    Why it is bad: the older trainers prepare images in other ways, and no test here trains with them.
+    Why it is bad: trl 0.24 and 0.18 prepare images in other ways, which xpc does not test.
 
     Without this rule: what trl 0.24 and 0.18 do with images was not measured.
 
@@ -44,9 +44,9 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP213", "images-with-the-method")
 def images_of_the_method(spec: Spec) -> Iterator[Finding]:
-    """A model that reads images can be trained with sft and dpo.
+    """A model that reads images can be trained only with sft and dpo.
 
-    Why it is bad: the other methods are not tested with images here.
+    Why it is bad: xpc does not test the other methods with images.
 
     Without this rule: grpo of TRL 1.16 generates with images, and the other trainers refuse a column of images.
 
@@ -64,11 +64,11 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP214", "images-and-model-differ")
 def images_and_model(spec: Spec) -> Iterator[Finding]:
-    """A model that reads images is trained on local rows with images (`format = images`, and for dpo
-    `format = image_preference`), and other models cannot be. A row may have no image, if its list of images is empty.
+    """A model that reads images must be trained on local rows with images (`format = images`, and for dpo `format =
+    image_preference`), and other models cannot read such rows. A row may have no image, if its list of images is empty.
 
-    Why it is bad: without a column of images TRL prepares the rows in another way, in which nothing here is tested. A
-    text model cannot read images.
+    Why it is bad: without a column of images TRL prepares the rows in another way, which xpc does not test. A text
+    model cannot read images.
 
     Without this rule: a text model ends with ValueError ("The dataset appears to be vision-related") after it is
     loaded.
@@ -76,10 +76,10 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
     if spec.reads_images and spec.text("method") not in METHODS:
-        return  # XP213 reports the method
+        return  # the rule XP213 reports the method
     for source in spec.sources:
         if not spec.reads_images and source.shape in WITH_IMAGES:
-            if source.only or "images" not in (source.found or ()):  # XP556 reports the column
+            if source.only or "images" not in (source.found or ()):  # the rule XP556 reports the column
                 yield Finding(
                     source.label,
                     f"`{source.name[:80]}` has images, and `{spec.model.name[:80]}` reads only text",
@@ -126,15 +126,15 @@ def images_in_joined_rows(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP216", "images-with-sharded-weights")
 def images_of_shards(spec: Spec) -> Iterator[Finding]:
-    """A model that reads images is trained with ddp, zero1 or zero2, where each process has all weights.
+    """A model that reads images needs ddp, zero1 or zero2, where each process has all weights.
 
-    Why it is bad: with zero3 and fsdp, all processes gather the weights of a layer together. A batch without an image
-    does not call the layers that read images, so that the other processes wait for it for ever.
+    Why it is bad: with zero3 and fsdp, all processes gather the weights of a layer together. A process whose batch has
+    no image does not call the layers that read images, so the other processes wait forever.
 
     Without this rule: the run hangs at the first step in which one process has no image.
 
     Source: deepspeed 0.19.8 `partitioned_param_coordinator.py`, torch 2.13 `fully_shard`; transformers 5.23
-    `modeling_qwen2_5_vl.py` calls the part that reads images only with `pixel_values`; read there, not run.
+    `modeling_qwen2_5_vl.py` calls the part that reads images only with `pixel_values`; read, not run.
     """
     if spec.reads_images and spec.weights_sharded:
         name = spec.text("strategy")
@@ -178,7 +178,7 @@ UNREAD: dict[Path, str] = {
     "eval.tasks": "lm-evaluation-harness would load it as a text model",
     "optimizer.targets": "projected gradients were not tested with a part that is frozen",
 }
-"""Settings that rows with images cannot be trained with, and why."""
+"""Settings that cannot be combined with rows with images, each with the reason."""
 
 
 @rule("XP217", "setting-without-images", reads=tuple(UNREAD))
@@ -186,7 +186,8 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
     """Some settings do not work with rows with images: `liger`, `freeze`, quantized bases, `unique`, limits of tokens,
     and others.
 
-    Why it is bad: the part that reads images, or the processor, does not support them, or nobody has tested it.
+    Why it is bad: the part that reads images, or the processor, does not support them, or xpc does not test the
+    combination.
 
     Without this rule: `liger` ends with ImportError (`LigerQwen2_5_VLCausalLMOutputWithPast`); `unique` drops rows that
     differ only in their images.
@@ -216,7 +217,8 @@ def shortest_image(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an image of 1,000 x 1,000 pixels has 1,296 tokens in Qwen2.5-VL (28 x 28 pixels each).
 
-    Without this rule: the run counts the tokens of every row before the model is loaded, and stops.
+    Without this rule: the run counts the tokens of every row before it loads the model, and stops at a row that is too
+    long.
 
     Source: transformers 5.23 `image_processing_qwen2_vl.py`; trl 1.16 would end a cut row with ValueError ("Mismatch in
     `image` token count between text and `input_ids`"); confirmed by running it.
@@ -243,7 +245,7 @@ def shortest_image(spec: Spec) -> Iterator[Finding]:
 
 SHORT = 1024
 PIXELS = 28
-"""Width and height in pixels of the part of an image that becomes one token (Qwen2.5-VL)."""
+"""One image token covers this many pixels in width and in height (Qwen2.5-VL)."""
 
 
 @rule("XP219", "pixels-of-text")
@@ -254,7 +256,7 @@ def pixels_of_text(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing reads the setting.
 
-    Source: the runtime's `vision.py`, which only runs on rows with images have.
+    Source: the runtime's `vision.py`, which reads the setting and is part of a bundle only if the rows have images.
     """
     if spec.get("data.max_pixels") is not None and not spec.reads_images:
         yield Finding(

@@ -16,7 +16,7 @@ WHEN = written("data.min_tokens", "data.max_tokens")
 def no_length_left(spec: Spec) -> Iterator[Finding]:
     """`min_tokens` must not be larger than `max_tokens`.
 
-    Why it is bad: no row has a length between the two, so all rows are dropped.
+    Why it is bad: no row can satisfy both limits, so all rows are dropped.
 
     Without this rule: RunError after every row was tokenized.
 
@@ -36,8 +36,8 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
 def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
     """`max_tokens` and `min_tokens` should not be larger than `seq`.
 
-    Why it is bad: `max_tokens` drops long rows so that none is cut, but rows between `seq` and `max_tokens` are still
-    cut; with `min_tokens` above `seq` every row that is left is cut.
+    Why it is bad: `max_tokens` drops long rows so that no row is cut, but rows between `seq` and `max_tokens` are still
+    cut. With `min_tokens` above `seq`, every remaining row is cut.
 
     Without this rule: the run prints how many rows are cut after it has tokenized them.
 

@@ -14,7 +14,7 @@ from xpc.compiler.spec.resources import DataSource
 WHEN = mixture
 
 TOLERANCE = 0.0005
-"""How far the sum of shares may be from 1, because a share of a third is written with two decimals."""
+"""How far the sum of the shares may be from 1: a third is written as 33.33%, with two decimals."""
 
 
 def _percent(share: float) -> str:
@@ -23,8 +23,9 @@ def _percent(share: float) -> str:
 
 @rule("XP540", "shares-of-a-mixture")
 def shares(spec: Spec) -> Iterator[Finding]:
-    """Either every source of the training data has a `share` or none has one, and the shares are 100% together. Each
-    source needs enough rows for its share and for the holdout. `exhausted` says how such a mixture ends.
+    """Either every source of the training data has a `share`, or no source has one. Shares must sum to 100%. Each
+    source needs enough rows for its share and for the holdout. `exhausted` needs shares: it says what happens when the
+    rows of one source are used up.
 
     Why it is bad: if a source has no share, or the shares do not sum to 100%, the mixture is ambiguous.
 
@@ -96,8 +97,8 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
     """The shares of a mixture should not be combined with `long = chunk`: they count documents, and each long document
     becomes several rows.
 
-    Why it is bad: the rows that are trained on have other shares. With 70% of books and 30% of chats, nearly every row
-    may be a chunk of a book.
+    Why it is bad: the shares of the trained rows differ from the stated ones. With 70% of books and 30% of chats,
+    nearly every row may be a chunk of a book.
 
     Without this rule: nothing is reported, because the chunks are made after the mixture is drawn.
 
@@ -114,7 +115,7 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP541", "rows-of-a-mixture", "note")
 def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
-    """The number of rows of each source that follow from the shares of a mixture, in one epoch.
+    """This note states how many rows of each source one epoch uses, as computed from the shares of the mixture.
 
     Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
     times on each row of the smaller ones.
@@ -148,7 +149,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _rows(source: DataSource, used: int, held: int) -> str:
-    """A text such as `300 of 5,000 of b.jsonl`, or one that says how often each row is used."""
+    """The used rows of a source as text, such as `300 of 5,000 of b.jsonl`, or how often each row is used."""
     there = (available(source) or 0) - held
     times = f" ({used / there:.3g} times each)" if used > there else ""
     return f"{used:,} of `{source.name[:60]}`, which has {there:,}{times}"
@@ -156,8 +157,9 @@ def _rows(source: DataSource, used: int, held: int) -> str:
 
 @rule("XP542", "source-named-twice", "note")
 def named_twice(spec: Spec) -> Iterator[Finding]:
-    """Two sources should not have the same rows: one file under two names, a folder and a file in it, or two parts of
-    one split, which both begin with its first row. The note becomes a warning if the spec has a holdout or `unique`.
+    """Two sources should not have the same rows. Examples are one file under two names, a folder and a file in it, or
+    two parts of one split, since every part begins with the split's first row. The note becomes a warning if the spec
+    has a holdout or `unique`.
 
     Why it is bad: rows that are held out are also trained on. Without a holdout, each row is trained on twice in an
     epoch, unless `unique` drops the second copy.

@@ -20,17 +20,18 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
     Prompts and answers of plain text are joined and tokenized as they are; `data(chat=false)` states that this is
     intended. Prompts of grpo and rloo need neither, because the run turns them into conversations.
 
-    Why it is bad: a chat model answers within its chat template, but would learn the answers outside of it.
+    Why it is bad: in use, a chat model answers within its chat template, but it would be trained on answers without the
+    template.
 
-    Without this rule: silently, no row has a token of the template. The loss falls, but in a chat the trained model
-    gets prompts in a form that it was not trained on.
+    Without this rule: nothing is reported, and no row has a token of the template. The loss falls, but in a chat the
+    trained model gets prompts in a form that it was not trained on.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`,
     `reward_trainer.py` (`is_conversational`); confirmed by running it.
     """
     if not prompted_texts(spec) or not _chats(spec.model):
         return
-    # XP558 reports that no row needs the template
+    # the rule XP558 reports that no row needs the template
     if spec.written("model.chat_template") and rows.all_texts(spec.data):
         return
     for source in spec.data:
@@ -52,7 +53,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
 
 
 def _prompted(source: DataSource) -> bool:
-    """Whether the prompt of a row has its own column."""
+    """Whether the source's rows have a separate column for the prompt."""
     if source.shape != "preference" or len(rows.columns(source)) > 2:
         return True
     found = rows.survey(source)

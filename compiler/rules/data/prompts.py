@@ -15,11 +15,13 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""A pattern for a column in a template: the name at the beginning of an expression."""
+"""Matches the name of a column in a template, at the beginning of an expression: `question` in `{{ question | trim
+}}`.
+"""
 
 
 def _no_prompt(source: DataSource) -> str | None:
-    """The reason why a template cannot build the prompts of a source, or None."""
+    """The reason why `prompt_template` cannot build the prompts of a source, or None if it can."""
     if source.wording is not None:
         return "`format = alpaca` already puts its own words around a prompt"
     if source.context is not None:
@@ -33,7 +35,7 @@ def _no_prompt(source: DataSource) -> str | None:
 
 
 def _missing_column(sources: Sequence[DataSource], names: Sequence[str]) -> tuple[DataSource, str] | None:
-    """The first file that lacks one of the columns, and that column. Files that were not read are skipped."""
+    """Find a local file that lacks one of the columns. Return the file and the missing column, or None."""
     for source in sources:
         found = rows.survey(source)
         if found is None or source.found is None or not found.rows:
@@ -60,7 +62,8 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the template could not build a prompt for these rows.
 
-    Without this rule: no library reads such a template; training scripts build such prompts by hand.
+    Without this rule: the run could not build prompts. No library has such templates, so there is nothing to compare
+    with.
 
     Source: the runtime's `prompt_template.py`.
     """
@@ -79,7 +82,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP771", "prompt-template-of-no-column")
 def template_of_no_column(spec: Spec) -> Iterator[Finding]:
-    """A prompt template must use at least one column of the row, in two braces.
+    """A prompt template must use at least one column of the row: `{{ question }}`.
 
     Why it is bad: a template that uses no column of the row gives every row the same prompt.
 
@@ -134,7 +137,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     name = spec.get("data.system_column")
     each = [_missing_column([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
     missing = next((one for one in each if one is not None), None)
-    # in a mixture, a source may lack the column
+    # in a mixture, a single source may lack the column
     if missing is not None and (None not in each or not spec.mixes_shapes):
         yield _not_there(*missing, spec.place("data.system_column", "not there"))
 

@@ -14,8 +14,8 @@ WHEN = raw_text
 
 @rule("XP543", "no-such-text")
 def no_such_text(spec: Spec) -> Iterator[Finding]:
-    """`documents` divides .txt files into rows, and `long` is for rows of plain text. `long = chunk` splits long rows
-    at `seq`, so the spec must have a `seq`.
+    """`documents`, which divides .txt files into rows, needs a .txt file, and `long` needs rows of plain text. `long =
+    chunk` splits long rows at `seq`, so the spec must have a `seq`.
 
     Why it is bad: the setting would have no effect.
 
@@ -51,7 +51,7 @@ def lines_as_documents(spec: Spec) -> Iterator[Finding]:
     `seq` tokens, unless `long = chunk` splits it.
 
     Why it is bad: a line of a book or an article is not a document. The model would learn to stop after each line, and
-    would never see text that is cut.
+    would never see the text that is cut off.
 
     Without this rule: only the run counts the rows and the tokens that are cut.
 

@@ -1,4 +1,4 @@
-"""Columns of rows, and keys of turns, that are not read (XP546, XP549, XP566)."""
+"""Columns of rows and keys of turns that no trainer reads (XP546, XP549, XP566)."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ UNREAD = {
     ),
     "question": ("the question in a column other than `prompt`", "name that column: `data(prompt=COLUMN)`"),
 }
-"""Columns that no trainer reads (`data/structure.py`), in words, and what to write instead."""
+"""Columns that no trainer reads (`data/structure.py`): their description in messages, and what to write instead."""
 CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
-"""Columns from which a row could be learned, by the names of the shapes."""
+"""Columns from which a trainer can learn; a row with columns of several shapes is ambiguous."""
 UNREADABLE = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
-"""Columns that the runtime does not pass to reward functions: TRL would take the first ones for the row, and passes
-values of its own under the names of the others.
+"""Columns that the runtime does not pass to reward functions. TRL would read `messages`, `chosen`, `rejected` and
+`completion` as the row itself, and it passes its own values under the names `prompts`, `completions` and
+`completion_ids`.
 """
 
 
 @rule("XP566", "two-readable-columns", "note")
 def two_readable(spec: Spec) -> Iterator[Finding]:
-    """If a local file has the columns of several shapes, such as `messages` and `text`, one is read. `format` or
-    `columns` says which. XP154 reports token ids next to texts.
+    """If a local file has the columns of several shapes, such as `messages` and `text`, only one shape is read.
+    `format` or `columns` selects it. Another rule (XP154) reports token ids next to texts.
 
-    Why it is bad: the rows may be learned from another column than the one that was meant.
+    Why it is bad: the model may learn from another column than the intended one.
 
-    Without this rule: silently, the first shape in the method's order is read: messages before prompt and completion,
-    these before text.
+    Without this rule: the first shape in the method's order is silently read: messages, then prompt and completion,
+    then text.
 
     Source: `xpc` itself; TRL 1.16 raises for some such rows and takes one column of others.
     """
@@ -57,7 +58,7 @@ def two_readable(spec: Spec) -> Iterator[Finding]:
         read += ["prompt"] if source.shape == "preference" else []
         if {*ALPACA} <= {*source.found}:
             names = CONTENTS + ALPACA
-        if spec.method.shapes[0] == "prompt":  # the reward functions get the other columns
+        if spec.method.shapes[0] == "prompt":  # reward functions read all other columns
             names = UNREADABLE
         others = [name for name in names if name in source.found and name not in read]
         if others:
@@ -74,7 +75,9 @@ def _listed(names: list[str]) -> str:
 
 
 def _instead(spec: Spec, source: DataSource) -> str:
-    """What to write to read other columns, or to say that these are meant."""
+    """The help: the setting that confirms the shape that is read, and, if there is another shape, the setting that
+    reads it.
+    """
     shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
     other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)
     meant = f"`data(format={source.shape})` says that this is meant"
@@ -82,7 +85,7 @@ def _instead(spec: Spec, source: DataSource) -> str:
 
 
 def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
-    """Kinds of turns with a key that is not read, in the form of `UNREAD`."""
+    """For each key of a turn that no trainer reads, such as `loss_weight`: a description and a help, as in `UNREAD`."""
     keys = [kind[len(TURN_KEY) :] for kind in ({} if found is None else found.tallies) if kind.startswith(TURN_KEY)]
     help = "leave turns that are not to be learned out of the data"
     if masks_answers(spec):
@@ -92,11 +95,12 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
 
 @rule("XP546", "system-column-not-read", "warning")
 def system_not_read(spec: Spec) -> Iterator[Finding]:
-    """A column `system` next to a conversation is its system prompt. Plain texts have no place for one.
+    """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, it is
+    not read.
 
-    Why it is bad: the model would not learn what the row says.
+    Why it is bad: the model would not learn to follow the row's system prompt.
 
-    Without this rule: silently, the column is dropped.
+    Without this rule: the column is silently dropped.
 
     Source: the runtime's `data.py`.
     """
@@ -105,7 +109,7 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
         if (
             found is None
             or source.only
-            or source.shape in ("text", "tokens", "prompt")  # the runtime makes turns of a prompt
+            or source.shape in ("text", "tokens", "prompt")  # the runtime turns a prompt into a conversation
             or rows.conversational(source) is not False
         ):
             continue
@@ -119,19 +123,19 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP549", "column-not-read", "warning")
 def column_not_read(spec: Spec) -> Iterator[Finding]:
-    """Some columns say how a row is to be learned, and no trainer here reads them: `history` next to a prompt and its
+    """Some columns say how a row is to be learned, but no trainer reads them: `history` next to a prompt and its
     completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
-    whose name says so, such as `loss_weight`, and a `label` of false for sft. If all pairs without `prompt` have their
+    with such a name, such as `loss_weight`, and a `label` of false for sft. If all pairs without `prompt` have their
     question in another column, such as `instruction`, this is an error.
 
     Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
     without the turns that it refers to.
 
-    Without this rule: silently, the column is dropped.
+    Without this rule: the column is silently dropped.
 
     Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """
-    if spec.method.shapes[0] == "prompt":  # rewards may read any column
+    if spec.method.shapes[0] == "prompt":  # reward functions may read any column
         return
     for source in spec.files:
         found = rows.survey(source)

@@ -14,7 +14,7 @@ from xpc.compiler.spec import Spec
 
 WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
 PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
-"""The settings for the names of speakers, in the order of ROLES."""
+"""The settings that list the names of speakers, one setting for each role, in the order of ROLES."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """A pattern for a name that needs no quotes."""
@@ -44,7 +44,7 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a list, in quotes where the language needs them."""
+    """Join names with commas for a list in a spec, with quotes where a name needs them: `human, "the model"`."""
     return ", ".join(name if NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
 
 

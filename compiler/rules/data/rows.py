@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 TURNS = ("messages", "conversations")
 SPEAKER = re.compile("`([^`]+)` is")
-"""Matches the beginning of a reason that names a speaker."""
+"""Matches a reason for a wrong row that begins with the name of an unknown speaker."""
 WHEN = any_of(counted_rows, written("data.holdout"))
 
 
 @rule("XP551", "split-of-a-file")
 def split_of_a_file(spec: Spec) -> Iterator[Finding]:
-    """`eval.split` needs a dataset with splits: a local file is one split, whatever its name.
+    """`eval.split` needs a dataset with splits: a local file is a single split, even if its name is that of a split.
 
     Why it is bad: the evaluation would read the training rows again.
 
@@ -52,8 +52,8 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
-    """The columns of the shape, or those that `columns` names, must be in the file. It is enough if later rows have the
-    column.
+    """The file must have the columns of the rows' shape, or the columns that `columns` names. The first row may lack a
+    column if a later row has it.
 
     Why it is bad: the rows cannot be read in this shape.
 
@@ -92,9 +92,9 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     for source in spec.files:
         found = rows.survey(source)
         if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
-            continue  # XP553 reports the column
+            continue  # the rule XP553 reports the missing column
         if source.shape not in spec.method.shapes:
-            continue  # XP503 reports the shape
+            continue  # the rule XP503 reports a shape that the method cannot train on
         yield Finding(
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
@@ -103,7 +103,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
 
 
 def _other_shape(source: DataSource, found: Survey) -> str:
-    """What to write for a row of another shape."""
+    """The help for a row that does not have the shape of its format."""
     assert found.wrong is not None
     why = found.wrong[1]
     if why.endswith("is not read as text"):
@@ -119,8 +119,8 @@ def _other_shape(source: DataSource, found: Survey) -> str:
 
 @rule("XP555", "more-rows-than-there-are")
 def more_rows(spec: Spec) -> Iterator[Finding]:
-    """`take` and `holdout` cannot ask for more rows than there are, and must leave at least one. xpc counts the rows of
-    a local file, and knows those of a registered dataset.
+    """`take` and `holdout` cannot be more than the number of rows, and must leave at least one row. xpc counts the rows
+    of a local file, and knows those of a registered dataset.
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 
@@ -149,13 +149,13 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         if id(source) in trained:
             total = None if total is None or taken is None else total + taken
     holdout = spec.get("data.holdout")
-    if not isinstance(holdout, Amount) or spec.by_share:  # XP540 checks the holdout of a mixture with shares
+    if not isinstance(holdout, Amount) or spec.by_share:  # the rule XP540 checks the holdout of a mixture with shares
         return
     held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
     if nothing or rest:
         certain = total is None or all(source.path is not None for source in spec.data)
-        # a share of 100 % is wrong for any number of rows
+        # 100 % is wrong, even if the number of rows is unknown
         certain = certain or (holdout.unit == "share" and holdout.value >= 1)
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
@@ -171,22 +171,22 @@ MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 
 @rule("XP556", "images-not-read")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
-    """Rows for a model that reads only text must contain text only. Columns of images, videos or sound are accepted
-    where the spec names the columns that it reads (`columns`): then only these are trained on. XP554 refuses an image
-    within a message. A model that reads images (Qwen2.5-VL) reads the column `images`.
+    """Rows for a model that reads only text must contain text only. Columns of images, videos or sound are accepted if
+    the spec lists the columns to train on (`columns`) without them. An image within a message is an error of another
+    rule (XP554). A model that reads images (Qwen2.5-VL) reads the column `images`.
 
-    Why it is bad: the model would be trained without what the rows show.
+    Why it is bad: the model would be trained without the images or sounds.
 
-    Without this rule: the plain trainer raises ValueError in its constructor, after the model is loaded.
+    Without this rule: trl raises ValueError in the trainer's constructor, after the model is loaded.
 
     Source: trl 1.16 `sft_trainer.py`.
     """
     for source in spec.files:
         media = next((name for name in source.found or () if name in MEDIA), None)
-        if spec.reads_images:  # XP214 reports rows of another shape
+        if spec.reads_images:  # the rule XP214 reports other shapes for models that read images
             others = MEDIA[2:] if source.shape in WITH_IMAGES else ()
             media = next((name for name in source.found or () if name in others), None)
-        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # XP130
+        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # by the rule XP130
         if media is not None and not source.only and not refused:
             every = source.columns or SHAPES[source.shape]
             read = every if spec.reads_images else [one for one in every if one not in MEDIA]

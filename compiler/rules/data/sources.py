@@ -20,14 +20,16 @@ SWAPPED = (
     (PROMPTS, ("completion", "answer", "response", "output", "reply", "solution", "chosen", "rejected")),
     (("chosen",), ("rejected",)),
 )
-"""Column names with a known meaning: names of prompts or chosen answers, and names of what follows them."""
+"""Known names of columns: for prompts and for their answers, for chosen and for rejected answers. The rule against
+swapped columns compares with them.
+"""
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
 """The usual names of splits."""
 
 
 @rule("XP501", "evaluation-without-data")
 def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
-    """Evaluation needs rows: a held-out share of the data, a split of it, or separate data.
+    """Evaluation needs rows: a held-out share of the training data, another split of it, or separate data.
 
     Why it is bad: the run cannot start.
 
@@ -52,7 +54,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported: the trainer gets the rows and never uses them.
 
-    Source: no library refuses it: a trainer that has evaluation rows and never evaluates is legal.
+    Source: no library refuses a trainer that has evaluation rows and never evaluates.
     """
     never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
     never = never and spec.extra_value("trl", "eval_on_start") is not True
@@ -93,8 +95,8 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP518", "split-as-configuration", "warning")
 def split_as_configuration(spec: Spec) -> Iterator[Finding]:
-    """After `:` stands a configuration of the dataset, and a split stands in brackets: `org/name[train]`, not
-    `org/name:train`.
+    """A split is written in brackets, `org/name[train]`. The name after `:`, as in `org/name:train`, is the dataset's
+    configuration.
 
     Why it is bad: few datasets have a configuration that is named like a split.
 
@@ -113,8 +115,8 @@ def split_as_configuration(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP505", "no-chat-template")
 def no_chat_template(spec: Spec) -> Iterator[Finding]:
-    """Conversations need a chat template; some base models ship without one. For a local model, the tokenizer's own
-    files are read.
+    """Conversations need a chat template, and some base models have none. For a local model, this rule reads the
+    tokenizer's own files.
 
     Why it is bad: the rows cannot be rendered.
 
@@ -144,7 +146,7 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing checks the names of splits.
 
-    Source: a convention: no library knows which split a benchmark reports on.
+    Source: this is a convention; no library knows which split a benchmark reports on.
     """
     for source in spec.data:
         if source.split.lower().startswith("test"):
@@ -154,8 +156,8 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP508", "mixed-shapes")
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
-    """The parts of a mixture must have one shape, except for sft, whose rows are tokenized before they are joined.
-    Conversations in either form count as one shape: the runtime maps from/value to messages.
+    """All sources of a mixture must have the same shape, except for sft, whose rows are tokenized before they are
+    joined. `messages` and from/value conversations count as one shape, because the runtime converts from/value.
 
     Why it is bad: the rows of all sources are concatenated, and rows of another shape lack columns.
 
@@ -186,11 +188,12 @@ def _keeps_order(stack: Stack) -> bool:
 @rule("XP545", "columns-swapped", "warning")
 def columns_swapped(spec: Spec) -> Iterator[Finding]:
     """`columns` lists the dataset's names in the order of the format: the prompt, then the answer; the chosen answer,
-    then the rejected one. Names that say the opposite are probably swapped.
+    then the rejected one. If the names suggest the opposite order, such as `columns = [answer, question]`, they are
+    probably swapped.
 
     Why it is bad: the model would learn the question from the answer, or to prefer the worse answer.
 
-    Without this rule: silently, the loss falls as in any run.
+    Without this rule: nothing is reported, and the loss falls as in any run.
 
     Source: the runtime's `prompts.py` maps names by their order; confirmed by running it.
     """
@@ -236,15 +239,15 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP550", "two-evaluation-sets")
 def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows must come from only one of three places: a held-out share, a split of the data, or separate data.
-    For several sets, write a list of names, `eval(data=[easy, hard])`; a holdout has no name for its metric.
+    """Evaluation rows must have only one origin: a held-out share, a split of the data, or separate data. For several
+    sets, write a list of names, `eval(data=[easy, hard])`; a holdout has no name for its metric.
 
-    Why it is bad: only one of the places is read.
+    Why it is bad: the run evaluates the rows of only one origin.
 
     Without this rule: the holdout is evaluated, and the split is silently never read. Other trainers refuse the
     combination.
 
-    Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; confirmed by running it for the rows that are read.
+    Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; running it confirmed which rows are evaluated.
     """
     ways: Mapping[Path, str] = {
         "data.holdout": "this holds rows out",
@@ -268,7 +271,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
-    Without this rule: the evaluation loss silently follows the training loss and tells nothing about new rows.
+    Without this rule: the evaluation loss silently follows the training loss and says nothing about new rows.
 
     Source: no library compares the rows of the two datasets.
     """
@@ -294,7 +297,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
     split = spec.get("eval.split")
     for source in spec.data if isinstance(split, str) else ():
         if source.path is not None and not source.parts:
-            continue  # XP551 reports that a file has no splits
+            continue  # the rule XP551 reports that a file has no splits
         if not stored_rows(evolve(source, split=split)).isdisjoint(stored_rows(source)):
             yield Finding(
                 spec.place("eval.split", "trained on"),
@@ -306,11 +309,12 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
 
 def stored_rows(source: DataSource) -> set[str]:
-    """Texts that identify the rows of a source: its files by digest (or by path if they are not here), or its split.
+    """Keys that identify the rows of a source: the SHA-256 of its files (or their paths if the files are missing), or
+    its split.
 
-    Two sources share rows if they have such a text in common: the same file or a copy of it (possibly in a folder), or
-    parts of one split. Each part of a split begins with its first row, so any two parts overlap. If both have `take`,
-    they select by the same seed.
+    Two sources share rows if they have a key in common: the same file or a copy of it (possibly in a folder), or parts
+    of one split. Any two parts of a split overlap: each part begins with the first row, and `take` selects rows by the
+    same seed.
     """
     if source.id is not None:
         return {f"{source.id.lower()} {source.config} {source.split}"}
@@ -318,7 +322,7 @@ def stored_rows(source: DataSource) -> set[str]:
 
 
 def reading(source: DataSource) -> str:
-    """How the rows of a source are read. If this is equal for two sources, a row that both contain becomes the same
-    training row.
+    """A key for how a source's rows are read. If two sources have equal keys, a row in both becomes the same training
+    row.
     """
     return repr((source.kind, source.columns, source.context, source.wording))

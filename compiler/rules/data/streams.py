@@ -1,4 +1,4 @@
-"""Rows that are read while the run trains (XP191 to XP195)."""
+"""Streams: data whose rows are read while the run trains (XP191 to XP195)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ COMPLETE: tuple[tuple[Path, str, str], ...] = (
     ("data.long", "chunk", "write `packing(strategy=bfd_split)` to keep long texts"),
     ("lora.init", "eva", "write `init = pissa`"),
 )
-"""Settings that read all rows before the run, with the value that does so ("" for each but `false`), and what to do in
-a run with a stream. `xpc import` reads this list, too."""
+"""Settings that need all rows before the run: the path, the value that needs them ("" for any value except `false`),
+and the help for a run with a stream. `xpc import` also reads this list.
+"""
 INTERVALS: tuple[AmountPath, ...] = ("save.every", "eval.every", "track.every")
-"""Settings that may count epochs."""
+"""Settings whose value may be a number of epochs."""
 LOADER = ("dataloader_num_workers", "train_sampling_strategy", "group_by_length", "ignore_data_skip")
-"""Arguments of the loader that repeat or order the rows of a complete dataset."""
+"""Arguments of the data loader that need a complete dataset, because they select, repeat or order its rows."""
 
 
 @rule("XP191", "stream-without-steps")
@@ -50,9 +51,9 @@ def without_steps(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP192", "stream-needs-complete-rows")
 def complete_rows(spec: Spec) -> Iterator[Finding]:
-    """A stream has one source, all of whose rows are read, in their order or shuffled in a buffer. What needs all rows
-    before the run cannot be combined with it: several sources, `take`, a slice, `holdout`, `unique`, `long = chunk`,
-    `workers`, rows that are tokens already, and `init = eva`.
+    """`streaming` cannot be combined with settings that need all rows before the run: several sources, `take`, a slice,
+    `holdout`, `unique`, `long = chunk`, `workers`, tokenized rows, and `init = eva`. A stream is one source, whose rows
+    are read in their order or shuffled in a buffer.
 
     Why it is bad: these settings count, select or compare all rows, and a stream is never complete.
 
@@ -88,9 +89,10 @@ def _complete(spec: Spec) -> Iterator[tuple[Label, str, str]]:
 
 @rule("XP193", "epochs-of-a-stream")
 def epochs(spec: Spec) -> Iterator[Finding]:
-    """A run with a stream saves and evaluates after numbers of steps or shares of the run, not after epochs.
+    """With a stream, `every` of saving and evaluation must be a number of steps or a share of the run, not an epoch.
 
-    Why it is bad: the end of a pass over a stream is not known before, and the run does not divide its steps by it.
+    Why it is bad: the number of steps in an epoch of a stream is unknown, so transformers counts all steps as one
+    epoch.
 
     Without this rule: the run saves or evaluates once, at its end.
 
@@ -110,8 +112,9 @@ def epochs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP194", "loader-of-a-stream")
 def loader(spec: Spec) -> Iterator[Finding]:
-    """A stream is read by the training process, in the order of the stream. Worker processes of the data loader, other
-    samplers, shared sequences (`context_parallel`), and a resume that does not skip rows cannot be combined with it.
+    """A stream is read by the training process, in the order of the stream. A stream cannot be combined with worker
+    processes of the data loader, other samplers, shared sequences (`context_parallel`), or a resume that does not skip
+    rows.
 
     Why it is bad: each worker process would read the whole stream, so that every row is trained on once for each
     worker. A sampler has no effect. Without the skip a resumed run starts with the first row again.

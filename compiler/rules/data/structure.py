@@ -1,5 +1,5 @@
-"""Tools, calls, reasoning and the order of turns against the chat template, and what is learned of turns (XP537 to
-XP539, XP547, XP548).
+"""Whether the chat template writes tools, calls, reasoning and every order of turns, and which turns are learned (XP537
+to XP539, XP547, XP548).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ KINDS = {
     "early_reasoning": ("reasoning", "reasoning before the last question"),
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
-"""Kinds of rows (`data/structure.py`): what `data.omit` calls them, and their name in messages."""
+"""Contents of rows that a template may not write (`data/structure.py`): their names in `data.omit`, and in messages."""
 ORDER = ("late_system", "two_questions", "two_answers", "answer_first")
-"""Kinds of the order of turns, which all templates but some of the built-in ones write."""
+"""Unusual orders of turns. Only some of the built-in templates refuse them."""
 LEARNED_TURNS = ("messages", "conversations")
 
 
 def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
-    """The survey of a file, and the counts of those contents that a template may leave out, such as tool calls."""
+    """The survey of a file, and how many rows have each content in `KINDS`, such as tool calls."""
     found = rows.survey(source)
     if found is None or found.wrong is not None:
         return None, {}
@@ -56,7 +56,9 @@ def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
 
 
 def _template(spec: Spec) -> str | None:
-    """The built-in template that renders the rows: the one that the spec names, or that of the model's family."""
+    """The name of the built-in template that renders the rows: the template in the spec, or that of the model's
+    family.
+    """
     if spec.template is not None:
         return spec.template.name
     return chat_templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
@@ -64,11 +66,13 @@ def _template(spec: Spec) -> str | None:
 
 @rule("XP537", "not-in-the-template")
 def not_in_the_template(spec: Spec) -> Iterator[Finding]:
-    """The chat template should write what the rows of a local file have: tool calls, tools, reasoning, turns of each
-    role in any order. Mistral's and Gemma's, for example, refuse two turns of the user in a row. A committed table says
-    what each built-in template writes; a test renders it. `data { omit }` allows the template to leave something out.
+    """The chat template should write everything that the rows of a local file contain: tool calls, tools, reasoning,
+    and turns of each role in any order. Mistral's and Gemma's, for example, refuse two turns of the user in a row. What
+    each built-in template writes is recorded in a table, which a test compares with rendered rows. `data { omit }`
+    allows the template to leave something out.
 
-    Why it is bad: the model does not learn what the row says; a turn with a dropped call is learned as an empty answer.
+    Why it is bad: the model does not learn the missing content; a turn whose tool call is dropped is learned as an
+    empty answer.
 
     Without this rule: launch.sh compares rows with their rendered text before the first step, and stops.
 
@@ -83,7 +87,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     for source in spec.files:
         found, tallies = _kinds(source)
         if template in chat_templates.NO_SYSTEM:
-            tallies.pop("late_system", None)  # XP567 reports it
+            tallies.pop("late_system", None)  # the rule XP567 reports system prompts here
         refused = [kind for kind in tallies if kind in form["refused"]]
         lost = [kind for kind in tallies if kind in form["left_out"] and KINDS[kind][0] not in omit]
         twice = [kind for kind in tallies if kind in form["doubled"] and KINDS[kind][0] not in omit]
@@ -108,7 +112,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str, Tally], kinds: set[str]) -> str:
-    """What to write for rows with kinds that the template does not write once."""
+    """The help for rows with contents that the template refuses, leaves out or writes twice."""
     able = [
         name
         for name, form in forms.items()
@@ -141,7 +145,7 @@ def _not_in_turns(spec: Spec) -> Iterator[Finding]:
 
 
 def have(one: Tally, found: Survey, source: DataSource) -> str:
-    """The beginning of a message: the rows of a kind, such as "row 3 (counted from 0) of `rows.jsonl` has"."""
+    """The beginning of a message about the rows with some content: "row 3 (counted from 0) of `rows.jsonl` has"."""
     return f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'}"
 
 
@@ -157,9 +161,9 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
     template writes the tool calls, tools and reasoning of the rows; the run compares rows with their rendered text
     before its first step.
 
-    Why it is bad: what the template leaves out is found only when the run starts.
+    Why it is bad: content that the template leaves out is found only when the run starts.
 
-    Without this rule: nobody would know that this was not checked.
+    Without this rule: the user would not know that `xpc check` did not compare the rows with the template.
 
     Source: `compiler/registry/template_forms.json` contains only the built-in templates.
     """
@@ -179,15 +183,15 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
 
 def masks_answers(spec: Spec) -> bool:
-    """Whether the run could be one that learns only the assistant's turns (`assistant_only`)."""
+    """Whether the run can use `assistant_only`, which learns only the assistant's turns."""
     return spec.text("method") == "sft" and spec.stack.facts.assistant_only_loss
 
 
 @rule("XP539", "turn-not-to-be-learned")
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
-    """A turn with `weight` of 0, with `train`, `train_turn`, `training` or `loss` of false, or with `mask` or `masked`
-    of true is not to be learned.
-    `method sft(assistant_only)` reads these keys of the answers in a conversation; no other run can leave out a turn.
+    """Rows may mark turns as not to be learned: `weight` of 0, `train`, `train_turn`, `training` or `loss` of false, or
+    `mask` or `masked` of true. Only `method sft(assistant_only)` reads these keys, in the answers of a conversation; no
+    other run can leave out a turn.
 
     Why it is bad: a wrong answer that its row excludes would be learned.
 
@@ -212,15 +216,15 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP547", "arguments-not-an-object")
 def odd_arguments(spec: Spec) -> Iterator[Finding]:
-    """The arguments of a tool call are a JSON object, or the text of one: `"arguments": {"city": "Paris"}`. A call
-    without arguments has none, null, or an empty text. `data { omit = [tool_calls] }` allows other arguments.
+    """The arguments of a tool call must be a JSON object, or a string that contains one: `"arguments": {"city":
+    "Paris"}`. For a call without arguments, the key may be missing, null or an empty string. `data { omit =
+    [tool_calls] }` allows other arguments.
 
     Why it is bad: the model learns to write calls that no tool can read.
 
     Without this rule: launch.sh stops at the first such row.
 
-    Source: the runtime's `call_forms.py`; what qwen2.5's and qwen3's templates write of such calls was seen by running
-    them.
+    Source: the runtime's `call_forms.py`; confirmed by rendering such calls with the templates of qwen2.5 and qwen3.
     """
     if "tool_calls" in spec.names("data.omit"):
         return
@@ -237,13 +241,13 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP548", "turn-in-an-answer", "warning")
 def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
-    """The answer to a prompt is made of turns of the assistant. Turns of the user or of a tool in a `completion`, or in
-    what differs between `chosen` and `rejected`, count as parts of the answer. `method sft(assistant_only)` learns
-    only the assistant's turns.
+    """The answer to a prompt should consist of the assistant's turns. Turns of the user or of a tool in a `completion`,
+    or after the common beginning of `chosen` and `rejected`, count as parts of the answer. `method sft(assistant_only)`
+    learns only the assistant's turns.
 
     Why it is bad: the model learns to write the user's questions and the tools' results itself.
 
-    Without this rule: silently, TRL masks the prompt and learns all the rest.
+    Without this rule: TRL silently masks only the prompt, and trains on every turn after it.
 
     Source: trl 1.16, 0.24 and 0.18 (`completion_mask` of their trainers); confirmed by running them.
     """

@@ -1,4 +1,4 @@
-"""Every row of a local file: encoding, roles, empty and repeated rows (XP530 to XP536)."""
+"""Rules that read every row of a local file: encoding, roles, empty and repeated rows (XP530 to XP536)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 WHEN = surveyed
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
-"""Roles that chat templates usually know."""
+"""Roles that chat templates usually render."""
 STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
 """Speakers of from/value conversations, each with its role in `messages`."""
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """The sources whose rows were read and have the right columns and shape (XP553 and XP554 report the others)."""
+    """The sources whose rows were read and have the right columns and shape, each with its survey. The rules XP553 and
+    XP554 report wrong columns and shapes.
+    """
     for source in spec.files:
         found = rows.survey(source)
         there = found is not None and found.rows and found.wrong is None
@@ -37,7 +39,9 @@ def _every(one: Tally, found: Survey) -> bool:
 
 
 def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
-    """A message with the number of rows that have a property, and the number of the first such row."""
+    """A message that counts the rows with a property and names the first: "3 of the 90 rows of `a.jsonl` have no
+    answer; the first is row 7, from 0".
+    """
     name = f"`{source.name[:80]}`"
     if one.count == 1:
         return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"
@@ -53,7 +57,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one unreadable row ends the run.
 
-    Without this rule: DatasetGenerationError at the launch, in fifty lines that do not name the row.
+    Without this rule: DatasetGenerationError at the launch, with a long traceback that does not name the row.
 
     Source: datasets 5.2 and 5.0 `packaged_modules/json` and `csv`; confirmed by running it.
     """
@@ -74,9 +78,9 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
 def not_utf_8(spec: Spec) -> Iterator[Finding]:
     """Data files must be UTF-8, with or without a byte order mark.
 
-    Why it is bad: one letter of another encoding stops the reading.
+    Why it is bad: a single byte of another encoding stops the reading.
 
-    Without this rule: UnicodeDecodeError at the launch, without the place in the file.
+    Without this rule: UnicodeDecodeError at the launch, which does not name the row.
 
     Source: datasets 5.2 and 5.0 `packaged_modules/json`, `csv` and `text`; confirmed by running it.
     """
@@ -97,7 +101,7 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
     any role that the template in use names. `human` and `gpt` are roles of from/value conversations, and are errors in
     `messages`.
 
-    Why it is bad: the model is not trained on these turns, or not under their role.
+    Why it is bad: the model is not trained on turns of an unknown role, or learns them under a name that nobody uses.
 
     Without this rule: a template that tests for known roles silently drops every other turn. A template that writes the
     role into the text shows the model a name that it has never seen. With `assistant_only`, such an answer is not
@@ -131,8 +135,8 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a row without an answer teaches the model to write nothing, or does not count in the loss.
 
-    Without this rule: the run silently trains on only the end token of an empty answer, and trains on the user's words
-    in a conversation without the assistant.
+    Without this rule: the run silently trains on only the end token of an empty answer, and on the user's words in a
+    conversation without an assistant.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; confirmed by running it.
     """
@@ -141,7 +145,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
             continue
         what = {"text": "an empty text", "tokens": "no token to learn"}.get(source.shape, "an empty answer")
         kinds = {"empty_answer": what}
-        # otherwise XP602 reports it
+        # otherwise the rule XP602 reports such a row
         if source.shape in ("messages", "conversations") and not spec.flag("method.assistant_only"):
             kinds["unanswered"] = "no turn of the assistant"
         for kind, words in kinds.items():
@@ -162,7 +166,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
 def empty_prompt(spec: Spec) -> Iterator[Finding]:
     """A prompt, or a turn of the user, should contain at least one letter. A turn whose content is null is empty.
 
-    Why it is bad: the answer to an empty prompt is learned for any question.
+    Why it is bad: the model learns to give this answer without a question.
 
     Without this rule: the run silently trains on the row.
 
@@ -214,7 +218,7 @@ def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: two equal answers leave nothing to prefer.
 
-    Without this rule: a pair of equal answers silently has a margin of 0, whatever the model writes, and no gradient.
+    Without this rule: a pair of equal answers silently always has a margin of 0 and no gradient.
 
     Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; confirmed by running it.
     """

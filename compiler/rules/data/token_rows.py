@@ -1,4 +1,4 @@
-"""Rows that are tokens already (XP150 to XP154)."""
+"""Tokenized rows, which contain token ids instead of text (XP150 to XP154)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ WHEN = token_rows
 
 
 def _tokens(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """The files whose tokenized rows are all correct (XP554 reports the others)."""
+    """The files of tokenized rows that were read without an error, each with its survey. The rule XP554 reports wrong
+    rows.
+    """
     for source in spec.files:
         found = rows.survey(source) if source.shape == "tokens" else None
         if found is not None and found.wrong is None:
@@ -31,10 +33,11 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
     """The ids and labels of tokenized rows must be in the model's vocabulary. All rows of a local JSON Lines file are
     checked here, and those of other sources by the run, before the model is loaded.
 
-    Why it is bad: the rows were probably tokenized for another model, so that their ids are other words here.
+    Why it is bad: the rows were probably tokenized for another model, so their ids stand for other words in this
+    model's vocabulary.
 
-    Without this rule: IndexError ("index out of range in self") in the first step on a CPU, and a CUDA assertion
-    without the row on a GPU.
+    Without this rule: IndexError ("index out of range in self") in the first step on a CPU; on a GPU, a CUDA assertion
+    that does not name the row.
 
     Source: torch 2.13 `nn.functional.embedding`; confirmed by running it.
     """
@@ -55,11 +58,11 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP151", "labels-of-other-tokens", "warning")
 def other_labels(spec: Spec) -> Iterator[Finding]:
-    """A label is the token at its own place, or -100 for a token that is not learned: the loss shifts the labels by
-    one. On a stack whose trainer does not read labels, other labels are an error.
+    """Each label must be the token id at the same position, or -100 for a token that is not learned, because the loss
+    itself shifts the labels by one. On a stack whose trainer does not read labels, other labels are an error.
 
-    Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to write the token
-    after the next.
+    Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to predict the token
+    after the next one.
 
     Without this rule: trl 1.16 silently trains on the labels as they are; trl 0.18 silently ignores them, as does trl
     0.24 with packing or Liger.
@@ -88,7 +91,7 @@ def mask_dropped(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the loss would include the tokens whose label is -100.
 
-    Without this rule: silently, trl 0.18 drops labels and masks there and learns every token.
+    Without this rule: trl 0.18 silently drops labels and masks in these cases, and trains on every token.
 
     Source: trl 0.18 `sft_trainer.py` (`_prepare_dataset`, `DataCollatorWithFlattening`); confirmed by running it.
     """
@@ -111,7 +114,8 @@ def mask_dropped(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP153", "loss-mask-of-tokenized-rows")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
-    """The labels or masks of tokenized rows decide which of their tokens are learned, not `completion_only`.
+    """`completion_only` cannot be used if all rows are tokenized: their labels or masks decide which tokens are
+    learned.
 
     Why it is bad: the setting has no effect on these rows.
 
@@ -139,7 +143,7 @@ def ids_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would not train on the ids and labels that the rows have.
 
-    Without this rule: silently, the columns `input_ids` and `labels` are dropped.
+    Without this rule: the columns `input_ids` and `labels` are silently dropped.
 
     Source: trl 1.16 reads `input_ids` if the rows have it (`sft_trainer.py`, `is_processed`); the runtime drops it.
     """

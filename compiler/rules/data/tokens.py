@@ -1,4 +1,6 @@
-"""Templates, prompts and tokens against the data and the model's vocabulary (XP513, XP557 to XP560, XP567)."""
+"""Whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP513, XP557 to
+XP560, XP567).
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ PASSED = (
     "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "pad_token", "unk_token",
     "raise_exception", "strftime_now",
 )  # fmt: skip
-"""Names that transformers passes to every template."""
+"""Variables that transformers passes to every chat template."""
 
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
     """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
-    that token. The end token of a local model is read from its tokenizer_config.json. For a registered base model it is
-    known, and this is checked if a local file has conversations.
+    that token. The end token of a local model is read from its tokenizer_config.json. The end tokens of registered base
+    models are known, and are checked if a local file has conversations.
 
-    Why it is bad: the model never learns to write the token that a server waits for.
+    Why it is bad: the model never learns to write the token at which a server ends the answer.
 
     Without this rule: the loss looks healthy, but the trained model does not stop writing. The preflight warns if the
     first rows have no end token.
@@ -68,7 +70,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
 
 def _talks(source: DataSource) -> bool:
-    """Whether a local file is known to contain conversations."""
+    """Whether some local file is known to contain conversations."""
     found = rows.survey(source)
     if found is None:
         return (source.path or "").endswith(".parquet") and rows.conversational(source) is True
@@ -85,7 +87,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `sources.py`.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime makes turns of such texts
+    if spec.method.shapes[0] == "prompt":  # the runtime turns these texts into conversations
         return
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
@@ -100,13 +102,13 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 def template_never_used(spec: Spec) -> Iterator[Finding]:
     """A chat template needs conversations to render; plain text is tokenized as it is.
 
-    Why it is bad: the saved template is not the format that the model learned.
+    Why it is bad: the template is saved with the model, although the model did not learn its format.
 
     Without this rule: the template is silently saved with the tokenizer, although no row was rendered with it.
 
     Source: the runtime; it reads chat templates only for conversations.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime makes turns of such texts
+    if spec.method.shapes[0] == "prompt":  # the runtime turns these texts into conversations
         return
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
@@ -130,7 +132,7 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
     Without this rule: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token and pads
     or ends with it.
 
-    Source: `sft_trainer.py` of both; confirmed by running it.
+    Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     added = spec.names("model.tokens")
     for path in ("model.eos", "model.pad"):
@@ -180,12 +182,12 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP131", "template-argument-not-read")
 def template_argument(spec: Spec) -> Iterator[Finding]:
-    """An argument of the chat template should be a name that the template reads: `qwen3(enable_thinking=false)`. What
-    transformers passes itself, such as the messages, cannot be an argument.
+    """An argument of the chat template should be a name that the template reads: `qwen3(enable_thinking=false)`. A name
+    that transformers passes itself, such as `messages`, cannot be an argument.
 
-    Why it is bad: the rows would look the same as without the argument.
+    Why it is bad: the rows would be rendered as without the argument.
 
-    Without this rule: silently, a name that the template does not read has no effect.
+    Without this rule: nothing is reported; a name that the template does not read has no effect.
 
     Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
     """
@@ -216,8 +218,8 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP567", "no-place-for-a-system-prompt")
 def no_system(spec: Spec) -> Iterator[Finding]:
-    """Gemma, Gemma 2 and Mistral cannot have a system prompt, because their templates have no place for one. The
-    beginning of each local file is checked.
+    """Gemma, Gemma 2 and Mistral cannot have a system prompt, because their templates refuse one. The beginning of each
+    local file is checked.
 
     Why it is bad: the data cannot be rendered.
 

@@ -16,7 +16,9 @@ TPU = ("command_file", "commands", "tpu_env", "tpu_name", "tpu_use_cluster", "tp
 
 
 def _own_checkpointing(spec: Spec, name: str) -> bool:
-    """Whether a key turns on FSDP's own checkpointing, which XP401 and XP431 report for every strategy."""
+    """Whether a key turns on FSDP's own activation checkpointing. Other rules (XP401, XP431) report it for every
+    strategy.
+    """
     return name.startswith("fsdp_activation_checkpointing") and spec.extra_value("accelerate", name) is True
 
 
@@ -54,7 +56,8 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
 @rule("XP431", "fsdp-checkpoint-offload")
 def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     """FSDP's `fsdp_activation_checkpointing_offload` works only with FSDP's own activation checkpointing, which bundles
-    never use. `memory { offload_activations }` does the same for `memory { checkpointing }`.
+    never use. Write `memory { offload_activations }` instead, which moves activations to the host with `memory {
+    checkpointing }`.
 
     Why it is bad: the key alone ends the run.
 
@@ -73,13 +76,13 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP432", "fsdp1-key-under-fsdp2")
 def fsdp1_key(spec: Spec) -> Iterator[Finding]:
-    """Some switches of FSDP1 are not read by FSDP2. `forward_prefetch` is an error under FSDP2, because the prefetching
-    would not happen; the others are a warning, because FSDP2 does the same anyway.
+    """Some switches of FSDP1 are not read by FSDP2. `forward_prefetch` is an error under FSDP2, because nothing would
+    be prefetched. The other switches are warnings, because FSDP2 ignores them without harm.
 
     Why it is bad: the run does not do what the setting states.
 
-    Without this rule: accelerate.yaml's keys are read for version 1 only. Given to the plugin directly,
-    `forward_prefetch` is a ValueError and the others cause warnings.
+    Without this rule: accelerate reads these keys of accelerate.yaml for FSDP1 only. As arguments of the plugin,
+    `forward_prefetch` raises ValueError, and the other switches cause warnings.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
@@ -108,13 +111,13 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 @rule("XP433", "efficient-loading-without-sync")
 def efficient_loading(spec: Spec) -> Iterator[Finding]:
     """Efficient loading needs `fsdp_sync_module_states`: only rank 0 reads the weights, and the other ranks must
-    receive them. The launcher refuses the pair for every version of FSDP.
+    receive them. Efficient loading without that key is refused by the launcher for every version of FSDP.
 
     Why it is bad: the other ranks would keep empty weights.
 
     Without this rule: ValueError from `accelerate launch`.
 
-    Source: accelerate 1.15 `utils/launch.py`, and 1.4 the same; confirmed by running it.
+    Source: accelerate 1.15 and 1.4 `utils/launch.py`; confirmed by running it.
     """
     efficient = spec.extra_value("accelerate", "fsdp_cpu_ram_efficient_loading") is not False
     if spec.sharded_by_fsdp and efficient and spec.extra_value("accelerate", "fsdp_sync_module_states") is False:
@@ -132,15 +135,15 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP434", "layer-class-of-another-model")
 def layer_class(spec: Spec) -> Iterator[Finding]:
-    """The classes that FSDP wraps must be modules of the model, by their exact names; by default, they are the family's
-    own decoder layers. A layer of another family and a misspelt layer of the model are refused; any other name is
+    """The classes that FSDP wraps must be modules of the model, by their exact names; by default, they are the decoder
+    layers of the family. A layer of another family and a misspelt layer of the model are refused; any other name is
     accepted, because it may be a module that the registry does not know.
 
     Why it is bad: the model cannot be wrapped.
 
     Without this rule: ValueError when the model is wrapped, after it is loaded.
 
-    Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, 1.4 the same; confirmed by running it.
+    Source: accelerate 1.15 `utils/fsdp_utils.py` and `set_auto_wrap_policy`, also of 1.4; confirmed by running it.
     """
     name = "fsdp_transformer_layer_cls_to_wrap"
     written, facts = spec.extra_value("accelerate", name), spec.model.facts
@@ -163,7 +166,8 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
     """Keys for FSDP's wrapping must match its policy, which wraps either layers of named classes or modules above a
-    size. A size above 0 is an error under FSDP2: it also selects the list of all layers, which `fully_shard` refuses.
+    size. A size above 0 is an error under FSDP2, because the list of all layers (a ModuleList) is also above that size,
+    and `fully_shard` refuses it.
 
     Why it is bad: the model is not wrapped as the keys state.
 

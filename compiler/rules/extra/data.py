@@ -11,7 +11,7 @@ from xpc.compiler.spec import Spec
 WHEN = extra("trl")
 
 READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids", "labels", "tools")
-"""Names of columns with a meaning in trl."""
+"""Names of columns that trl reads in a special way, so that no column of text may have them."""
 WITH_OUTPUT_ROUTER_LOGITS = (
     "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
 )  # fmt: skip
@@ -20,13 +20,13 @@ WITH_OUTPUT_ROUTER_LOGITS = (
 
 @rule("XP561", "loader-without-workers")
 def loader_without_workers(spec: Spec) -> Iterator[Finding]:
-    """Prefetching, persistent workers and their start method need `dataloader_num_workers`, because they concern only
-    separate loader processes.
+    """Arguments for prefetching, persistent workers and their start method need `dataloader_num_workers`, because they
+    only affect separate loader processes.
 
     Why it is bad: the run cannot start.
 
-    Without this rule: `dataloader_prefetch_factor` is a ValueError in the configuration. The other two are a ValueError
-    in train(), after the model is loaded and the data tokenized.
+    Without this rule: `dataloader_prefetch_factor` raises ValueError when the arguments are built. The other two raise
+    ValueError in train(), after the model is loaded and the data tokenized.
 
     Source: transformers 5.23 and 4.52 `training_args.py`; torch `dataloader.py`; confirmed by running it.
     """
@@ -72,9 +72,9 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
 def order_decided_twice(spec: Spec) -> Iterator[Finding]:
     """`shuffle = false` cannot be combined with a sampler that draws or sorts the rows.
 
-    Why it is bad: the two settings ask for different orders of the rows.
+    Why it is bad: the two settings state different orders of the rows.
 
-    Without this rule: the strategy named in `extra` silently takes precedence, and an unknown name means random order.
+    Without this rule: the sampler named in `extra` silently takes precedence, and an unknown name means random order.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); confirmed by running it.
     """
@@ -90,8 +90,8 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP564", "lengths-not-there", "warning")
 def lengths_not_there(spec: Spec) -> Iterator[Finding]:
-    """`length_column_name` should not be set: the trainer's rows have no such column, because lengths are counted from
-    the tokens.
+    """`length_column_name` should not be set: the trainer's rows have no column of lengths, and the trainer counts
+    their tokens instead.
 
     Why it is bad: the setting has no effect.
 
@@ -110,13 +110,13 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
-    """`dataset_text_field` is the name under which the runtime passes on a row's text; the data's own text column is
-    named by `columns`. It must not be a name with another meaning in trl, and on trl-0.18 it must be `text`.
+    """`dataset_text_field` is the name under which the runtime passes on a row's text; `columns` names the column in
+    the data. It must not be a name with another meaning in trl, and on trl-0.18 it must be `text`.
 
     Why it is bad: another name changes what the row means to trl.
 
-    Without this rule: a name that trl reads differently (`prompt`, `messages`) makes another kind of row: KeyError
-    while tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
+    Without this rule: a name that trl reads differently (`prompt`, `messages`) makes trl read the row as another kind:
+    KeyError while tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); confirmed by running it.
     """
@@ -187,8 +187,8 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: label smoothing or the other loss term is lost.
 
-    Without this rule: with `dft`, the labels are silently not smoothed; with a router's loss, that loss is silently not
-    added. Label smoothing itself costs a second forward pass in every step (FutureWarning).
+    Without this rule: with `dft`, the labels are silently not smoothed; for a mixture of experts, the balancing loss is
+    silently left out. Label smoothing itself costs a second forward pass in every step (FutureWarning).
 
     Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); confirmed by running it.
     """
@@ -205,7 +205,8 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
             (spec.label("method.loss", "one of the two is lost"),),
         )
         return
-    if spec.stack.facts.label_smoothing != "extra_forward" or spec.ulysses:  # XP496 refuses it under Ulysses
+    # with context parallelism under ZeRO (Ulysses), the rule XP496 reports label smoothing
+    if spec.stack.facts.label_smoothing != "extra_forward" or spec.ulysses:
         return
     if spec.extra_value("trl", "router_aux_loss_coef"):
         yield Finding(
@@ -225,7 +226,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP750", "nothing-is-pushed", "warning")
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
-    """`hub_always_push` needs `hub`, because it only determines how to push.
+    """`hub_always_push` needs `hub`, because it only says when a run with `hub` pushes.
 
     Why it is bad: nothing is pushed.
 
@@ -245,8 +246,8 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP753", "nan-hidden", "warning")
 def nan_hidden(spec: Spec) -> Iterator[Finding]:
-    """Losses that are NaN or infinite should be logged as they are; bundles state `logging_nan_inf_filter = false`, and
-    the libraries' own default is true.
+    """Losses that are NaN or infinite should be logged as they are; bundles set `logging_nan_inf_filter = false`, while
+    the default of transformers is true.
 
     Why it is bad: with the filter for NaN, the logged curve looks healthy although the weights are lost.
 

@@ -51,7 +51,7 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
     Without this rule: the key is ignored, because transformers 5.23 reads a DeepSpeed file only if `deepspeed` names
     one.
 
-    Source: the compiler's own lowering; transformers 5.23.
+    Source: compiler/lower/deepspeed.py; transformers 5.23.
     """
     for name in spec.extra.get("deepspeed", {}) if not spec.zero_stage else ():
         yield Finding(
@@ -64,7 +64,7 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP441", "zero-key-of-another-stage", "warning")
 def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
-    """The stage in use must read each key of ZeRO: some are read only by ZeRO-3, and some only by ZeRO-1 and 2.
+    """A key of ZeRO must belong to the stage in use: some keys are read only by ZeRO-3, and some only by ZeRO-1 and 2.
 
     Why it is bad: the key has no effect. For example, offloaded parameters stay on the GPU under ZeRO-2.
 
@@ -86,10 +86,10 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP442", "final-weights-not-gathered")
 def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-3 must gather its sharded weights when it saves a model; `stage3_gather_16bit_weights_on_model_save = false`
-    turns that off.
+    """ZeRO-3 must gather its sharded weights when it saves a model, so `stage3_gather_16bit_weights_on_model_save`
+    cannot be false.
 
-    Why it is bad: no model is left at the end of the run.
+    Why it is bad: the run saves no model that can be loaded.
 
     Without this rule: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`.
 
@@ -130,8 +130,7 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP444", "offload-to-nvme")
 def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
-    """`device = "nvme"` needs ZeRO-3, a path, and `strategy { offload }`, because it moves offloaded states from host
-    memory to a disk.
+    """`device = "nvme"`, which offloads states to a disk, needs ZeRO-3, a path, and `strategy { offload }`.
 
     Why it is bad: the run fails, or the states stay in host memory.
 
@@ -150,7 +149,7 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            # otherwise the value is the one that the bundle writes
+            # other devices must agree with `offload`, from which the bundle writes `device`
             if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
                     place,
@@ -203,7 +202,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing is offloaded.
 
-    Without this rule: DeepSpeed accepts the block and offloads nothing, because its device is none.
+    Without this rule: DeepSpeed accepts the block and offloads nothing, because the block's `device` is none.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; confirmed by running it.
     """
@@ -266,7 +265,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 @rule("XP476", "secondary-shards-do-not-divide")
 def secondary_shards(spec: Spec) -> Iterator[Finding]:
     """`zero_hpz_partition_size` must divide the number of processes; ZeRO-3 spreads its second copy of the weights over
-    groups of that size. A size above the number of processes counts as that number.
+    groups of that size. A size above the number of processes is used as the number of processes.
 
     Why it is bad: the model cannot be sharded.
 
@@ -292,10 +291,10 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
     """`zero_hpz_partition_size` cannot be above 1 on DeepSpeed 0.16, which reads the second copy of the weights before
     anything is written to it.
 
-    Why it is bad: the weights are lost.
+    Why it is bad: the model trains with undefined weights.
 
     Without this rule: the first losses are silently too high or NaN, and the weights are lost. On two processes, all
-    weights were NaN after two steps. deepspeed 0.19.8 computes the same as without the key.
+    weights were NaN after two steps. With deepspeed 0.19.8, losses and weights are the same with and without the key.
 
     Source: deepspeed 0.16.8 `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (fixed by
     #7707); confirmed by running it.

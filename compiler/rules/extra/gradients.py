@@ -16,8 +16,9 @@ WHEN = extra("deepspeed")
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     """Master weights in half precision need DeepSpeed's CPU Adam, and so an offloaded optimizer. bf16 master weights
-    may also stay on the GPU if the optimizer's states are bf16, and such states need bf16 master weights. Before 0.19
-    DeepSpeed has fp16 master weights for ZeRO-2 only, and from 0.18 on it reads the key in every precision.
+    may also stay on the GPU if the optimizer's states are bf16; bf16 states need bf16 master weights. Before 0.19,
+    DeepSpeed supports fp16 master weights for ZeRO-2 only. From 0.18 on, it reads the key
+    `fp16_master_weights_and_grads` in every precision.
 
     Why it is bad: the run ends before its first step.
 
@@ -63,7 +64,7 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     cannot sum at all.
 
     Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of
-    processes. This is a warning.
+    processes. For ZeRO-1 and 2 this rule only warns.
 
     Without this rule: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads
     its configuration.
@@ -120,8 +121,8 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP491", "accumulation-left-to-the-caller")
 def accumulation_left(spec: Spec) -> Iterator[Finding]:
-    """`managed_gradient_accumulation` cannot be false: otherwise DeepSpeed's caller must decide when a step is due, but
-    accelerate marks the boundary before each backward pass.
+    """`managed_gradient_accumulation` cannot be false. Then DeepSpeed wants its caller to decide when a step is due,
+    but accelerate always marks the boundary before each backward pass, which DeepSpeed refuses.
 
     Why it is bad: the run ends in its first step.
 
@@ -142,7 +143,7 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP448", "gradient-norm-off")
 def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
-    """Only ZeRO-1 and 2 on a GPU can skip computing the gradient's norm, and only without clipping.
+    """Skipping the computation of the gradient's norm needs ZeRO-1 or 2 on a GPU, and a run without clipping.
 
     Why it is bad: the run ends before its first step.
 
@@ -182,8 +183,8 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP493", "key-of-another-precision", "warning")
 def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
-    """A key of DeepSpeed's `bf16` block needs bf16, and a key of its `fp16` block fp16. XP445 checks master weights,
-    because some versions make them fp16 in every precision.
+    """A key of DeepSpeed's `bf16` block needs bf16, and a key of its `fp16` block fp16. Another rule (XP445) checks
+    master weights, which some versions make fp16 in every precision.
 
     Why it is bad: the key has no effect. Most such keys set loss scaling, which bf16 does not need.
 

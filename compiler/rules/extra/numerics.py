@@ -21,9 +21,9 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect, or ends the run.
 
-    Without this rule: nothing is cast. Both dtypes at once are a ValueError when the arguments are built, and so is
-    bf16 on a GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` is a
-    ValueError once training begins.
+    Without this rule: nothing is cast. Both dtypes together raise ValueError when the arguments are built, and so does
+    bf16 on a GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` raises
+    ValueError when training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
     `integrations/deepspeed.py`; confirmed by running it.
@@ -77,7 +77,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     divided by the accumulation. If the mean is over all tokens, it is also not divided by the number of processes.
     transformers 5.23 passes the number of tokens to the smoothed loss.
 
-    Why it is bad: the gradients are too large by these factors.
+    Why it is bad: the gradients are too large, by the accumulation and perhaps also by the number of processes.
 
     Without this rule: the gradients are silently too large; with an accumulation of four, their norm was 6.1 instead of
     1.5.
@@ -115,7 +115,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     confirmed by running it.
     """
     backend = spec.extra_value("trl", "half_precision_backend")
-    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed computes in half precision itself
+    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed computes in half precision without apex
     half = precision == "bf16" or (precision == "fp16" and not own)
     apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
     if apex or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
@@ -139,11 +139,11 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP358", "tpu-precision", "warning")
 def tpu_precision(spec: Spec) -> Iterator[Finding]:
-    """`downcast_bf16` needs a TPU: only the launcher of TPUs reads it.
+    """`downcast_bf16` needs a TPU, because only accelerate's launcher for TPUs reads it.
 
     Why it is bad: the key has no effect.
 
-    Without this rule: the key is read only where XLA runs.
+    Without this rule: nothing is reported; the key is read only on TPUs (XLA).
 
     Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py`; read, not run.
     """
@@ -159,14 +159,14 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP325", "narrowed-by-generation")
 def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
-    """Continuous batching needs `precision fp32`: it casts the trained model to the run's precision before it
-    generates, and never casts it back.
+    """Continuous batching needs `precision fp32`: before it generates, trl casts the trained model to the run's
+    precision, and never casts it back.
 
-    Why it is bad: training goes on with half-precision weights, whatever the bundle states.
+    Why it is bad: training goes on with half-precision weights, although the bundle states fp32 weights.
 
-    Without this rule: from the first round on, bf16 trains bf16 weights without a float32 copy (27 of 27), and fp16
-    ends with "Attempting to unscale FP16 gradients". If the weights already have that dtype, or ZeRO keeps a separate
-    float32 copy, the frequencies of the rotary positions are still rounded.
+    Without this rule: from the first round on, a bf16 run trains bf16 weights without a float32 copy (27 of 27
+    weights), and an fp16 run ends with "Attempting to unscale FP16 gradients". If the weights already have that dtype,
+    or ZeRO keeps a separate float32 copy, the frequencies of the rotary positions are still rounded.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
     (`use_transformers_paged`); confirmed by running it.
@@ -184,7 +184,7 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP575", "continuous-batching-out-of-reach")
 def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
-    """Continuous batching of trl 0.24 generates in one process on a GPU, without DeepSpeed. trl 1.16 generates
+    """On trl 0.24, continuous batching works only in a single process on a GPU, without DeepSpeed. On trl 1.16 it works
     everywhere.
 
     Why it is bad: the run ends in its first round of generation.

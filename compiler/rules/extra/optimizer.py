@@ -24,24 +24,25 @@ ON_ALL = {
     "grokadamw": ("alpha_init", "lamb", "gamma", "grokking_signal_decay_rate", "gradient_clipping"),
     "stable_adamw": ("max_lr", "kahan_sum", "decouple_lr"),
 }
-"""The names in `optim_args` that an optimizer reads. Any other name is silently dropped."""
+"""For each optimizer, the names that it reads from `optim_args`. transformers silently drops any other name."""
 ON_TRANSFORMERS_5 = {
     "sgd": ("dampening", "weight_decay", "nesterov"),
     "adagrad": ("lr_decay", "weight_decay", "eps"),
     "rmsprop": ("alpha", "eps", "weight_decay", "centered"),
 }
-"""Names that only transformers 5.23 passes to the optimizer."""
+"""For each optimizer of torch, further names that only transformers 5.23 passes on."""
 WORDS = ("proj", "scale_type", "proj_type", "nesterov", "centered", "kahan_sum", "decouple_lr", "bf16_stochastic_round")
-"""Names whose value is not a number."""
+"""Names in `optim_args` whose value is not a number, such as `nesterov=true`."""
 
 EXAMPLES = {"proj_type": "std", "proj": "random", "bf16_stochastic_round": "true"}
 
 
 @rule("XP270", "optimizer-words")
 def optimizer_words(spec: Spec) -> Iterator[Finding]:
-    """`optim_args` must be a text of `name=number` with commas between, with names that the optimizer reads.
+    """`optim_args` must list names that the optimizer reads, each with a value: `optim_args =
+    "alpha=0.99,centered=true"` for rmsprop.
 
-    Why it is bad: the optimizer would not have these values.
+    Why it is bad: the optimizer would use its default values instead.
 
     Without this rule: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a
     momentum") in train(), after the data is tokenized. A name that the optimizer does not read is silently dropped.
@@ -151,12 +152,12 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP273", "rebalanced-over-one-sequence")
 def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
-    """`batch_rebalance` needs processes that each read their own rows: it distributes rows over all processes, and
+    """`batch_rebalance` needs processes that each read their own rows: it gives different rows to all processes, but
     processes that share a sequence must read the same row.
 
     Why it is bad: processes of one sequence would read different rows.
 
-    Without this rule: the sampler silently counts every process as a reader of data.
+    Without this rule: the sampler silently distributes rows over all processes, including those that share a sequence.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`), which documents it for data parallelism only;
     confirmed by running it.

@@ -18,12 +18,12 @@ WHEN = extra("trl")
 @rule("XP274", "traced-evaluation")
 def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     """sft cannot evaluate a model that `jit_mode_eval` traces: a traced model returns a plain dict, and sft's loss
-    reads `logits` from the output. transformers 4.57 cannot trace a mask that it makes: it warns and evaluates as
-    without the argument. transformers 5 has dropped the argument.
+    reads `logits` from the output. transformers 4.57 fails to trace its attention mask, warns, and evaluates the model
+    without tracing. transformers 5 has dropped the argument.
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: AttributeError at the first evaluation; the training until then is lost. Flash attention over
+    Without this rule: AttributeError at the first evaluation; the training before it is lost. Flash attention over
     flattened rows has no mask: RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
@@ -48,11 +48,11 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: ValueError "could not broadcast input array" at the first evaluation; the training until then is
+    Without this rule: ValueError "could not broadcast input array" at the first evaluation; the training before it is
     lost.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `prediction_loop`, `trainer_pt_utils.py`
-    `DistributedTensorGatherer`; confirmed by running it on both.
+    `DistributedTensorGatherer`; confirmed by running it on both versions.
     """
     name: Final = "use_legacy_prediction_loop"
     if spec.method.generates and spec.extra_value("trl", name) is True and spec.amount("eval.every") != NEVER:
@@ -72,9 +72,9 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the evaluation fails or reports a wrong loss.
 
     Without this rule: if all evaluation rows fit into one batch of all processes, the first evaluation raises
-    ValueError "zero-dimensional arrays cannot be concatenated", after the training before it. With more batches, only
-    as many losses are kept as the last batch has rows, so the reported loss is the mean over a part unless that batch
-    is full.
+    ValueError "zero-dimensional arrays cannot be concatenated", after the training before it. With more batches,
+    transformers keeps only as many losses as the last batch has rows, so the reported loss leaves out rows unless the
+    last batch is full.
 
     Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
     `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all.
@@ -116,7 +116,7 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
     """`padding_value` of dpo on trl 0.18 must be a token of the model, because it pads the rows. In kto and orpo it
     pads the rows of encoder-decoder models only.
 
-    Why it is bad: the model looks the value up like any other token.
+    Why it is bad: the model looks up the embedding of the padding value, as for any other token.
 
     Without this rule: IndexError at the first batch whose rows differ in length.
 
@@ -137,7 +137,7 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
     """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: for grpo and rloo it
     drops every column except the prompt. For a function in a file, which perhaps reads no columns, this is a warning.
 
-    Why it is bad: a reward that compares with the solution of a row has nothing to compare with.
+    Why it is bad: a reward function cannot read the dropped columns, such as the solution of a row.
 
     Without this rule: TypeError, a missing argument, once the first completions are generated.
 
@@ -171,8 +171,8 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the trainers of kto and orpo report this in the log; the trainer of distillation does not.
 
-    Source: the trainers in `keeps_columns` of a stack, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl
-    0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
+    Source: the trainers that a stack lists in `keeps_columns`, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and
+    trl 0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
     """
     name, method = "remove_unused_columns", spec.text("method")
     if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:
@@ -186,8 +186,8 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP694", "words-counted-from-the-prompt")
 def long_answers(spec: Spec) -> Iterator[Finding]:
-    """`ld_alpha` cannot be used on trl 0.18, which counts the tokens that it keeps from the start of the row, prompt
-    included. trl 1.16 counts from the answer.
+    """`ld_alpha` cannot be used on trl 0.18, which counts the tokens with full weight from the start of the row,
+    including the prompt. trl 1.16 counts from the answer.
 
     Why it is bad: nothing is learned from rows whose prompt is as long as the shorter answer, and too little from other
     rows.

@@ -18,7 +18,7 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes
     ready twice.
 
-    Without this rule: RuntimeError at the first backward pass of a run of several processes.
+    Without this rule: RuntimeError at the first backward pass, if several processes train.
 
     Source: torch 2.13 `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` mention it in a comment only;
     confirmed by running it.
@@ -58,7 +58,8 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP422", "auto-batch-with-zero3")
 def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`auto_find_batch_size` cannot be combined with ZeRO-3, whose parameters are already sharded.
+    """`auto_find_batch_size` cannot be combined with ZeRO-3, because it would have to start training again with sharded
+    parameters.
 
     Why it is bad: ZeRO-3 cannot start again with a smaller micro-batch.
 
@@ -77,8 +78,9 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
-    """DDP's static graph cannot be combined with accumulation. The static graph counts the gradients of each backward
-    pass, but DDP does not count passes without an exchange of gradients, as accumulation has before a step.
+    """DDP's static graph cannot be combined with accumulation. With a static graph, DDP expects the gradients of every
+    backward pass, but accumulation runs backward passes without an exchange of gradients (`no_sync`), which DDP does
+    not count.
 
     Why it is bad: the run ends at its first step.
 

@@ -17,12 +17,12 @@ def _simpo(spec: Spec) -> bool:
 
 @rule("XP155", "margin-without-simpo", "warning")
 def margin(spec: Spec) -> Iterator[Finding]:
-    """`margin` between the two answers belongs to `loss = simpo`.
+    """`margin`, between the scores of the two answers, needs `loss = simpo`.
 
-    Why it is bad: the other losses of cpo have no margin, so the setting has no effect (the default value is not
-    reported).
+    Why it is bad: the other losses of cpo have no margin, so the setting has no effect (a value equal to the default is
+    not reported).
 
-    Without this rule: silently, the trainer does not read `simpo_gamma`.
+    Without this rule: the trainer silently ignores `simpo_gamma`.
 
     Source: trl 1.16, 0.24 and 0.18 `cpo_trainer.py` (`cpo_loss`); confirmed by running it.
     """
@@ -42,7 +42,7 @@ def likelihood(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run is not comparable with published SimPO runs.
 
-    Without this rule: silently, the loss has both terms.
+    Without this rule: the loss silently has both terms.
 
     Source: Meng et al. 2024 (SimPO, arXiv:2405.14734), equation 6; trl 1.16 `cpo_config.py` (`cpo_alpha`).
     """

@@ -35,7 +35,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
 
 def _fitting(spec: Spec) -> str | None:
-    """The smallest registered model that is larger than the student and has its vocabulary."""
+    """The smallest registered model that is larger than the student and has the same vocabulary."""
     facts = spec.model.facts
     if facts is None:
         return None
@@ -74,7 +74,7 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP647", "completions-of-nobody")
 def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
-    """Rows that contain only prompts need `lmbda = 1`: below 1, some batches use the completions in the rows.
+    """Rows that contain only prompts need `lmbda = 1`: below 1, some batches train on completions from the data.
 
     Why it is bad: a row with only a prompt has no completion to learn from.
 
@@ -117,7 +117,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP649", "divergence-out-of-range")
 def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
-    """`beta` must lie between 0, the forward Kullback-Leibler divergence, and 1, the reverse one.
+    """`beta` must be from 0 (forward Kullback-Leibler divergence) to 1 (reverse Kullback-Leibler divergence).
 
     Why it is bad: a value outside the range is not a divergence.
 
@@ -136,10 +136,10 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP650", "student-that-is-not-gathered")
 def not_gathered(spec: Spec) -> Iterator[Finding]:
-    """A student cannot be trained under FSDP on trl 0.18, whose trainer generates with the weights that each process
-    has. It gathers the weights under ZeRO-3, and trl 1.16 gathers them under both.
+    """A student cannot be trained under FSDP on trl 0.18, whose trainer does not gather the sharded weights before it
+    generates. trl 0.18 gathers the weights only under ZeRO-3; trl 1.16 gathers them under ZeRO-3 and FSDP.
 
-    Why it is bad: FSDP leaves each process only a piece of the weights, which cannot generate.
+    Why it is bad: under FSDP, each process has only a shard of the weights, with which it cannot generate.
 
     Without this rule: the first completion raises RuntimeError about the shape of a weight.
 
@@ -160,7 +160,7 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
     """`liger` cannot be used in distillation on trl 0.24, whose trainer replaces its loss by Liger's. On the other
     stacks, Liger's kernels are only in the layers, and the loss is unchanged.
 
-    Why it is bad: Liger's loss divides by a different number of tokens, so it is not the loss that the spec describes.
+    Why it is bad: Liger's loss divides by a different number of tokens, so it differs from the loss of distillation.
 
     Without this rule: the run trains on Liger's loss.
 
@@ -181,8 +181,8 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the teacher gives no probability for an added token.
 
-    Without this rule: if the vocabulary grows, the run ends as it does for a teacher with a different vocabulary. If
-    the vocabulary has unused rows, the student silently learns from rows of the teacher that were never trained.
+    Without this rule: if the vocabulary grows, the run fails as with a teacher of another vocabulary. If the vocabulary
+    has unused rows, the student silently learns from rows of the teacher that were never trained.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`.
     """
@@ -205,7 +205,7 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     Without this rule: IndexError "pop from an empty deque" in the first step.
 
     Source: deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py` (`record_parameters`); confirmed by
-    running it on both, where training all weights works.
+    running it on both versions, on which a student without adapters trains.
     """
     if spec.zero_stage == 3 and spec.lora and not spec.stack.facts.distill_adapters_under_zero3:
         yield Finding(

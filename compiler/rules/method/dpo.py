@@ -1,4 +1,4 @@
-"""Losses that the dpo trainers before TRL 1 compute wrongly: combined losses, flattened pairs (XP486, XP487)."""
+"""Combinations of settings with which the dpo trainers before TRL 1 compute a wrong loss (XP486, XP487)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WHEN = chosen("method", "dpo")
 def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
-    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 gives means
-    to every loss.
+    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 then passes
+    means to every loss.
 
-    Without this rule: nothing is reported, and a sigmoid loss sees differences that are smaller by a factor of the
-    answer's length in tokens. trl 1.16 computes each loss separately.
+    Without this rule: nothing is reported, and in a sigmoid loss the differences of log-probabilities are divided by
+    the answer's length in tokens. trl 1.16 computes each loss separately.
 
     Source: trl 0.24 `dpo_trainer.py` `concatenated_forward` (`if "ipo" in self.loss_type`); confirmed by running it.
     """

@@ -14,15 +14,15 @@ WHEN = chosen("method", "kto")
 
 @rule("XP638", "one-row-without-a-neighbour")
 def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto needs at least two rows in a micro-batch, whatever the accumulation; `apo_zero_unpaired` has no KL term and
-    needs only one.
+    """kto needs at least two rows in a micro-batch, with any accumulation; the loss `apo_zero_unpaired` has no KL term
+    and needs only one row.
 
     Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. A micro-batch of
     one row has no other rows.
 
     Without this rule: ValueError, after the data is tokenized.
 
-    Source: `kto_trainer.py` of both targets; confirmed by running it.
+    Source: `kto_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
     if spec.integer("batch.micro") == 1 and spec.losses == ("kto",):
         gbs, world = spec.integer("batch.gbs"), spec.hardware.world
@@ -58,14 +58,14 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP640", "kto-out-of-balance", "warning")
 def kto_balance(spec: Spec) -> Iterator[Finding]:
-    """kto's `desirable` and `undesirable` weights should balance the number of good and bad answers, by equation 8 of
-    the paper. The labels of local files are counted.
+    """kto's weights `desirable` and `undesirable` should balance the numbers of good and bad answers, as in equation 8
+    of the kto paper. The labels of local files are counted.
 
-    Why it is bad: if the numbers of good and bad answers differ, the weights have to compensate for the difference.
+    Why it is bad: without such weights, the more frequent kind of answer dominates the loss.
 
-    Without this rule: a warning, after the data is tokenized.
+    Without this rule: trl only warns, after the data is tokenized.
 
-    Source: `kto_trainer.py` of both targets; arXiv 2402.01306.
+    Source: `kto_trainer.py` of trl 1.16 and 0.18; arXiv 2402.01306.
     """
     from xpc.compiler.data import rows
 
@@ -102,7 +102,8 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
 def no_weight(spec: Spec) -> Iterator[Finding]:
     """One of kto's weights, `desirable` and `undesirable`, must be above 0.
 
-    Why it is bad: the loss is a sum of both kinds of answers, each times its weight.
+    Why it is bad: the loss sums the good and the bad answers, each multiplied by its weight, so two weights of 0 leave
+    nothing to learn.
 
     Without this rule: nothing is reported; the loss and all gradients are 0.
 

@@ -17,9 +17,11 @@ NAMES = {
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
-"""Arguments of trl 1.16 that can be built with any text, and the values that the trainer then accepts."""
+"""Arguments for which `GRPOConfig` of trl 1.16 accepts any text, each with the values that the trainer accepts
+later.
+"""
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
-"""grpo's losses that sum over tokens, so that a sequence-level ratio weighs sequences by their length."""
+"""grpo's losses that sum over tokens. With a sequence-level importance ratio, they weigh sequences by their length."""
 
 
 @rule("XP660", "group-does-not-divide")
@@ -140,9 +142,9 @@ def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
     """A reward function must accept the keyword arguments that the trainer passes: `completions`, the trainer's other
-    values, and the columns of the rows. `accuracy`, `cosine` and `len` need a column `solution`. A function must name
-    the arguments that the spec sets. Only the signature is read; nothing is executed, and a decorated or assigned
-    function is not checked before the launch.
+    values, and the columns of the rows. `accuracy`, `cosine` and `len` need a column `solution`. If the spec sets
+    arguments of the function, its signature must name them. xpc reads only the signature and executes nothing; a
+    decorated or assigned function is not checked before the launch.
 
     Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
     accept the others as `**kwargs`.
@@ -165,7 +167,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
         place = spec.place("method.rewards")
         takes, needs, others = known
         stated = {name for name, _ in reward.arguments}
-        foreign = sorted(stated - set(takes))  # `**kwargs` would accept a misspelt argument
+        foreign = sorted(stated - set(takes))  # a function's `**kwargs` would accept a misspelt argument
         if foreign:
             yield Finding(
                 evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
@@ -229,7 +231,7 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently updates nothing.
 
-    Source: `grpo_trainer.py` of both, `rloo_trainer.py`, `callbacks.py`; confirmed by running it.
+    Source: trl 1.16 and 0.18 `grpo_trainer.py`, `callbacks.py`, trl 1.16 `rloo_trainer.py`; confirmed by running it.
     """
     if spec.flag("method.sync_reference") and spec.get("method.beta") == 0:
         yield Finding(
@@ -242,9 +244,10 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP667", "unknown-name-of-grpo")
 def unknown_name(spec: Spec) -> Iterator[Finding]:
-    """Arguments of grpo that accept any text need a value that the trainer knows.
+    """Arguments of grpo that accept any text, such as `vllm_importance_sampling_mode`, need a value that the trainer
+    knows.
 
-    Why it is bad: the arguments are built with any text, so a misspelled name is only found after the run has started.
+    Why it is bad: `GRPOConfig` accepts any text, so a misspelled name is only found after the run has started.
 
     Without this rule: ValueError in the first step, after the first completions are generated and rewarded.
 
@@ -262,12 +265,12 @@ def unknown_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP668", "level-of-another-loss", "warning")
 def level_and_loss(spec: Spec) -> Iterator[Finding]:
-    """The loss must fit the level of the importance ratio, tokens or sequences. luspo is made for sequences, vespo for
-    tokens.
+    """The loss must fit the level of the importance ratio (`token` or `sequence`). luspo is made for sequence-level
+    ratios, vespo for token-level ratios.
 
     Why it is bad: a loss that sums over tokens weighs sequence-level ratios by the length of the sequence.
 
-    Without this rule: a warning in the log.
+    Without this rule: trl only writes a warning to the log.
 
     Source: trl 1.16 `grpo_trainer.py`; confirmed by running it.
     """
@@ -294,10 +297,10 @@ def correction(spec: Spec) -> Iterator[Finding]:
     """The lower bound of the correction for vLLM's probabilities must be below the upper bound.
     `vllm_importance_sampling_clip_max` is 3 unless it is set.
 
-    Why it is bad: the correction clips its ratio to the two bounds, which is impossible if they cross. A single bound
-    is legal.
+    Why it is bad: the correction clips its ratio between the bounds, which is impossible if the lower one is above the
+    upper one. A single bound is legal.
 
-    Without this rule: building the arguments raises ValueError for bounds that cross.
+    Without this rule: building the arguments raises ValueError.
 
     Source: trl 1.16 `grpo_config.py`; confirmed by running it.
     """
@@ -318,7 +321,8 @@ def vespo(spec: Spec) -> Iterator[Finding]:
     """`vespo` with vLLM needs a token-level correction of vLLM's probabilities; the default, `sequence_mask`, is
     sequence-level.
 
-    Why it is bad: vespo weighs sequences itself.
+    Why it is bad: vespo's loss already weighs complete sequences, and takes the correction of vLLM's probabilities per
+    token.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
@@ -340,7 +344,7 @@ def vespo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP671", "completions-logged-nowhere")
 def completions_repo(spec: Spec) -> Iterator[Finding]:
-    """`log_completions_hub_repo`, where logged completions are uploaded, needs `log_completions`.
+    """`log_completions_hub_repo`, the repository to which logged completions are uploaded, needs `log_completions`.
 
     Why it is bad: without logged completions there is nothing to upload.
 

@@ -15,7 +15,7 @@ WHEN = preferences
 
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
-"""dpo's losses that sort a batch, so that the weights of rows no longer match the rows."""
+"""dpo's losses that sort the rows of a batch, so that a row would get the weight of another row."""
 DIVIDED_BY_BETA = ("ipo", "simpo", "sppo_hard")
 
 
@@ -28,13 +28,13 @@ def _method_is(spec: Spec, *names: str) -> bool:
 def divergence(spec: Spec) -> Iterator[Finding]:
     """`f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
 
-    Why it is bad: an f-divergence changes how the scores of the two answers are compared. The other losses do not use
-    this comparison.
+    Why it is bad: an f-divergence changes how a loss compares the scores of the two answers, and losses without an
+    f-divergence do not compare scores in this way.
 
     Without this rule: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss
     without the divergence.
 
-    Source: `dpo_trainer.py` of both; confirmed by running it.
+    Source: `dpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
     kind = spec.extra_value("trl", "f_divergence_type")
     if not _method_is(spec, "dpo") or kind in (None, "reverse_kl") or kind not in DIVERGENCES:
@@ -51,7 +51,8 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP631", "unknown-divergence")
 def unknown_divergence(spec: Spec) -> Iterator[Finding]:
-    """`f_divergence_type` must be one of four names. On trl 0.18, whose class lists the names, XP104 checks them.
+    """On trl 1.16, `f_divergence_type` must be one of four names. On trl 0.18, the type of the argument lists the
+    names, and another rule (XP104) checks them.
 
     Why it is bad: trl 1.16 reads the name only in the first step.
 
@@ -73,12 +74,12 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
 def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
     """The `aot` losses cannot be combined with `use_weighting`.
 
-    Why it is bad: these losses sort the rows of a batch, and WPO's weights belong to the unsorted rows.
+    Why it is bad: these losses sort the rows of a batch, and the weights (WPO) are in the order of the unsorted rows.
 
     Without this rule: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 silently multiplies
     each loss by the weight of another row.
 
-    Source: `dpo_trainer.py` of both; confirmed by running it.
+    Source: `dpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
     for name in spec.losses:
         if _method_is(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
@@ -99,7 +100,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
     Without this rule: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 uses 0.001 instead) and
     only warns for `robust` from 0.5 on, where the loss is infinite or reverses the preferences.
 
-    Source: `dpo_trainer.py` of both; confirmed by running it.
+    Source: `dpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
     value = spec.get("method.label_smoothing")
     if not _method_is(spec, "dpo") or not isinstance(value, int | float):
@@ -122,14 +123,15 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP634", "smoothing-not-read")
 def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
-    """`label_smoothing` needs a dpo loss that reads it. Most do not read it; `sigmoid` reads it in trl 0.18 but not in
+    """`label_smoothing` needs a dpo loss that reads it. Most losses do not; `sigmoid` reads it in trl 0.18 but not in
     trl 1.16.
 
-    Why it is bad: the preferences are treated as certain although the spec says that they are not.
+    Why it is bad: the loss treats the preferences as certain, although the spec assumes that some are wrong.
 
     Without this rule: trl 0.18 warns, trl 1.16 reports nothing, and both train without smoothing.
 
-    Source: `dpo_trainer.py` of both; confirmed by running it (the losses were the same with and without it).
+    Source: `dpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it (the losses with and without smoothing were
+    equal).
     """
     value, losses = spec.get("method.label_smoothing"), spec.losses
     reads = spec.stack.facts.dpo_losses_smoothed
@@ -152,7 +154,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     Without this rule: nothing is reported, the loss stays the same and no weight changes; `ipo`, `simpo` and
     `sppo_hard` raise ZeroDivisionError in the first step.
 
-    Source: `dpo_trainer.py`, `kto_trainer.py`, `cpo_trainer.py` of both targets; confirmed by running it.
+    Source: `dpo_trainer.py`, `kto_trainer.py`, `cpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
     losses = spec.losses
     if not _method_is(spec, "cpo", "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
@@ -215,7 +217,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24 and 0.18, kto cannot precompute its reference with a 4-bit base in bf16.
 
     Why it is bad: these versions compute the reference before the first step, without autocast. The norms are float32
-    and the head is bfloat16, and only autocast can combine the two.
+    and the head is bfloat16, and only autocast can multiply one by the other.
 
     Without this rule: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
 
@@ -236,7 +238,8 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, nor on a CPU with a 4-bit base on any target.
+    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, and on every target it cannot be combined with ZeRO-3
+    over a 4-bit base on a CPU.
 
     Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
     weights for AVX512-BF16 when the model leaves training mode, but ZeRO-3 has already changed their type.
@@ -271,7 +274,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     """`generate_during_eval` needs the tracker wandb.
 
-    Why it is bad: the completions generated during evaluation are reported only to wandb, as a table.
+    Why it is bad: trl reports the completions only to wandb, as a table.
 
     Without this rule: ValueError in the trainer's constructor where neither wandb nor comet is installed.
 
@@ -289,7 +292,7 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP642", "pairs-without-a-length")
 def grouped_pairs(spec: Spec) -> Iterator[Finding]:
-    """Rows of preferences cannot be grouped by length.
+    """Preference pairs cannot be grouped by length (`group_by_length`).
 
     Why it is bad: grouping reads the length of `input_ids`, which prepared pairs do not have because they contain two
     answers.
@@ -328,8 +331,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     Why it is bad: this trainer runs the model twice before the backward pass, once per answer, and reentrant
     checkpointing then delivers every gradient twice. trl 1.16 runs the model once.
 
-    Without this rule: RuntimeError or AssertionError in the first step; ZeRO-1 and the other cases of ZeRO-3 add the
-    two gradients.
+    Without this rule: RuntimeError or AssertionError in the first step; under ZeRO-1, and in other cases under ZeRO-3,
+    the two gradients are added, which is correct.
 
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
     (`__reduce_and_partition_ipg_grads`); confirmed by running it with ddp, zero1, zero2 and zero3.
@@ -352,13 +355,13 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
     """orpo, cpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode =
-    keep_start`. For orpo, cpo and kto, an unwritten `max_prompt` is half of `seq` if the stack's default is not below
-    `seq`.
+    keep_start`. If the spec does not state `max_prompt` for orpo, cpo or kto, it is half of `seq` where the stack's
+    default is not below `seq`.
 
     Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
-    answers, also after a short prompt. If this number is 0, nothing is left of the answers; if it is negative, that
-    many tokens are removed from the end instead, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of
-    a row.
+    answers, also after a short prompt. If this difference is 0, no token of the answers is left. If it is negative,
+    that many tokens are removed from the end, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of a
+    row.
 
     Without this rule: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`;
     dpo silently learns nothing from rows whose prompt fills `seq`.

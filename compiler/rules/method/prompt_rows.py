@@ -16,12 +16,12 @@ WHEN = generates
 
 @rule("XP569", "solution-without-text", "warning")
 def no_solution(spec: Spec) -> Iterator[Finding]:
-    """`accuracy`, `cosine` and `len` compare completions with the text in the column `solution`. If it is null or a
-    number, they return no reward for the completions of the row.
+    """`accuracy`, `cosine` and `len` compare completions with the text in the column `solution`. If `solution` is null
+    or a number, these rewards return None for every completion of the row.
 
-    Why it is bad: a group of completions without a reward is generated for nothing.
+    Why it is bad: the completions are generated, but nothing is learned from them.
 
-    Without this rule: silently, `accuracy` returns None for each completion.
+    Without this rule: `accuracy` silently returns None for each completion.
 
     Source: trl 1.16 `accuracy_reward`, which parses the solution with math_verify; confirmed by running it.
     """
@@ -39,12 +39,14 @@ def no_solution(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP578", "answered-prompt", "warning")
 def answered_prompt(spec: Spec) -> Iterator[Finding]:
-    """A prompt in turns ends with a turn of the user, or with a tool's result, because the model answers it.
+    """A prompt in the form of a conversation should end with a turn of the user or a tool's result, because the model
+    answers the last turn.
 
-    Why it is bad: if the prompt ends with an answer, the model is asked for a second one after it, or for its end.
+    Why it is bad: if the prompt already ends with an answer, the model has to write a second answer, or to continue the
+    first.
 
-    Without this rule: silently, trl 1.16 begins another turn of the assistant; 0.24 and 0.18 let the model continue the
-    last one.
+    Without this rule: trl 1.16 silently begins another turn of the assistant; trl 0.24 and 0.18 silently let the model
+    continue the last turn.
 
     Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py`; confirmed by running them.
     """

@@ -1,4 +1,6 @@
-"""Rules for the importance ratios of grpo, and for what the papers of its losses scale (XP677 to XP679, XP685)."""
+"""Rules for the importance ratios of grpo, and for the scaling that the papers of its losses prescribe (XP677 to XP679,
+XP685).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from xpc.compiler.spec import Spec
 WHEN = all_of(grouped, has_value("method.generations"))
 
 TWO_SIDED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
-"""grpo's losses that `delta` bounds."""
+"""grpo's losses whose importance ratio `delta` bounds."""
 OF_TOKENS = 0.01
-"""A clipping range from here on is made for ratios of tokens. GSPO's paper uses 3e-4 and 4e-4 for sequences."""
+"""An `epsilon` of at least this is meant for token-level ratios. GSPO's paper uses 3e-4 and 4e-4 for sequence-level
+ratios.
+"""
 
 
 def _losses(spec: Spec) -> list[str]:
@@ -47,10 +51,11 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
     """`loss = cispo` needs an `epsilon_high` above 1: in trl it is the largest importance ratio itself, not the
     distance from 1. Without it, `epsilon` (0.2) is used.
 
-    Why it is bad: cispo weighs tokens by their ratio. If every ratio is cut to 0.2, all tokens have the same weight.
+    Why it is bad: cispo weighs tokens by their importance ratio. If every ratio is cut to 0.2, all tokens have the same
+    weight.
 
-    Without this rule: nothing is reported; gradients are a fifth, and the correction for completions of an older policy
-    is lost.
+    Without this rule: nothing is reported; gradients are a fifth of their size, and the correction for completions of
+    an older policy is lost.
 
     Source: trl 1.16 `grpo_trainer.py` (`clamped_ratios`); SkyRL pull request 553 names 5, from the paper of ScaleRL;
     confirmed by running it.
@@ -70,7 +75,7 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP679", "clipping-of-another-level", "warning")
 def clipping_of_another_level(spec: Spec) -> Iterator[Finding]:
-    """`level = sequence` needs a much smaller `epsilon` than ratios of tokens. The default, 0.2, is made for tokens.
+    """`level = sequence` needs a much smaller `epsilon` than `level = token`. The default, 0.2, is made for tokens.
 
     Why it is bad: the ratio of a sequence is a mean over its tokens and stays near 1, so a range of 0.2 clips nothing.
 
@@ -90,12 +95,13 @@ def clipping_of_another_level(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP685", "rewards-scaled-against-the-loss", "warning")
 def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
-    """`loss = dr_grpo` is only Dr. GRPO with `scale_rewards = none`: trl divides by the spread of a group by default.
+    """`loss = dr_grpo` needs `scale_rewards = none`, as in the paper: by default, trl divides by the standard deviation
+    of a group's rewards.
 
-    Why it is bad: the paper leaves out two divisions, by the length of a completion and by the spread of the rewards of
-    its group, and trl's loss leaves out only the first.
+    Why it is bad: the paper leaves out two divisions, by the length of a completion and by the standard deviation of
+    its group's rewards, and trl's loss leaves out only the first.
 
-    Without this rule: nothing is reported; easy and hard prompts weigh more than others.
+    Without this rule: nothing is reported; very easy and very hard prompts weigh more than others.
 
     Source: trl 1.16 `grpo_trainer.py` (`scale_rewards`); trl pull request 3256; confirmed by running it.
     """

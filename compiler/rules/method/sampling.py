@@ -19,12 +19,13 @@ SAMPLING = "every completion of a prompt is the same, and so is its reward"
 
 @rule("XP673", "seed-of-the-last-process")
 def seeds(spec: Spec) -> Iterator[Finding]:
-    """`seed` plus the number of the last process must be below 2^32, since every process generates with its own seed.
+    """`seed` plus the rank of the last process must be below 2^32, since every process generates with the seed `seed` +
+    rank.
 
     Why it is bad: numpy accepts only seeds below 2^32.
 
-    Without this rule: ValueError in the trainer's constructor of the last processes, while the first ones wait for
-    them. Trainers that do not generate use one seed.
+    Without this rule: ValueError in the trainer's constructor of the last processes, for which the other processes
+    wait. Trainers that do not generate use the same seed in all processes.
 
     Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`, `device_specific`), called by trl 1.16 and 0.18;
     confirmed by running it.
@@ -44,10 +45,11 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, methods that generate need reentrant gradient checkpointing: the trainer switches checkpointing off
     to generate, and afterwards always switches the reentrant kind on.
 
-    Why it is bad: reentrant checkpointing computes no gradient for a layer if nothing before it is trained.
+    Why it is bad: reentrant checkpointing computes no gradient for a layer whose input needs none, because everything
+    before the layer is frozen.
 
-    Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise the
-    setting is silently ignored.
+    Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise a
+    setting of non-reentrant checkpointing is silently ignored.
 
     Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); confirmed by running it.
     """
@@ -92,8 +94,8 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     """A method that scores completions twice cannot be evaluated under ZeRO-3 with accumulation before DeepSpeed 0.19.
     rloo scores its completions twice, and grpo does so with several `iterations`.
 
-    Why it is bad: DeepSpeed fetches weights in the order of an earlier pass, and with accumulation the second pass has
-    a different order.
+    Why it is bad: DeepSpeed fetches sharded weights in the order recorded in an earlier pass, and with accumulation the
+    second scoring has a different order.
 
     Without this rule: RuntimeError "tracing error" in the first evaluation.
 
@@ -144,8 +146,8 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """The data must have enough prompts for one round of generation, which needs (completions / generations) prompts.
-    The rows of local files are counted.
+    """The data must have enough prompts for one round of generation: the completions of a round divided by
+    `generations`. The rows of local files are counted.
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 

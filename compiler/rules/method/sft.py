@@ -15,19 +15,21 @@ WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations", "images")
 COMPLETIONS = ("prompt_completion", "tokens")
-"""Shapes of rows for which `completion_only` may be written. XP153 refuses it if all data is tokenized."""
+"""Shapes of rows for which a spec may state `completion_only`. If all data is tokenized (`tokens`), another rule
+(XP153) refuses it.
+"""
 
 
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
-    conversations. If sources or evaluation sets have several shapes, each setting applies to the rows of its shape; the
-    training data must contain such rows.
+    conversations. If sources or evaluation sets have different shapes, each of the two settings applies to the rows of
+    its shape, and the training data must contain such rows.
 
     Why it is bad: rows of another shape do not contain what the mask selects.
 
-    Without this rule: `completion_only` on conversations silently masks nothing and trains on everything, on both
-    targets; `assistant_only` on text raises ValueError after the model is loaded.
+    Without this rule: `completion_only` on conversations silently masks nothing and trains on all tokens, in trl 1.16
+    and 0.18; `assistant_only` on text raises ValueError after the model is loaded.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -61,9 +63,9 @@ def _is_plain(source: DataSource) -> bool:
 
 @rule("XP506", "template-without-generation-marks")
 def template_marks(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` needs a chat template with `{% generation %}` marks. trl replaces some templates that it knows
-    by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) by marked ones; Llama 3.1 and 3.2 are not
-    among them.
+    """`assistant_only` needs a chat template with `{% generation %}` marks. trl recognizes some templates by their
+    exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) and replaces them by marked ones, but not those of
+    Llama 3.1 and 3.2.
 
     Why it is bad: without the marks, the assistant's tokens cannot be found. If the compiler cannot read the template,
     the preflight checks the tokenizer.
@@ -165,7 +167,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
     Without this rule: trl 1.16 silently drops such rows and fails with `num_samples=0` when there are no others; trl
     0.18 trains on them with every label masked.
 
-    Source: `sft_trainer.py` of both; confirmed by running it.
+    Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
@@ -192,7 +194,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
-    """The smallest power of two that is at least `words`."""
+    """The smallest power of two that is not below `words`."""
     return 1 << (words - 1).bit_length()
 
 
@@ -202,7 +204,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model never learns to stop.
 
-    Without this rule: a warning from trl, and a training loss that looks healthy.
+    Without this rule: trl warns, and the training loss looks healthy.
 
     Source: trl 1.16 `chat_template_utils.py` (`is_chat_template_stop_token_trained`); confirmed by running it.
     """

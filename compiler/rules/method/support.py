@@ -13,9 +13,7 @@ from xpc.compiler.stacks import Stack, able
 WHEN = any_of(not_chosen("method", "sft"), has_value("method.loss"))
 
 WITHOUT_ARGUMENT = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
-"""Settings that this rule ignores: either the runtime implements them if the class has no argument, or another rule
-checks them.
-"""
+"""Settings that need no argument of the method's class: the runtime implements them, or another rule checks them."""
 
 INSTEAD = {
     "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
@@ -25,9 +23,10 @@ INSTEAD = {
 
 @rule("XP127", "method-not-in-the-target", reads=(*(row.path for row in TABLE if row.methods and row.args), *CALLED))
 def method_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target must have the method, and its class for the method must have the settings that the spec writes.
+    """The target must have the method, and the method's configuration class must have an argument for each setting in
+    the spec.
 
-    Why it is bad: a setting that the class does not have cannot take effect.
+    Why it is bad: a setting without an argument cannot take effect.
 
     Without this rule: building the arguments raises TypeError for the name, or nothing reads the value. trl-0.18 has no
     rloo with reward functions, no choice of loss in sft, and only one dpo loss at a time; trl-1.16 has no `rpo` and no
@@ -90,12 +89,12 @@ def _scales_batches(stack: Stack) -> bool:
 
 
 def _has_tools(stack: Stack) -> bool:
-    """Whether the model can call tools while it generates."""
+    """Whether grpo of the stack lets the model call tools while it generates."""
     return "max_tool_calling_iterations" in stack.fields(stack.config("grpo"))
 
 
 def _missing(spec: Spec) -> Iterator[Finding]:
-    """Written settings of the method for which its class has no argument."""
+    """Report settings in the spec for which the method's configuration class has no argument."""
     known, method, target = spec.fields(), spec.text("method"), spec.stack
     for path in spec.values:
         row = BY_PATH[path]

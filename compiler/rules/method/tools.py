@@ -53,7 +53,7 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
     """The class of `environment` must have a method `reset`, and its `__init__` must need no arguments. The file is
     only read; a class with a base class is checked at the launch.
 
-    Why it is bad: an instance is made for each completion, and `reset` starts it with the row.
+    Why it is bad: the trainer creates an instance for each completion, and calls `reset` with the columns of the row.
 
     Without this rule: ValueError or TypeError in the trainer's constructor, after the model is loaded.
 
@@ -111,10 +111,10 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 @rule("XP164", "template-without-tool-calls")
 def template(spec: Spec) -> Iterator[Finding]:
     """`tools` and `environment` need a model whose own chat template writes tool calls. A built-in template cannot be
-    used, because TRL reads tool calls only for templates of models that it recognizes letter by letter. The template of
-    a model is checked at the launch.
+    used, because TRL reads tool calls only of chat templates that it recognizes by their exact text. The template of a
+    model is checked at the launch.
 
-    Why it is bad: a call that is not recognized is not made.
+    Why it is bad: a tool call that TRL does not recognize is never executed.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
@@ -145,7 +145,7 @@ def template(spec: Spec) -> Iterator[Finding]:
 def limits(spec: Spec) -> Iterator[Finding]:
     """`tool_turns` and `tool_timeout` need `tools` or an `environment`.
 
-    Why it is bad: the model calls nothing, so nothing is limited.
+    Why it is bad: without tools, there is nothing to limit.
 
     Without this rule: nothing is reported, and nothing reads the value.
 

@@ -15,14 +15,16 @@ WHEN = states_its_class
 OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
 """Endings of the names of classes whose head does not predict text."""
 WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
-"""Endings of the names of older text classes, which would otherwise look like classes without a head."""
+"""Endings of the names of older classes with a head for text. They also end with `Model`, as classes without a head
+do.
+"""
 
 
 @rule("XP654", "head-of-another-task")
 def trained_head(spec: Spec) -> Iterator[Finding]:
     """A method that trains on text needs a model with a trained head for text. `architectures` in config.json names the
-    class that saved the model: a classifier has another head, and a class such as `Qwen2Model` has no head. A reward
-    model may start from either, because its head is new.
+    class that saved the model: a classifier has another head, and a class such as `Qwen2Model` has none. For a reward
+    model this does not matter, because it always gets a new head.
 
     Why it is bad: the missing head is initialized at random, and training starts from noise.
 

@@ -12,7 +12,7 @@ from xpc.compiler.spec import Spec
 
 
 def vllm_version(spec: Spec) -> str:
-    """The vLLM version that the run's requirements pin."""
+    """The version of vLLM that the bundle's requirements pin, such as `0.30.0`."""
     return spec.stack.requirements(vllm=True)["vllm"]
 
 
@@ -29,7 +29,7 @@ MOST_OF_A_GPU = 0.95
 
 @rule("XP658", "vllm-takes-the-gpu")
 def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
-    """A colocated vLLM must leave memory of the GPU for training: `gpu_memory` is below 95 %.
+    """A colocated vLLM must leave GPU memory for training: `gpu_memory` must be below 95 %.
 
     Why it is bad: vLLM reserves its share when the run starts, and the trained model, its gradients and activations
     need the rest.
@@ -115,7 +115,8 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 def eight_bits(spec: Spec) -> Iterator[Finding]:
     """A colocated vLLM cannot be used with a base of 8 bits.
 
-    Why it is bad: vLLM quantizes to 4 bits while it loads, not to 8, so it cannot load the base that is trained.
+    Why it is bad: vLLM can quantize a model to 4 bits when it loads it, but not to 8, so it cannot load the base as it
+    is trained.
 
     Without this rule: ValueError when the trainer starts vLLM, after the model is loaded.
 
@@ -157,8 +158,8 @@ def too_short(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP684", "settings-of-another-vllm", "warning")
 def another_mode(spec: Spec) -> Iterator[Finding]:
-    """A vLLM setting needs the mode that reads it: a colocated vLLM has no port and no timeout, and a server is started
-    with its own memory and parallelism.
+    """A vLLM setting needs the mode that reads it: a colocated vLLM has no port and no timeout, and the memory and
+    parallelism of a server are set where the server is started.
 
     Why it is bad: the setting has no effect.
 

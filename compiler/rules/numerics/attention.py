@@ -13,13 +13,13 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
-"""Families that look up positions in a table as long as the context, and fail beyond it.
-tests/stacks/test_stack_families.py measures each family.
+"""Families that look up positions in a table as long as the context, so that longer rows raise an error.
+tests/stacks/test_stack_families.py tests each family.
 """
 
 
 def _legal(spec: Spec) -> str:
-    """A kind of attention that the family has on this target and that runs on any hardware."""
+    """The attention to suggest: one that the family supports on this target and that runs on any hardware."""
     return "sdpa" if has_attention(spec, "sdpa") else "eager"
 
 
@@ -73,11 +73,11 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     name, as in `openai/gpt-oss-20b`.
 
     Why it is bad: gpt_oss declares flash attention but uses a kernel from the Hub, for which a bundle has no package;
-    gemma2 under transformers 4.52 loads sdpa, which drops its soft cap; on trl-0.24 the classes or masks of 14
-    families (opt, falcon, stablelm, qwen2_moe, ...) do not know flash3.
+    gemma2 under transformers 4.52 loads sdpa, which drops its soft cap; on trl-0.24 the classes or masks of 14 families
+    (opt, falcon, stablelm, qwen2_moe, ...) do not support flash3.
 
-    Without this rule: transformers refuses when the model is loaded, minutes after the launch; gemma2 with sdpa is
-    silently wrong (logits off by 2.5); opt with flash3 ends with IndexError at the first step.
+    Without this rule: loading the model fails, minutes after the launch; gemma2 with sdpa is silently wrong (logits off
+    by 2.5); opt with flash3 raises IndexError at the first step.
 
     Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
     `modeling_utils.py`; confirmed by running it.
@@ -143,16 +143,16 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP319", "past-the-context", "warning")
 def past_the_context(spec: Spec) -> Iterator[Finding]:
-    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. For families that look up
-    positions in a table, it is an error and not a warning (gpt2, opt, gptj, mpt and others).
+    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. This is a warning, or an
+    error for families that look up positions in a table (gpt2, opt, gptj, mpt and others).
 
     Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
 
     Without this rule: nothing is reported and the run trains on such positions; families with a table raise IndexError
     at the first longer row.
 
-    Source: no check in trl or transformers; confirmed by running it (1802 tokens on a 512-token model: finite
-    loss), also with a row longer than the table, for every family of transformers 5.23 and 4.52 that has one.
+    Source: trl and transformers do not check it; confirmed by running 1802 tokens on a model for 512 tokens (finite
+    loss), and a row longer than the table on every family of transformers 5.23 and 4.52 that has such a table.
     """
     facts, seq = spec.model.facts, spec.integer("batch.seq")
     if facts is None or not facts.context:
@@ -184,14 +184,14 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:
-    """The finding for a method with limits for prompts and completions instead of `seq`. Its help shortens the longer
-    of the two.
+    """Report prompts and completions that are together longer than the context, for methods that limit these two
+    instead of `seq`. The help shortens the longer one.
 
-    If the spec does not limit the prompts, they may be short. Then only completions that fill the context are reported;
-    in families with a table of positions, shorter completions get a warning.
+    If the spec does not limit prompts, they may be short. So only completions that fill the context are an error; in
+    families with a table of positions, shorter completions cause a warning.
     """
     completion = spec.integer("method.max_completion")
-    prompt = seq - completion  # the limit of prompts, written or default
+    prompt = seq - completion  # the limit of prompts, stated in the spec or by default
     if not spec.written("method.max_prompt"):
         place = spec.place("method.max_completion", context)
         if completion >= limit:
@@ -226,9 +226,9 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
 
 @rule("XP340", "attention-not-in-the-target")
 def attention_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers must have the attention; transformers 4.52 has no flash3.
+    """The target's transformers must implement the attention; transformers 4.52 lacks flash3.
 
-    Why it is bad: an attention without a function cannot be loaded.
+    Why it is bad: a model cannot be loaded with an attention that its transformers does not implement.
 
     Without this rule: ValueError when the model is loaded.
 
@@ -253,7 +253,7 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: FlashAttention-3 has no dropout, so the model trains without it.
 
-    Without this rule: a line in the log.
+    Without this rule: transformers only writes a line to the log.
 
     Source: transformers 5.23 `modeling_utils.py` `_flash_attn_can_dispatch`.
     """
@@ -296,9 +296,10 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 def fused_head(spec: Spec) -> Iterator[Finding]:
     """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
-    Why it is bad: llama4_text gives the complete model as its base model. granitemoe, phimoe and others have no
-    `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its coefficient is 0. In
-    families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated coefficient switches it on.
+    Why it is bad: llama4_text returns the complete model when TRL asks for the base model. granitemoe, phimoe and
+    others have no `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its
+    coefficient is 0. In families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated
+    coefficient switches it on.
 
     Without this rule: AttributeError (for doge, IndexError) at the first step.
 
@@ -330,9 +331,9 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
 @rule("XP148", "family-without-its-experts")
 def without_experts(spec: Spec) -> Iterator[Finding]:
     """A granitemoehybrid without experts, such as Granite 4.0 Micro, needs transformers 4.57 or newer: 4.52 computes
-    each layer's router even if there is nothing to choose from.
+    each layer's router even without experts.
 
-    Why it is bad: the model cannot be computed.
+    Why it is bad: the forward pass fails.
 
     Without this rule: ValueError in the first step ("torch.cat(): expected a non-empty list of Tensors").
 

@@ -1,4 +1,4 @@
-"""Arithmetic of the batch, the run's length and the learning rate schedule (XP2xx)."""
+"""Rules about the numbers of the batch, the run's length and the learning rate schedule (XP2xx)."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 
 def _plural(spec: Spec) -> str:
-    """The plural ending of `_unit`."""
+    """The ending that makes the word of `_unit` plural: "es" or "s"."""
     return "es" if spec.on_cpu else "s"
 
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
-    """Whether another place is on another line than the primary one. On the same line, the snippet would show
-    it twice.
+    """Whether one of `others` is on another line than `primary`. If all are on one line, the snippet already shows
+    them.
     """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
@@ -112,7 +112,7 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
 
 def total_steps(spec: Spec) -> int | None:
-    """Optimizer steps of the run, either written or computed from the rows of the data; None if they are not known.
+    """The optimizer steps of the run, as stated or as computed from the number of rows; None if unknown.
 
     The number of packed rows is not known before tokenization, and online methods count prompts, not rows.
     """
@@ -210,8 +210,8 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP205", "wsd-decay")
 def wsd_decay(spec: Spec) -> Iterator[Finding]:
-    """`wsd` needs a `decay`, and no other schedule has one. A share of the run is accepted only if the run is counted
-    in steps, because the library needs a number of steps.
+    """The schedule `wsd` needs a `decay`, and other schedules cannot have one. A share of the run is accepted only if
+    the run is counted in steps, because the library needs a number of steps.
 
     Why it is bad: `wsd` cannot be built without the length of its decay.
 
@@ -240,13 +240,13 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
 
 
 NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
-"""The value of each setting with which it has no effect."""
+"""For each setting, the value that switches it off, which every optimizer accepts."""
 
 
 @rule("XP206", "unused-moments", "warning")
 def unused_moments(spec: Spec) -> Iterator[Finding]:
     """`betas`, `eps`, `weight_decay` and `clip` need an optimizer that reads them. `betas` and `eps` are Adam's; a few
-    optimizers use no weight decay or leave no gradient to clip.
+    optimizers use no weight decay or cannot clip gradients.
 
     Why it is bad: the setting has no effect.
 
@@ -278,7 +278,7 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; the run goes to its end and saves the initial model.
 
-    Source: neither transformers nor DeepSpeed objects.
+    Source: neither transformers nor DeepSpeed checks the learning rate.
     """
     if spec.real("optimizer.lr") == 0:
         yield Finding(
@@ -295,11 +295,11 @@ LEAST_RATE, LEAST_CLIP, LEAST_TEMPERATURE = 1e-15, 1e-8, 1e-2
 def nothing_can_move(spec: Spec) -> Iterator[Finding]:
     """The learning rate, `clip` and the temperature of sampled completions must be large enough to have an effect.
 
-    Why it is bad: a rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a temperature below
-    0.01 the completions of a prompt are equal, so no completion is better than another.
+    Why it is bad: a learning rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a
+    temperature below 0.01 the completions of a prompt are equal, so no completion is better than another.
 
-    Without this rule: nothing is reported by the libraries; the trainer of a bundle reports some of these runs
-    (`idle`).
+    Without this rule: nothing is reported by the libraries; the bundle's trainer reports some of these runs (`precision
+    { idle }`).
 
     Source: torch `AdamW`; trl 1.16 `grpo_trainer.py` (advantages); confirmed by running it.
     """
@@ -317,7 +317,7 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
 
 
 LARGEST_BF16_SUM = 256
-"""The number of equal gradients after which their sum in bf16, with 8 significant bits, stops growing."""
+"""How many equal gradients bf16 can sum: with 8 significant bits, the sum stops growing after 2^8 of them."""
 
 
 @rule("XP209", "gradients-summed-in-bf16", "warning")

@@ -1,4 +1,4 @@
-"""The batch against the number of rows, where it is known (XP208, XP210)."""
+"""Rules that compare the batch with the number of rows, if it is known (XP208, XP210)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHEN = few_rows
 
 
 STEPS = 8
-"""The least number of steps per epoch with the batch that the help suggests, if the spec states no batch."""
+"""If the spec states no batch, the help suggests a batch with at least this many steps per epoch."""
 
 
 @rule("XP208", "batch-larger-than-the-data", "warning")
@@ -22,8 +22,8 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a step never spans two epochs, so the larger batch is never reached.
 
-    Without this rule: nothing is reported; the last step of an epoch uses the rows that are left, and where the rows do
-    not fill one micro-batch per process, accelerate repeats rows.
+    Without this rule: nothing is reported; the last step of an epoch uses the remaining rows. If the rows do not fill
+    one micro-batch per process, accelerate repeats rows.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; accelerate 1.15 and 1.4 `data_loader.BatchSamplerShard`
     (`even_batches`); confirmed by running it.
@@ -35,7 +35,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     if rows is None or not 0 < rows < gbs:
         return
     if rows < per_pass and spec.extra_value("trl", "dataloader_drop_last") is True:
-        return  # XP210 reports this
+        return  # the rule XP210 reports dropped rows
     text, message = (
         f"{rows} {'row' if rows == 1 else 'rows'} for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
@@ -65,10 +65,10 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
 def everything_dropped(spec: Spec) -> Iterator[Finding]:
     """With `dataloader_drop_last`, the rows must fill at least one micro-batch in every process.
 
-    Why it is bad: an incomplete batch is dropped, and here that is the complete data.
+    Why it is bad: an incomplete batch is dropped, so a process without a complete micro-batch has no data at all.
 
-    Without this rule: ValueError about `max_steps`, after the data is tokenized; where steps are counted, the run ends
-    at once and saves the initial model.
+    Without this rule: ValueError about `max_steps`, after the data is tokenized; if the run is counted in steps, it
+    ends at once and saves the initial model.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; confirmed by running it.
     """

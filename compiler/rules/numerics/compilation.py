@@ -1,4 +1,4 @@
-"""Compilation by `compile` or `extra trl`: what torch.compile needs and what each stack compiles (XP34x, XP35x)."""
+"""Compilation by `compile` or `extra trl`: what torch.compile needs, and what each stack can compile (XP34x, XP35x)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.grammar.diagnostic import Label
 WHEN = any_of(enabled("model.compile"), extra("trl"))
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""The compiler's modes: torch 2.13 `_inductor.list_mode_options`."""
+"""The modes of torch.compile (torch 2.13 `_inductor.list_mode_options`)."""
 GRAPHS = ("reduce-overhead", "max-autotune")
 
 
@@ -22,9 +22,9 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
     """`compile`, which compiles layer by layer, cannot be combined with `torch_compile`, which compiles the complete
     model. `torch_compile_mode` and `torch_compile_backend` apply to both.
 
-    Why it is bad: accelerate compiles in only one of the two ways.
+    Why it is bad: accelerate compiles either layer by layer or the complete model.
 
-    Without this rule: the environment decides in which way, and nothing reports it.
+    Without this rule: accelerate's environment variables silently decide how the model is compiled.
 
     Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """
@@ -42,7 +42,7 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
     """`compile` needs a target whose accelerate can compile layer by layer: not accelerate 1.4, and not accelerate 1.11
     with FSDP.
 
-    Why it is bad: the run would compile something else, or lose FSDP's hooks.
+    Why it is bad: the run would compile the complete model, or layers without FSDP's hooks.
 
     Without this rule: accelerate 1.4 silently compiles the complete model; accelerate 1.11 gives FSDP2 compiled layers
     whose hooks never run, so that their weights are not gathered one by one.
@@ -63,7 +63,9 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
 
 
 def _compiles(spec: Spec) -> str | None:
-    """The name of the argument in `extra trl` that turns compilation on, or None."""
+    """The name of an argument in `extra trl` that turns compilation on: `torch_compile`, a mode or a backend. Otherwise
+    None.
+    """
     if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"
     return next(
@@ -73,7 +75,7 @@ def _compiles(spec: Spec) -> str | None:
 
 
 def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
-    """The name and the place of the setting that turns compilation on; None if nothing does."""
+    """The name and the location of the setting that turns compilation on; None without compilation."""
     if spec.flag("model.compile"):
         return "compile", spec.place("model.compile", text)
     name = _compiles(spec)
@@ -81,7 +83,7 @@ def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
 
 
 def _backend(spec: Spec) -> str:
-    """The backend of the compiler, in lower case."""
+    """The backend of torch.compile, in lower case."""
     written = spec.extra_value("trl", "torch_compile_backend")
     return written.lower() if isinstance(written, str) else "inductor"
 
@@ -92,7 +94,8 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
 
-    Without this rule: a line in the log, or GPUTooOldForTriton at the first step (capability below 7.0).
+    Without this rule: transformers writes a line to the log; below capability 7.0, the first step raises
+    GPUTooOldForTriton.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`; torch 2.13 `_dynamo/device_interface.py`.
     """
@@ -135,7 +138,7 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP355", "graphs-of-changing-lengths", "warning")
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
-    """CUDA graphs need rows of one length, which only packing by cutting a stream (`wrapped`) gives.
+    """CUDA graphs need rows of the same length, which only `packing(strategy=wrapped)` makes.
 
     Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length of rows records another
     graph.

@@ -1,4 +1,4 @@
-"""`precision fp8`: linear layers that torchao multiplies in eight bits (XP360 to XP367)."""
+"""`precision fp8`: torchao multiplies the inputs and weights of linear layers in fp8 (XP360 to XP367)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from xpc.compiler.stacks import able
 WHEN = chosen("precision", "fp8")
 
 WITH_FP8 = (8, 9)
-"""The compute capability from which GPUs multiply in fp8."""
+"""The lowest compute capability of a GPU that multiplies in fp8."""
 STRATEGIES = ("ddp", "fsdp")
 LOADS_ONCE = "fsdp_cpu_ram_efficient_loading"
 MULTIPLE = 16
-"""Both sizes of a matrix must be divisible by this number."""
+"""torchao needs matrices whose rows and columns are both multiples of this number."""
 NOT_LINEAR = ("gpt2", "openai-gpt")
 """Families whose layers are transformers' Conv1D, which torchao does not replace."""
 
 
 def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Finding:
-    """A finding at `precision fp8`, whose help is bf16; `more` are texts for the help's end."""
+    """A finding at `precision fp8` with the label `fact`. Without a `help`, it suggests bf16, followed by the texts
+    `more`.
+    """
     place = spec.place("precision", fact)
     typed = place.typed.replace("fp8", "bf16")
     return Finding(place, message, help or "write `precision bf16`" + "".join(more), (), typed)
@@ -33,12 +35,13 @@ def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Fi
 def fp8_hardware(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a GPU of compute capability 8.9 or later, such as an L4, an L40S or an H100.
 
-    Why it is bad: older GPUs have no products of fp8 numbers, and a CPU computes them only to test programs.
+    Why it is bad: older GPUs cannot multiply fp8 numbers, and a CPU does so too slowly for training.
 
     Without this rule: on an older GPU accelerate warns and trains in fp16 mixed precision; on a CPU the run is slower
     than in fp32.
 
-    Source: accelerate 1.15 `state.py` (`check_cuda_fp8_capability`); read, and the CPU's confirmed by running it.
+    Source: accelerate 1.15 `state.py` (`check_cuda_fp8_capability`); read for GPUs, and confirmed by running it on a
+    CPU.
     """
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.capability >= WITH_FP8:
@@ -63,7 +66,7 @@ def fp8_target(spec: Spec) -> Iterator[Finding]:
     Why it is bad: torchao's products need matrices whose sizes are multiples of 16, and the accelerate of the other
     targets cannot be configured to pad the last rows of a batch.
 
-    Without this rule: RuntimeError on a GPU in the first step whose number of tokens is no multiple of 16.
+    Without this rule: on a GPU, RuntimeError in the first step whose number of tokens is not a multiple of 16.
 
     Source: accelerate 1.15, 1.11 and 1.4 `utils/dataclasses.py` (`AORecipeKwargs`, whose documentation says what
     padding prevents), `commands/launch.py` (`--fp8_backend`); read, not run.
@@ -80,9 +83,9 @@ def fp8_target(spec: Spec) -> Iterator[Finding]:
 def fp8_strategy(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs `strategy ddp` or `strategy fsdp`, without context parallelism.
 
-    Why it is bad: under ZeRO, transformers wants `bf16.enabled` off in a run without the argument `bf16`, and
-    DeepSpeed then computes the rest of the model in fp32. FSDP1 flattens the weights that torchao multiplies. fp8 was
-    not tried with hybrid sharding or context parallelism.
+    Why it is bad: under ZeRO, transformers wants `bf16.enabled` off in a run without the argument `bf16`, and DeepSpeed
+    then computes all layers without fp8 in fp32. FSDP1 flattens the weights that torchao multiplies. fp8 was not tried
+    with hybrid sharding or context parallelism.
 
     Without this rule: under ZeRO with bf16, ValueError before the first step ("bf16.enabled=True vs hf
     bf16|bf16_full_eval=False").
@@ -114,9 +117,9 @@ def fp8_strategy(spec: Spec) -> Iterator[Finding]:
 def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` cannot be combined with adapters or a quantized base.
 
-    Why it is bad: accelerate replaces every linear layer whose sizes are multiples of 16, so the matrices of an adapter
-    of rank 16 are rounded, too, while those of rank 8 are not. torchao computes the gradients of the frozen weights and
-    drops them. Layers of a quantized base stay as they are, so fp8 has no effect on them.
+    Why it is bad: accelerate replaces every linear layer whose sizes are multiples of 16, so it also rounds the
+    matrices of an adapter of rank 16 (but not of rank 8) to fp8. torchao computes the gradients of the frozen weights
+    and drops them. Layers of a quantized base are not replaced, so fp8 has no effect on them.
 
     Without this rule: nothing is reported.
 
@@ -136,9 +139,8 @@ def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
 def fp8_two_models(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a method that trains one model alone: sft, reward, orpo or cpo.
 
-    Why it is bad: only the model that is trained computes in fp8. A reference model, a teacher, and the vLLM that
-    generates compute in bf16, so the loss would contain the difference of the two roundings, already before the first
-    step.
+    Why it is bad: only the trained model computes in fp8. A reference model, a teacher, and a generating vLLM compute
+    in bf16, so the loss would contain the difference between fp8 and bf16 rounding, already before the first step.
 
     Without this rule: nothing is reported; with a tiny model and its copy, the log-probabilities of 64 tokens
     differed by up to 0.49 before the first step.
@@ -184,8 +186,8 @@ def fp8_layers(spec: Spec) -> Iterator[Finding]:
 def fp8_not_compiled(spec: Spec) -> Iterator[Finding]:
     """With `precision fp8`, the model should be compiled.
 
-    Why it is bad: each product needs casts and scales. Only a compiler joins them with other operations; without it
-    they cost more than the product saves.
+    Why it is bad: each product needs casts and scales. Only a compiler fuses these casts with other operations; without
+    it they cost more time than the fp8 product saves.
 
     Without this rule: nothing is reported, and the run is slower than in bf16.
 
@@ -203,9 +205,10 @@ def fp8_not_compiled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP367", "fp8-loaded-in-one-process")
 def fp8_loaded_once(spec: Spec) -> Iterator[Finding]:
-    """`precision fp8` with `strategy fsdp` loads the model in every process.
+    """With `precision fp8` and `strategy fsdp`, every process must load the model, so `fsdp_cpu_ram_efficient_loading`
+    must be off.
 
-    Why it is bad: accelerate converts layers whose weights the other processes do not have yet.
+    Why it is bad: accelerate would convert layers to fp8 before the processes other than 0 have their weights.
 
     Without this rule: ValueError in the trainer's constructor ("torchao with FSDP2 and cpu_ram_efficient_loading is not
     supported").

@@ -14,17 +14,17 @@ WHEN = all_of(chosen("method", "dpo", "kto"), extra("trl"))
 
 FUSED = "use_liger_loss"
 OF_LIGER = ("sigmoid", "apo_zero", "apo_down", "sppo_hard", "nca_pair")
-"""The losses that the fused loss implements; the trainer raises ValueError for any other."""
+"""dpo's losses that Liger's fused loss implements; the trainer raises ValueError for any other loss."""
 IGNORED = ("f_divergence_type", "rpo_alpha", "use_weighting")
 
 
 def _uses_fused_loss(spec: Spec) -> bool:
-    """Whether the spec turns the fused loss on and the target has it."""
+    """Whether the spec sets `use_liger_loss` and the method's trainer on this target has the argument."""
     return spec.extra_value("trl", FUSED) is True and FUSED in spec.fields()
 
 
 def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
-    """The finding that the fused loss cannot be used, and why."""
+    """Make the finding that the fused loss cannot be used because of `why`, with a second label."""
     return Finding(
         spec.extra_place("trl", FUSED, "calls parts of the model directly"),
         f"{spec.text('method')}'s fused loss cannot be used: {why}",
@@ -41,10 +41,10 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
     pass and never averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not
     gathered the weights of the head.
 
-    Without this rule: nothing is reported for most cases. A precomputed reference is not read, so the model is compared
+    Without this rule: nothing is reported in most cases. A precomputed reference is not read, so the model is compared
     with itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are
-    ignored; flattened pairs are split in the middle of a row. Only two cases end the run: losses that the fused loss
-    does not have (ValueError), and adapters with recomputation, because the reference pass computes gradients
+    ignored; flattened pairs are split at a wrong position. Only two cases end the run: losses that the fused loss does
+    not have (ValueError), and adapters with recomputation, because the reference pass computes gradients
     (CheckpointError).
 
     Source: trl 0.24 `dpo_trainer.py` `_compute_loss_liger`; confirmed by running it.
@@ -80,8 +80,8 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """kto's fused loss on trl 0.18 can be used only where it runs: loss `kto`, no adapters, no precomputed reference,
-    and neither ZeRO-3 nor a wrapper on several processes. grpo's fused loss goes through the wrapper.
+    """kto's fused loss on trl 0.18 works only with the loss `kto`, without adapters, precomputed reference and ZeRO-3,
+    and, because of DDP's wrapper, only in a single process. grpo's fused loss goes through the wrapper.
 
     Why it is bad: the fused loss takes the decoder and the output head out of the model and calls them directly, so
     DDP's wrapper lacks these parts and ZeRO-3 has not gathered the head's weights.

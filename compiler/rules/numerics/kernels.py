@@ -54,10 +54,10 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
 
-    Without this rule: Triton's compiler still generates code for capability 6.0 for Liger's norm, rotary embedding and
-    gated MLP, in fp32 and fp16; torch refuses Triton there altogether.
+    Without this rule: Triton still compiles Liger's norm, rotary embedding and gated MLP for capability 6.0, in fp32
+    and fp16, but nobody tests them. torch.compile refuses such GPUs.
 
-    Source: Triton 3.9, liger-kernel 0.8.5; confirmed by running it for the target, without the GPU.
+    Source: Triton 3.9, liger-kernel 0.8.5; confirmed by compiling the kernels for capability 6.0, without such a GPU.
     """
     gpu = spec.hardware.gpu
     if spec.flag("memory.liger") and gpu is not None and gpu.capability < (7, 0):
@@ -81,7 +81,7 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     first step.
 
     Source: liger-kernel 0.7.0 `monkey_patch.py`, transformers 4.52.3 `trainer.py` (`use_liger_kernel`); confirmed by
-    running it, without the kernels for layers.
+    running it with Liger's kernels for layers switched off.
     """
     if spec.flag("memory.liger") and spec.get("method") == "reward" and not spec.stack.facts.liger_scores:
         yield Finding(
@@ -116,11 +116,12 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
     """GaLore's 8-bit AdamW and AdaLomo need a GPU. The optimizers of bitsandbytes 0.50 run on a CPU, including the
     paged ones.
 
-    Why it is bad: GaLore's 8-bit AdamW and AdaLomo keep their states on a GPU, whatever device the model is on.
+    Why it is bad: GaLore's 8-bit AdamW and AdaLomo always keep their states on a GPU, even if the model is on a CPU.
 
     Without this rule: AssertionError, "Torch not compiled with CUDA enabled", at the first step.
 
-    Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`; confirmed by running it on both targets.
+    Source: galore-torch 1.0 `adamw8bit.py`, lomo-optim 0.1.1 `adalomo.py`; confirmed by running it on trl-1.16 and
+    trl-0.18.
     """
     name = spec.text("optimizer")
     if spec.on_cpu and (name.startswith("galore_adamw8bit") or name == "adalomo"):

@@ -18,18 +18,19 @@ TOKENS = re.compile(rb'"extra_special_tokens":\s*\[')
 BASE = 10000.0
 """The base of rotary positions that most classes of transformers 4 have if config.json does not state one."""
 OTHER_BASE = ("smollm3", "mixtral", "gpt_oss", "llama4_text", "gemma3_text", "ernie4_5", "ernie4_5_moe")
-"""Families whose classes have another base."""
+"""Families whose classes in transformers 4 have another default base."""
 
 
 @rule("XP568", "saved-by-newer-transformers")
 def newer_files(spec: Spec) -> Iterator[Finding]:
-    """transformers 5 saves the class `TokenizersBackend`, a list of `extra_special_tokens` and the rotary positions as
-    `rope_parameters`. The transformers 4 of an older stack cannot load the first two, and ignores the third.
+    """A model that transformers 5 saved may not load with an older stack. transformers 4 fails on the tokenizer class
+    `TokenizersBackend` and on a list in `extra_special_tokens`, and ignores rotary positions in `rope_parameters`.
 
-    Why it is bad: positions with another base or without their scaling are trained without an error.
+    Why it is bad: if `rope_parameters` is ignored, the model trains without an error on positions with another base or
+    without scaling.
 
     Without this rule: "Tokenizer class TokenizersBackend does not exist", "'list' object has no attribute 'keys'", or
-    silently other positions; the run stops in the last case.
+    silently other positions, in which case the bundle's runtime stops the run.
 
     Source: transformers 4.57.6 and 4.52.3 `AutoTokenizer` and `AutoConfig`; confirmed by running them.
     """
@@ -46,7 +47,7 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
 
 
 def _unread(model: Model) -> tuple[str, str] | None:
-    """The part of a model's files that transformers 4 does not read, and what to change in it."""
+    """Which of a model's files transformers 4 cannot read, in words, and what to change in it; None if it reads all."""
     tokens = model.vocabulary or b""
     if CLASS.search(tokens):
         return "the tokenizer", 'write `"tokenizer_class": "PreTrainedTokenizerFast"` in its tokenizer_config.json'

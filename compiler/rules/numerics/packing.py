@@ -1,4 +1,4 @@
-"""Packed and flattened rows: how documents are kept apart, and the cost (XP31x, XP32x, XP370)."""
+"""Packed and flattened rows: whether attention separates documents, and what that costs (XP31x, XP32x, XP370)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 ISOLATE: TextPath = "batch.packing.isolate"
 UNMARKED = "cuts one stream and does not record where documents end"
 DENSE_ROW = 8192
-"""The length of a flattened row, in tokens, above which a mask over the complete row is reported: 8192 x 8192 scores
-per head.
+"""Flattened rows with more tokens than this are reported if attention uses a mask, which then has more than 8192 x 8192
+scores per head.
 """
 
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing needs flash attention, or a mask that the spec asks for by `packing(isolate=mask)`; a written
-    `strategy = wrapped` gives only a warning (XP312).
+    """Packing needs flash attention, or `packing(isolate=mask)`. If the spec states `strategy = wrapped`, there is only
+    a warning (XP312).
 
     Why it is bad: packing puts several documents into one row. A flash kernel keeps them apart by their lengths; other
     implementations build a mask over the complete row, at a cost that grows with the square of its length.
@@ -50,7 +50,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
         return
     if spec.get("batch.packing.strategy") == "wrapped" and spec.written("batch.packing.strategy"):
-        return  # XP312 reports that no attention keeps such documents apart
+        return  # the rule XP312 warns that no attention separates `wrapped` documents
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
@@ -76,12 +76,12 @@ def bounded(spec: Spec) -> str | None:
 def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     """`packing(isolate=mask)` needs a target whose mask is known to be exact for the model's family.
 
-    Why it is bad: families that ignore position ids or carry a state leak from one document into the next, and
-    `wrapped` cuts a stream into rows without recording where documents end, so there is nothing to build a mask from.
+    Why it is bad: families that ignore position ids or carry a state let one document influence the next, and `wrapped`
+    cuts a stream into rows without recording where documents end, so there is nothing to build a mask from.
 
-    Without this rule: nothing is reported, and the logits of the later documents are off by as much as the logits are
-    large (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at
-    the first forward pass without causal-conv1d, which no bundle installs.
+    Without this rule: nothing is reported, and the logits of all documents after the first are completely wrong
+    (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at the
+    first forward pass without causal-conv1d, which no bundle installs.
 
     Source: transformers 5.23 `masking_utils.py`, trl 1.16 `data_utils.py`; confirmed by running it on every family of
     the registry.
@@ -98,7 +98,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif mask_is_exact(spec) and not rows_have_bounds(spec):
         best = bounded(spec)
-        assert best is not None  # a target with an exact mask has such a strategy
+        assert best is not None  # a target with an exact mask has a strategy other than `wrapped`
         yield Finding(
             spec.place("batch.packing.strategy", UNMARKED),
             "`isolate = mask` does not know where documents end",
@@ -125,7 +125,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
 
 
 def _why_state_leaks(spec: Spec, known: Family) -> str:
-    """The reason why documents of this family are not kept apart, if its layers have a state."""
+    """Why packed documents leak into each other in a family whose layers have a state, as text for a message."""
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
@@ -135,8 +135,9 @@ def _why_state_leaks(spec: Spec, known: Family) -> str:
 def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     """Packing should use a strategy other than `wrapped`.
 
-    Why it is bad: `wrapped` cuts documents at the ends of rows and lets them attend to each other, whatever the
-    attention; `padding_free` does not help, because it flattens rows that have no boundaries of their own.
+    Why it is bad: `wrapped` cuts documents at the ends of rows and lets them attend to each other with every kind of
+    attention; `padding_free` does not help, because it flattens rows in which the boundaries of documents are not
+    known.
 
     Without this rule: TRL warns in its log, and only about `padding_free`.
 
@@ -167,8 +168,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not, nor does
-    any strategy of trl-0.18; `wrapped` without `isolate` gives only a warning (XP312).
+    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` and all strategies
+    of trl-0.18 do not record it. `wrapped` without `isolate` gives only a warning (XP312).
 
     Why it is bad: the kernel is called for the complete row, so every document attends to the documents before it.
 
@@ -179,7 +180,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
     if spec.text("model.attn") not in FLASH or rows_have_bounds(spec):
-        return  # XP310 reports other kinds of attention
+        return  # the rule XP310 reports other kinds of attention
     best = bounded(spec)
     yield Finding(
         spec.place("batch.packing.strategy" if best else ISOLATE, UNMARKED),
@@ -194,7 +195,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
 def packing_strategy(spec: Spec) -> Iterator[Finding]:
     """The packing strategy must be one that the target has.
 
-    Why it is bad: the arguments accept any name, so a wrong one is found late.
+    Why it is bad: trl's arguments accept any name, so a wrong one is found late.
 
     Without this rule: the run fails after the data is tokenized.
 
@@ -213,10 +214,12 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP324", "evaluation-rows-packed-alone")
 def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
-    """`packing.eval` needs `packing`, or `padding_free` where that keeps documents apart.
+    """`packing.eval`, which packs evaluation rows, needs `packing`, or `padding_free` on a target whose packed rows are
+    flattened.
 
-    Why it is bad: only the collator of packed training passes positions on. Without positions, the packed documents of
-    the evaluation attend to each other with every kind of attention, including flash.
+    Why it is bad: trl's collator passes position ids to the model only if training rows are packed (since trl 0.24,
+    also if they are flattened). Without positions, the packed documents of the evaluation attend to each other with
+    every kind of attention, including flash.
 
     Without this rule: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
 
@@ -237,9 +240,9 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP317", "padding-free-with-a-length")
 def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
-    """With `padding_free` and without packing, `seq` cannot be written on trl-1.16.
+    """On trl-1.16, a spec with `padding_free` and without packing cannot state `seq`.
 
-    Why it is bad: rows are not cut, so the written `seq` is not enforced.
+    Why it is bad: in this case the trainer does not cut rows, so `seq` has no effect.
 
     Without this rule: ValueError after the model is loaded.
 
@@ -269,7 +272,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
-        return  # dpo pads its rows anyway
+        return  # dpo pads its rows even with `padding_free`
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
             spec.place("batch.padding_free", f"attention is {attn}"),
@@ -294,8 +297,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     qwen3_next and others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs
     causal-conv1d.
 
-    Source: transformers 5.23, 4.57.6 and 4.52.3; confirmed by running it with the arithmetic of the kernel written in
-    torch.
+    Source: transformers 5.23, 4.57.6 and 4.52.3; confirmed by running it with a torch version of the flash kernel.
     """
     attn = spec.text("model.attn")
     if attn not in FLASH or not rows_have_bounds(spec) or flash_is_exact(spec):
@@ -326,9 +328,9 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
 def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
     """`padding_free` needs a micro-batch of more than one sequence.
 
-    Why it is bad: a single sequence has no padding to save; packing would fill the row.
+    Why it is bad: a micro-batch of one sequence has no padding, so nothing is saved.
 
-    Without this rule: a warning in the log.
+    Without this rule: trl only writes a warning to the log.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -348,10 +350,10 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     """Packed rows without flash attention should not exceed 8192 tokens when the rows of a micro-batch are joined end
     to end.
 
-    Why it is bad: the work and the mask grow with the square of micro x seq, and most of it is masked out. flex skips
-    masked blocks.
+    Why it is bad: computation and mask grow with the square of micro x seq, although most scores are masked out. flex
+    skips masked blocks.
 
-    Without this rule: every token attends over the complete joined row.
+    Without this rule: nothing is reported; attention is computed over the complete joined row.
 
     Source: trl 1.16 `sft_trainer.py` (bfd forces padding_free), transformers 5.23 `masking_utils.py`.
     """

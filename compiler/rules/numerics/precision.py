@@ -13,25 +13,25 @@ SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_para
 """DeepSpeed's keys for the dtype in which gradients are summed and sent."""
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
-"""Families whose positions are learned, or are added to attention's scores."""
+"""Families without rotary positions: they learn their positions, or add them to the attention scores (ALiBi)."""
 
 
 PACKED_NAME = re.compile(
     r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48])(?=$|[-_.])", re.IGNORECASE
 )
-"""A pattern for the end of a hub id under which a quantized copy of a model is published."""
+"""Matches the ending of hub ids for quantized copies of a model, such as `-GGUF` or `-AWQ`."""
 
 
 @rule("XP171", "quantized-by-its-name")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
-    adapters, GGUF is refused, and so is FP8 if the adapters are merged or the target cannot train on fp8 weights
-    (XP167). If the model's configuration is known, it decides instead of the name (XP450).
+    adapters, only GGUF is refused, and FP8 if the adapters are merged or the target cannot train on fp8 weights. If the
+    model's config.json is known, other rules (XP450, XP167) read it, and this rule ignores the name.
 
     Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
     safetensors.
 
-    Without this rule: the trainer, or the loading of the model, refuses after the download.
+    Without this rule: loading the model or building the trainer fails after the download.
 
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`.
     """
@@ -52,9 +52,9 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP301", "bf16-before-ampere")
 def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """bf16 needs a GPU of compute capability 8.0 (Ampere) or later: as the precision, for weights, for a teacher, and
-    in `extra deepspeed`. Where a library would choose bf16 for adapters, weights or bases, the bundle's runtime keeps
-    the type that the bundle states.
+    """bf16 needs a GPU of compute capability 8.0 (Ampere) or later, whether for the run's precision, weights, a teacher
+    or keys of `extra deepspeed`. If a library would choose bf16 by itself, the bundle's runtime keeps the dtype that
+    the bundle states.
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
@@ -106,7 +106,7 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 def bf16_positions(spec: Spec) -> Iterator[Finding]:
     """The first Falcon models (falcon-rw) need a GPU of compute capability 8.0 or later.
 
-    Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 whatever the precision.
+    Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 with every precision.
 
     Without this rule: nothing is reported.
 
@@ -166,7 +166,9 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 
 def _frozen(spec: Spec) -> bool:
-    """Whether the model's own weights are frozen. Adapters have their own dtype."""
+    """Whether all weights of the base model are frozen, so that only adapters, which have a separate dtype, are
+    trained.
+    """
     return spec.lora and not spec.names("lora.modules_to_save")
 
 
@@ -178,7 +180,9 @@ def _no_master(spec: Spec) -> bool:
 
 
 def _not_fp32(spec: Spec) -> bool:
-    """Whether XP307 applies: the spec writes fp32, and the weights have a narrower dtype."""
+    """Whether the spec states `precision fp32` while the weights have a narrower dtype, which the rule XP307
+    reports.
+    """
     return spec.text("precision") == "fp32" and spec.written("precision") and spec.text("model.dtype") != "fp32"
 
 
@@ -187,10 +191,10 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
     """fp16 weights can be trained only where an fp32 master copy exists, as under DeepSpeed and FSDP with mixed
     precision.
 
-    Why it is bad: the gradient scaler refuses fp16 gradients, and Adam's epsilon is zero in fp16.
+    Why it is bad: the gradient scaler refuses fp16 gradients, and Adam's epsilon (1e-8) is rounded to zero in fp16.
 
-    Without this rule: fp16 training raises "Attempting to unscale FP16 gradients" at the first optimizer step; bf16
-    training reports nothing, and weights can become nan in one step.
+    Without this rule: with `precision fp16`, the first optimizer step raises "Attempting to unscale FP16 gradients";
+    with `precision bf16`, nothing is reported, and weights can become nan in one step.
 
     Source: torch 2.13 `amp/grad_scaler.py`, accelerate 1.15 `fsdp_utils.py`; confirmed by running it.
     """
@@ -209,8 +213,8 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     """fp16 weights with 4-bit layers, or with adapters other than LoRA, cannot be trained in bf16 under ddp. ZeRO and
     FSDP cast the weights that they manage.
 
-    Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses to combine fp16
-    tensors, as rotary positions do.
+    Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses operations on several
+    fp16 tensors, such as rotary positions.
 
     Without this rule: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
@@ -232,13 +236,13 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP305", "bf16-weights", "warning")
 def bf16_weights(spec: Spec) -> Iterator[Finding]:
-    """Weights under ddp should be fp32, because bf16 weights have no fp32 master copy there. It is an error at a
-    learning rate of 1e-5 and below.
+    """Weights under ddp should be fp32, because bf16 weights have no fp32 master copy there. This is a warning, or an
+    error for a learning rate of 1e-5 or less.
 
     Why it is bad: small updates are rounded away.
 
-    Without this rule: nothing is reported; in one step at a learning rate of 1e-6, 2 % of bf16 weights changed, against
-    100 % of fp32 weights.
+    Without this rule: nothing is reported; in one step at a learning rate of 1e-6, only 2 % of bf16 weights changed,
+    but 100 % of fp32 weights.
 
     Source: accelerate 1.15 `prepare_model` (no upcast in the DDP branch); confirmed by running it.
     """
@@ -278,8 +282,8 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP573", "zero3-loads-in-the-precision")
 def loaded_wide(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3 with `precision fp32`, the spec must also write fp32 for a frozen base. Quantized weights keep their
-    bits.
+    """Under ZeRO-3 with `precision fp32`, the spec must also state `dtype = fp32` for a frozen base, unless it is
+    quantized.
 
     Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a bf16 base takes the memory of fp32.
 
@@ -300,8 +304,8 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP576", "zero-widens-the-score")
 def widened_score(spec: Spec) -> Iterator[Finding]:
-    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base of the adapters' dtype: fp32,
-    or bf16 for a quantized base on trl-1.16. A run in bf16 or fp16 casts everything.
+    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base of the adapters' dtype: fp32, or
+    bf16 for a quantized base on trl-1.16. With `precision` bf16 or fp16, DeepSpeed casts all weights to one dtype.
 
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head becomes float32 like the
     adapters, while its input from a half-precision base does not.
@@ -326,7 +330,7 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
 def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
     """fp16 with DeepSpeed needs a GPU of compute capability 7.0 or later.
 
-    Why it is bad: DeepSpeed refuses fp16 on 6.x, where it is deprecated.
+    Why it is bad: DeepSpeed refuses fp16 on GPUs of capability 6.x, where it is deprecated.
 
     Without this rule: ValueError when training begins, unless DS_ALLOW_DEPRECATED_FP16 is set, which a bundle does not
     do.

@@ -1,4 +1,4 @@
-"""Models whose weights are quantized already (XP167, XP450 to XP452, XP624)."""
+"""Models whose weights are stored quantized (XP167, XP168, XP450 to XP452, XP624)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ WHEN = quantized
 GIB = 2**30
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
-"""Quantization methods whose weights have no gradient. Other methods restore the weights, or fail in other ways."""
+"""Quantization methods (`quant_method` in config.json) whose weights have no gradient. Models of other methods are
+unpacked when loaded, or cannot be loaded.
+"""
 
 
 FP8 = ("fp8", "fbgemm_fp8")
 """Quantization methods that store weights in eight-bit floating point."""
 WITH_FP8 = (8, 9)
-"""The compute capability from which transformers keeps weights in fp8."""
+"""The lowest compute capability of a GPU on which transformers keeps fp8 weights packed."""
 UNPACKED = "mxfp4"
-"""Hub ids of gpt-oss: its weights are unpacked to bf16 unless the package `kernels` is installed, and bitsandbytes is
-refused.
+"""The quantization method of gpt-oss. Its weights are unpacked to bf16 unless the package `kernels` is installed, and
+bitsandbytes cannot quantize them.
 """
 
 
 def _packed(spec: Spec, *others: str) -> str | None:
-    """The quantization method of a model that is quantized already, if it is one of PACKED or of `others`; otherwise
-    None.
-    """
+    """The model's quantization method as config.json states it, if it is in PACKED or in `others`; otherwise None."""
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
@@ -42,8 +42,8 @@ def _packed(spec: Spec, *others: str) -> str | None:
 
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
-    """A model that is quantized already can be trained only through adapters. The compiler reads the config.json of a
-    local model, or the one that `config` names.
+    """A model whose weights are stored quantized can be trained only with adapters. The compiler reads the config.json
+    of a local model, or the one that `config` names.
 
     Why it is bad: packed weights have no gradient.
 
@@ -63,15 +63,14 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP451", "quantized-twice")
 def quantized_twice(spec: Spec) -> Iterator[Finding]:
-    """A model that is quantized already cannot be quantized again by bitsandbytes. gpt-oss as OpenAI publishes it is
-    known by its id on the hub.
+    """A model whose weights are stored quantized cannot be quantized again by bitsandbytes. xpc recognizes OpenAI's
+    gpt-oss by its id on the hub.
 
     Why it is bad: the two quantizations cannot be combined.
 
     Without this rule: ValueError while the model is loaded.
 
-    Source: transformers 5.23 `quantizers/auto.py` (`merge_quantization_configs`), 4.52 the same; confirmed by running
-    it.
+    Source: transformers 5.23 and 4.52 `quantizers/auto.py` (`merge_quantization_configs`); confirmed by running it.
     """
     how = _packed(spec, UNPACKED, *FP8)
     if how not in (None, "bitsandbytes") and spec.bits is not None:
@@ -92,7 +91,7 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported, and only the adapters are sharded.
 
-    Source: LLaMA-Factory refuses it (`model_utils/quantization.py`).
+    Source: LLaMA-Factory refuses the combination (`model_utils/quantization.py`); read, not run.
     """
     how = _packed(spec)
     if how not in (None, "bitsandbytes") and spec.lora and spec.weights_sharded:
@@ -106,13 +105,13 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP167", "stored-in-fp8")
 def in_fp8(spec: Spec) -> Iterator[Finding]:
-    """A model that is stored in fp8 can be trained only through adapters that are not merged, and on trl-1.16. The
-    compiler reads the config.json of a local model, or the one that `config` names.
+    """A model that is stored in fp8 can be trained only on trl-1.16, with adapters that are not merged. The compiler
+    reads the config.json of a local model, or the one that `config` names.
 
-    Why it is bad: weights in fp8 have no gradient. If they are unpacked (XP624), they are trained, but transformers
-    saves them in fp8 although config.json no longer says so. When the model is loaded again, the scales are missing and
-    the weights are wrong, up to 448 instead of 0.07. transformers before 5 trains no adapters on fp8 weights either;
-    the weights of `fbgemm_fp8` are for inference only.
+    Why it is bad: weights in fp8 have no gradient. If transformers unpacks them when they are loaded, they can be
+    trained, but they are saved in fp8 although config.json no longer says so. When the model is loaded again, the
+    scales are missing and the weights are wrong (up to 448 instead of 0.07). transformers before 5 trains no adapters
+    on fp8 weights either; the weights of `fbgemm_fp8` are for inference only.
 
     Without this rule: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; elsewhere
     nothing is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or ValueError while
@@ -152,8 +151,8 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """The dtype that some weights of a checkpoint in fp8 or MXFP4 have whatever `dtype` says; None if there are no such
-    weights, or if it is not known.
+    """The dtype that some weights of an fp8 or MXFP4 checkpoint keep, even if `dtype` states another; None for other
+    checkpoints, or if it is unknown.
     """
     if spec.in_mxfp4:
         return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None
@@ -165,11 +164,12 @@ def _stays(spec: Spec) -> str | None:
 
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
-    """A model that is stored in fp8 must be loaded in the dtype of its other weights, which its config.json states, and
-    one in MXFP4 in bf16 on trl-0.24. In a run without bf16, the bundle's runtime widens weights in bf16.
+    """`dtype` of a model that is stored in fp8 must be the dtype in its config.json, which its unquantized weights
+    have. For a model in MXFP4 on trl-0.24, it must be bf16. If neither `dtype` nor `precision` is bf16, the bundle's
+    runtime converts bf16 weights to `dtype`.
 
-    Why it is bad: transformers gives `dtype` to the weights that it unpacks and leaves the embeddings and norms of a
-    checkpoint in fp8 as they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.
+    Why it is bad: transformers converts unpacked weights to `dtype`, but leaves the embeddings and norms of an fp8
+    checkpoint in the dtype in which they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.
 
     Without this rule: RuntimeError in the first step without autocast ("mat1 and mat2 must have the same dtype"); under
     autocast nothing is reported, and a part of the model has another dtype than the bundle states.
@@ -179,7 +179,8 @@ def stored_dtype(spec: Spec) -> Iterator[Finding]:
     """
     stays, dtype = _stays(spec), spec.text("model.dtype")
     widened = stays == "bf16" and "bf16" not in (dtype, spec.text("precision"))
-    if stays is None or stays == dtype or widened or spec.bits is not None:  # XP451 refuses a second quantization
+    # if `bits` quantizes the model again, the rule XP451 reports it
+    if stays is None or stays == dtype or widened or spec.bits is not None:
         return
     what = "some weights are" if spec.in_mxfp4 else "the weights that are not in fp8 are"
     yield Finding(
@@ -191,7 +192,7 @@ def stored_dtype(spec: Spec) -> Iterator[Finding]:
 
 
 def _unpacked_from_fp8(spec: Spec) -> bool:
-    """Whether transformers unpacks fp8 weights, because the hardware cannot compute with them."""
+    """Whether transformers unpacks fp8 weights when it loads them, because the hardware cannot multiply in fp8."""
     gpu = spec.hardware.gpu
     return gpu is None or gpu.capability < WITH_FP8
 
@@ -204,7 +205,7 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.
 
-    Without this rule: a warning in the log of transformers.
+    Without this rule: transformers only writes a warning to the log.
 
     Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py` (`validate_environment`: without the package
     `kernels`, which no bundle for this family installs, `dequantize` becomes true); 5.23 `quantizer_finegrained_fp8.py`

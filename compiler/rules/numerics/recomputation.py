@@ -17,7 +17,7 @@ WHEN = any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zer
 def selective_reentrant(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing cannot be reentrant.
 
-    Why it is bad: selective checkpointing uses hooks to choose what is not recomputed, and only the newer,
+    Why it is bad: selective checkpointing uses torch's hooks to choose which outputs are kept, and only the
     non-reentrant implementation has these hooks. TRL also makes checkpointing reentrant for adapters under ZeRO-3.
 
     Without this rule: ValueError when the trainer is built.
@@ -40,7 +40,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing needs trl 1.16, the only stack that keeps the output of attention.
 
-    Why it is bad: the stacks with trl 0.18 and 0.24 recompute everything.
+    Why it is bad: on stacks with trl 0.18 and 0.24, the run would recompute everything.
 
     Without this rule: trl 0.24 and 0.18 pass the setting on to torch, which passes it to each layer, where it is
     ignored.
@@ -61,8 +61,8 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
 def other_attention(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing needs sdpa or flash attention.
 
-    Why it is bad: the outputs to keep are selected by the names of kernels of torch's own attention and of flash
-    attention. Eager and flex attention have no such kernels, so nothing is kept.
+    Why it is bad: trl keeps the outputs of certain kernels, selected by name: those of sdpa and of flash attention.
+    Eager and flex attention have no such kernels, so nothing is kept.
 
     Without this rule: nothing is reported.
 
@@ -85,7 +85,8 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     model twice, so with modules trained by `freeze` it cannot recompute at all.
 
     Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and finds weights that are
-    gathered in only one of the two passes. Layers that are completely trained or completely frozen do not differ.
+    gathered in only one of the forward and the recomputing pass. Layers that are completely trained or completely
+    frozen are gathered in both.
 
     Without this rule: CheckpointError in the first step.
 

@@ -1,4 +1,4 @@
-"""Scaled rotary positions: which models can be scaled, and which programs read the scaling (XP132 to XP134)."""
+"""Scaling of rotary positions (`rope`): which models support it, and which programs read it (XP132 to XP134)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SCALED = (
     "deepseek-coder-", "deepseek-r1-distill-llama-", "llama-3.1-", "llama-3.2-", "llama-3.3-", "nous-llama-3.2-",
     "phi-3-mini-128k", "phi-3.5-mini", "phi-4-mini",
 )  # fmt: skip
-"""Beginnings of the aliases of those registered models whose published config.json contains a scaling."""
+"""Prefixes of the aliases of registered models whose published config.json already scales rotary positions."""
 
 
 def _scaling(spec: Spec) -> str | None:
-    """The scaling in the model's own config.json, such as "llama3"; None if there is none or it is not known."""
+    """The type of scaling in the model's config.json, such as "llama3"; None if it has none, or if it is unknown."""
     for name in ("rope_parameters", "rope_scaling"):
         found = spec.model.config.get(name)
         kind = (found.get("rope_type") or found.get("type")) if isinstance(found, dict) else None
@@ -29,10 +29,10 @@ def _scaling(spec: Spec) -> str | None:
 
 @rule("XP132", "rope-scaled-twice")
 def scaled_twice(spec: Spec) -> Iterator[Finding]:
-    """A model whose config.json already scales positions must not be scaled again. Such models are the output of a run
-    with `rope`, Llama 3.1, Phi 3 with 128k and others.
+    """A model whose config.json already scales positions must not be scaled again. Examples are Llama 3.1, Phi 3 with a
+    context of 128k, and models that a run with `rope` saved.
 
-    Why it is bad: the second scaling would replace the first, and the weights have learned with the first.
+    Why it is bad: the new scaling would replace the scaling with which the weights were trained.
 
     Without this rule: launch.sh stops when it loads the model.
 
@@ -53,8 +53,8 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 @rule("XP133", "rope-not-known-later")
 def not_known_later(spec: Spec) -> Iterator[Finding]:
     """`rope` cannot be combined with vLLM, and with adapters it needs `save { merge }`, which writes the complete
-    model. vLLM loads the model from its original folder, and the folder of an adapter only names the base; the
-    config.json of both lacks the scaling.
+    model. vLLM loads the model from its original folder, and a saved adapter only names its base; the scaling is in
+    neither config.json.
 
     Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
 
@@ -82,14 +82,14 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
 @rule("XP134", "positions-not-scaled")
 def not_scaled(spec: Spec) -> Iterator[Finding]:
     """`rope` needs a family whose code reads all four scalings on this target. Families without rotary positions have
-    no scaling code, and some with rotary positions use code of their own.
+    no scaling code, and some other families compute rotary positions in a different way.
 
     Why it is bad: the setting would have no effect, or the model would fail.
 
-    Without this rule: silently, the family's code ignores the scaling; the run stops where the trainer compares the
-    scaling of the model with the bundle's.
+    Without this rule: the family's code silently ignores the scaling. A bundle's trainer stops if the model's scaling
+    differs from the stated one.
 
-    Source: tiny models of every family with each scaling (`tests/stacks/test_stack_families.py`).
+    Source: measured with a tiny model of every family and each scaling (`tests/stacks/test_stack_families.py`).
     """
     family = spec.model.model_type
     if family is None or family in spec.stack.facts.scaled_families:

@@ -21,7 +21,7 @@ NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """Metrics that every evaluation reports."""
 NO_QUALITY = ("runtime", "samples_per_second", "steps_per_second", "num_tokens")
-"""Metrics that show how fast or how long an evaluation was."""
+"""Metrics of speed and length, which do not measure the model's quality."""
 LOWER = ("loss", "kl", "rewards/rejected", "logps/rejected", "completions/clipped_ratio")
 HIGHER = (
     "accuracy",
@@ -35,20 +35,16 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Metrics (or endings of their names) that are better if they are LOWER, and those that are better if they are
-HIGHER.
-"""
+"""Names of metrics, or endings of names: a metric in LOWER improves when it falls, one in HIGHER when it rises."""
 SHOWN = 12
-"""The most metrics that a label lists."""
+"""The maximal number of metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""The function names under which registered rewards appear in metrics, if these are not the reward's name and
-`_reward`.
-"""
+"""The names of registered rewards in metrics, if they are not the reward's name with the suffix `_reward`."""
 
 
 def reported(spec: Spec) -> tuple[str, ...] | None:
-    """The metrics of an evaluation in addition to loss and speed; None if a user's reward function may log further
-    ones.
+    """The metrics that an evaluation of the method reports besides loss and speed; None if they are unknown, because a
+    user's reward function may log further metrics.
     """
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
@@ -76,18 +72,19 @@ def _evaluates(spec: Spec) -> bool:
 
 
 def _typed(amount: Amount) -> str:
-    """An interval as a spec writes it."""
+    """Write an interval as in a spec: `30%` for a share of the run, otherwise the number."""
     return f"{amount.value * 100:g}%" if amount.unit == "share" else f"{amount.value}"
 
 
 def _unit(amount: Amount) -> str:
-    """The unit of an interval, as transformers names it."""
+    """The strategy of transformers for an interval: `epoch`, `steps`, or `never`."""
     return amount.unit if amount.unit in ("never", "epoch") else "steps"
 
 
 @rule("XP510", "best-without-its-evaluation")
 def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, evaluations and checkpoints must both come in epochs or both in steps.
+    """With `load_best_model_at_end`, the intervals of evaluations and of checkpoints must be either both epochs or both
+    steps.
 
     Why it is bad: the best checkpoint is chosen among those that were evaluated when they were saved.
 
@@ -123,13 +120,14 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP511", "best-between-evaluations")
 def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. Shares of the
-    run are compared only with shares, in floating point: trl-0.18 does not see that 30 % is three times 10 %.
+    """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. A share of
+    the run can only be a multiple of a share, and is compared in floating point: trl-0.18 does not accept that 30 % is
+    three times 10 %.
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
-    Without this rule: building the arguments raises ValueError; where a number of steps happens to be a multiple of a
-    share, nothing is raised.
+    Without this rule: building the arguments raises ValueError; if an interval in steps is compared with a share of the
+    run, nothing may be raised.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`; confirmed by running it.
     """
@@ -165,11 +163,11 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 @rule("XP512", "metric-of-no-evaluation")
 def metric_not_there(spec: Spec) -> Iterator[Finding]:
     """`metric_for_best_model` must be a metric that the method's evaluation reports. In trl 1.16 a user's reward
-    function may log other metrics with `log_metric`; XP243 checks sft with a schedule that follows a metric, and XP526
-    checks specs with several evaluation sets.
+    function may log other metrics with `log_metric`. Other rules check schedules that follow a metric (XP243) and
+    several evaluation sets (XP526).
 
-    Why it is bad: the metric cannot be read. No trainer of a bundle has a function for more metrics, and sft and grpo
-    of trl 0.18 log their metrics without returning them.
+    Why it is bad: the metric cannot be read. A bundle's trainer has no function for further metrics, and `evaluate` of
+    sft and grpo on trl 0.18 does not return their own metrics.
 
     Without this rule: KeyError at the first evaluation, hours after the start.
 
@@ -185,7 +183,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
         return
     bare = metric.removeprefix("eval_")
     if bare not in (*SPEED, *known):
-        from xpc.grammar.nearest import nearest  # imported only for a wrong name
+        from xpc.grammar.nearest import nearest  # imported only to suggest a correct name
 
         suggested = next((name for name in known if bare and bare in name), None) or nearest(bare, known) or "loss"
         names = ["loss", *(name for name in known if name != "aux_loss")]
@@ -200,10 +198,10 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP583", "best-is-the-worst")
 def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
-    """`greater_is_better` must fit the metric: a lower loss is better, a higher accuracy, reward or margin. Without it,
-    a metric is better if it is higher, unless its name ends with `loss`.
+    """`greater_is_better` must fit the metric: false for a loss, and true for an accuracy, reward or margin. By default
+    it is true, unless the metric's name ends with `loss`.
 
-    Why it is bad: the worst checkpoint is kept as the best, and with `patience` a run ends because it improves.
+    Why it is bad: the worst checkpoint is kept as the best, and with `patience` a run is stopped because it improves.
 
     Without this rule: nothing is reported.
 
@@ -227,7 +225,7 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
 
 
 def _better_when_lower(metric: str) -> bool | None:
-    """Whether a lower value of the metric is better; None if this is unknown."""
+    """Whether a lower value of the metric is better; None for an unknown metric."""
     name = metric.removeprefix("eval_")
     if name.endswith("/mean") and name.startswith("rewards/"):
         return False
@@ -261,8 +259,8 @@ def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
 def best_and_last(spec: Spec) -> Iterator[Finding]:
     """With `load_best_model_at_end`, `keep` should be at least 2.
 
-    Why it is bad: `keep = 1` keeps two checkpoints until the run ends: the best one, and the last one, from which a
-    stopped run continues. So the disk needs room for both.
+    Why it is bad: `keep = 1` suggests that the disk needs room for a single checkpoint. But the run keeps the best
+    checkpoint and the last one, from which a stopped run continues.
 
     Without this rule: nothing is reported.
 
@@ -285,8 +283,8 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
 
-    Without this rule: machines that do not share the folder report that they cannot find the best model and keep their
-    last weights; the model saved at the end comes from the first machine and is right.
+    Without this rule: machines that do not share the folder report that they cannot find the best model, and keep their
+    last weights. The first machine saves the final model, which is therefore correct.
 
     Source: transformers 5.23 and 4.52.3 `Trainer._load_best_model`.
     """
@@ -302,9 +300,10 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP516", "evaluation-before-training-without-data")
 def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
-    """`eval_on_start` needs rows to evaluate on, even if there are no later evaluations.
+    """`eval_on_start`, an evaluation before the first step, needs evaluation rows, even if there are no later
+    evaluations.
 
-    Why it is bad: an evaluation before the first step needs data as well.
+    Why it is bad: the run cannot start without data for its first evaluation.
 
     Without this rule: ValueError when training begins, after the data is tokenized.
 
@@ -320,7 +319,7 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP517", "evaluations-after-the-end")
 def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
-    """`eval_delay`, counted in the unit of the evaluations (steps or epochs), must not exceed the run.
+    """`eval_delay`, counted in steps or epochs as the evaluations are, must not be longer than the run.
 
     Why it is bad: no evaluation is made, so no best checkpoint is chosen, no schedule follows its metric, and no run
     ends early.

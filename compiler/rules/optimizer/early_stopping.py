@@ -17,7 +17,7 @@ WHEN = has_value("eval.patience")
 def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     """`patience` needs evaluations.
 
-    Why it is bad: a run ends early when its evaluations stop improving, so it needs evaluations.
+    Why it is bad: `patience` counts evaluations without an improvement, so without evaluations it has no meaning.
 
     Without this rule: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is
     tokenized.
@@ -39,7 +39,8 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
 def last_and_not_best(spec: Spec) -> Iterator[Finding]:
     """`patience` should be used with `load_best_model_at_end`.
 
-    Why it is bad: a run that ends early saves its last weights, from `patience` evaluations after the best ones.
+    Why it is bad: a run that ends early saves its last weights, not the best ones, which are `patience` evaluations
+    older.
 
     Without this rule: transformers warns when training begins: "Using EarlyStoppingCallback without
     load_best_model_at_end=True".

@@ -11,11 +11,11 @@ from xpc.compiler.spec import Spec
 
 WHEN = any_of(has_value("data.holdout"), evaluation_rows)
 FORWARD = 3
-"""A lower bound of the rows that are evaluated in the time of training on one row, because a backward pass costs two
-forward passes.
+"""How many rows a run can evaluate in the time of training on one row, at least: a backward pass costs two forward
+passes.
 """
 SHARE = 0.1
-"""The share of training time that the help allows for evaluations."""
+"""The help suggests evaluations that take at most this share of the training time."""
 
 
 @rule("XP211", "evaluations-longer-than-training", "warning")
@@ -23,7 +23,7 @@ def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
     """Evaluations should not take longer than training. `eval(every=1)` with `data(holdout=50%)` evaluates half of the
     rows after every step.
 
-    Why it is bad: the GPUs are held for evaluations, often for many times the hours of the training.
+    Why it is bad: the GPUs are busy with evaluations, often for many times the duration of the training.
 
     Without this rule: nothing is reported; the run is slow. Each evaluation reads all of its rows.
 

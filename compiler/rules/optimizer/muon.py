@@ -1,4 +1,4 @@
-"""Muon: the strategy, weights and torch that it needs (XP135 to XP139, XP141)."""
+"""Muon: the strategy, the weights and the version of torch that it needs (XP135 to XP139, XP141)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.stacks.fused_experts import adapted, stacked
 WHEN = chosen("optimizer", "muon")
 
 FIRST_TORCH = (2, 9)
-"""The first torch with torch.optim.Muon."""
+"""The first version of torch with torch.optim.Muon."""
 
 
 @rule("XP135", "muon-of-shards")
@@ -26,9 +26,9 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     separately gives another result.
 
     Without this rule: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all
-    processes; the first update of two processes differs by 15 % from the update of one process. FSDP1 gives it flat
-    weights instead of matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 takes no AdamW
-    (TypeError) and does not orthogonalize under zero3.
+    processes; the first update of two processes differs by 15 % from the update of one process. FSDP1 passes flat
+    weights instead of matrices to Muon. DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 cannot use
+    AdamW for the remaining weights (TypeError) and does not orthogonalize under zero3.
 
     Source: torch 2.13 `optim/_muon.py`; deepspeed 0.19.8 and 0.18.2 `runtime/zero/muon`; confirmed by running it in
     two processes.
@@ -50,8 +50,9 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
 def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `adjust_lr = original`, the only scale of DeepSpeed's Muon.
 
-    Why it is bad: `match_rms_adamw` multiplies the rate by 0.2 x sqrt(the longer side), which is 9 for a matrix of
-    2,048 x 2,048, so that AdamW's learning rates fit. With the original scale, AdamW's rates are too low.
+    Why it is bad: `match_rms_adamw` multiplies the learning rate by 0.2 x sqrt(the longer side), which is 9 for a
+    matrix of 2,048 x 2,048, so that learning rates tuned for AdamW can be used. With the original scale, these rates
+    are too low.
 
     Without this rule: DeepSpeed silently trains with its own scale.
 
@@ -75,9 +76,9 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
 def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `clip = 0`.
 
-    Why it is bad: clipping is meant for gradients, and DeepSpeed clips after Muon has orthogonalized them. An
-    orthogonal update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is
-    about 640, and `clip = 1` divides every update by this norm, whatever the gradient was.
+    Why it is bad: clipping is meant for gradients, but DeepSpeed clips Muon's orthogonalized updates. An orthogonal
+    update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is about 640,
+    and `clip = 1` divides every update by this norm, even if the gradient is small.
 
     Without this rule: the updates are silently smaller by that factor, and the logged gradient norm is the norm of the
     updates.
@@ -122,8 +123,8 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
     """Muon trains weights that are one matrix each: those of linear layers, or the matrices of LoRA, LoHa and MiSS.
     Stacked experts and the rotations of OFT contain several matrices in one weight, and VeRA trains vectors.
 
-    Why it is bad: Muon makes the rows of an update orthogonal to each other, and rows of different experts or of
-    different blocks of a rotation have nothing to do with each other.
+    Why it is bad: Muon makes the rows of an update orthogonal to each other, but rows of different experts, or of
+    different blocks of a rotation, belong to different matrices.
 
     Without this rule: torch's Muon raises ValueError for a stack of experts and for a vector, and mixes the blocks of a
     rotation.
@@ -154,13 +155,13 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
 
 
 def _adamw(spec: Spec) -> str:
-    """The setting for AdamW instead of Muon, without the settings that only Muon has."""
+    """The help that suggests AdamW instead of Muon, and names the settings to leave out because only Muon has them."""
     own: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr", "optimizer.momentum")
     return "`optimizer adamw`" + ",".join(f" without `{one.rpartition('.')[2]}`" for one in own if spec.written(one))
 
 
 def _trains_stacked_experts(spec: Spec) -> bool:
-    """Whether stacked experts, or adapters on them, are trained."""
+    """Whether the run trains stacked experts, or adapters on them."""
     facts = spec.model.facts
     if facts is None or not stacked(spec.stack, facts):
         return False

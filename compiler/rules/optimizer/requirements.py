@@ -1,4 +1,4 @@
-"""Optimizers: the target, settings, strategy and batch that they need (XP220 to XP227, XP914)."""
+"""Optimizers: the targets, settings, strategies and batches that they need (XP220 to XP228, XP914)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ OF_MUON: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr")
 MOMENTUM = ("sgd", "rmsprop", "muon")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
-"""Families whose layers are Conv1D, which low-rank optimizers do not treat as linear."""
+"""Families whose layers are transformers' Conv1D, which low-rank optimizers do not treat as linear layers."""
 
 
 @rule("XP220", "optimizer-not-in-the-target")
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
     """The target must have the optimizer, and be able to train with it.
 
-    Why it is bad: the run cannot train with it.
+    Why it is bad: a run cannot train with an optimizer that its transformers lacks or that fails.
 
     Without this rule: transformers 4.52 has no StableAdamW, and its layerwise optimizers raise ValueError in their
     schedule under torch 2.13.
@@ -50,13 +50,13 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
-    """A setting of an optimizer needs an optimizer that reads it: `targets`, `rank`, `scale` and `update_proj_gap`
-    belong to GaLore and APOLLO, `momentum` to sgd, rmsprop and Muon, `adamw_lr` and `adjust_lr` to Muon.
+    """A setting of an optimizer needs an optimizer that reads it: GaLore and APOLLO for `targets`, `rank`, `scale` and
+    `update_proj_gap`; sgd, rmsprop and Muon for `momentum`; Muon for `adamw_lr` and `adjust_lr`.
 
     Why it is bad: the setting has no effect.
 
     Without this rule: transformers silently ignores `optim_target_modules` with any other optimizer, and 4.52 ignores
-    `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop fails on the text.
+    `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop raises an error for `optim_args`.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
     it.
@@ -124,7 +124,7 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
 
 
 def _linear(spec: Spec) -> tuple[str, ...] | None:
-    """The last parts of the names of a family's linear modules, or None if they are not known."""
+    """The last components of the names of the family's linear modules, such as `q_proj`; None if they are unknown."""
     family, facts = spec.model.model_type, spec.model.facts
     if family not in MODULES or facts is None or facts.experts:
         return None
@@ -133,7 +133,9 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether a target may match a module. A part of a path that is not a known module's name may match."""
+    """Whether `target`, a part of a module's path, may match a linear module. A name of no known module counts as a
+    match.
+    """
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
     return last not in known or any(last in one for one in linear)
@@ -175,7 +177,9 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """The replacement to suggest for a layerwise optimizer: its standard form, if the strategy supports that."""
+    """The optimizer to suggest instead of one that steps in the backward pass: under ddp the same without `_layerwise`,
+    else AdamW.
+    """
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
     return "write `optimizer adamw`" + ",".join(
@@ -185,7 +189,7 @@ def _instead(spec: Spec) -> str:
 
 @rule("XP224", "optimizer-that-cannot-be-sharded")
 def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
-    """The strategy must be able to shard the optimizer.
+    """The optimizer must work with the parameters as the strategy shards them.
 
     Why it is bad: ZeRO and FSDP turn the parameters into flat pieces, or into tensors that are spread over processes,
     and some optimizers cannot handle these. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat
@@ -197,7 +201,7 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     Adafactor adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no longer
     exist (KeyError at the first checkpoint).
 
-    Source: confirmed by running each on both targets, in two processes.
+    Source: confirmed by running each optimizer on trl-1.16 and trl-0.18, in two processes.
     """
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if (spec.zero_stage or spec.sharded_by_fsdp) and name not in LAYERWISE and _fails(spec, name):
@@ -212,12 +216,12 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
 
 
 def _fails(spec: Spec, name: str) -> bool:
-    """Whether the optimizer fails with the spec's kind of sharding."""
+    """Whether the optimizer `name` fails under the spec's ZeRO stage or kind of FSDP."""
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adapters make one group of parameters, with which Adagrad works. XP406 reports an offloaded optimizer, because
-        # it is replaced.
+        # Adagrad works with adapters, which are one group of parameters. The rule XP406 reports an offloaded Adagrad,
+        # which DeepSpeed replaces.
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
@@ -252,12 +256,13 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP226", "share-of-an-unknown-run")
 def schedule_free_share(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD need a warm-up in steps, or a run counted in steps.
+    """If the warm-up is a share of the run, schedule-free AdamW and SGD need a run that is counted in steps (`for 1000
+    steps`).
 
-    Why it is bad: these optimizers warm up themselves, in steps, so a share needs a known number of steps.
+    Why it is bad: these optimizers warm up themselves and count steps, so xpc has to convert a share into steps.
 
-    Without this rule: transformers 5.23 passes the fraction on as a number of steps and the first step is taken with
-    the rate divided by it (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
+    Without this rule: transformers 5.23 passes the fraction on as a number of steps, and the first step's learning rate
+    is divided by it (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
 
     Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; confirmed by running it.
     """
@@ -273,7 +278,7 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP227", "warm-up-twice", "warning")
 def warm_up_twice(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD with a warm-up need `schedule constant`, their default.
+    """Schedule-free AdamW and SGD with a warm-up need `schedule constant`, which is the default for them.
 
     Why it is bad: the optimizer warms up itself, and another schedule warms up the same rate again.
 
@@ -295,11 +300,12 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def average_lost(spec: Spec) -> Iterator[Finding]:
     """Schedule-free optimizers cannot be used under ZeRO.
 
-    Why it is bad: they take gradients at one point and return another, an average, which they put into the weights when
-    the model is evaluated or saved. Under ZeRO they hold copies of the weights, so the model keeps the other point.
+    Why it is bad: they compute gradients at one point, but the result of training is another point, an average, which
+    they copy into the weights before an evaluation or a save. Under ZeRO they only change copies of the weights, so the
+    model is evaluated and saved at the wrong point.
 
     Without this rule: nothing is reported; evaluations and saved weights are not the average. After six steps of a tiny
-    model they are 0.0047 from those of ddp, and AdamW's are 0.000004.
+    model, saved weights differ from those under ddp by 0.0047; with AdamW, they differ by 0.000004.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py` (`eval`); accelerate issue 4159; confirmed by running it.
     """
@@ -319,7 +325,7 @@ def moments_anew(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a resumed run starts without the moments of these optimizers. A layerwise optimizer steps in hooks,
     and transformers saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in
-    its `state_dict`, and GrokAdamW looks up states of a checkpoint by tensors that no longer exist.
+    its `state_dict`, and GrokAdamW looks up the states of a checkpoint by tensor objects of the earlier process.
 
     Without this rule: nothing is reported.
 

@@ -34,7 +34,7 @@ READ_BY: Mapping[Path, tuple[str, ...]] = {
     "schedule.decay_type": ("wsd",),
 }
 MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-"""Metrics that an evaluation reports (transformers 5.23 and 4.52)."""
+"""Metrics that every evaluation reports (transformers 5.23 and 4.52)."""
 
 
 @rule("XP240", "schedule-not-in-the-target")
@@ -52,10 +52,10 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP241", "setting-of-another-schedule")
 def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
-    """A setting of a schedule needs a schedule that reads it. `warmup_lr` belongs to the cosine with a `min_lr` and a
-    warm-up; transformers 4.52 has neither `warmup_lr` nor `timescale`.
+    """A setting of a schedule needs a schedule that reads it. `warmup_lr` needs the cosine schedule with a `min_lr` and
+    a warm-up; transformers 4.52 has neither `warmup_lr` nor `timescale`.
 
-    Why it is bad: a setting of another schedule would be dropped.
+    Why it is bad: the setting has no effect on other schedules.
 
     Without this rule: transformers 4.52 raises ValueError for `warmup_lr` and ignores `timescale`.
 
@@ -93,7 +93,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
 
 
 def _reaches(setting: str, stack: Stack) -> bool:
-    """Whether the stack's library passes the keyword to the schedule."""
+    """Whether the stack's transformers has an argument for the setting `timescale` or `warmup_lr` of a schedule."""
     schedule, keyword = {
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
@@ -106,7 +106,8 @@ def _reaches(setting: str, stack: Stack) -> bool:
 def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
     """reduce_lr_on_plateau and greedy need evaluations.
 
-    Why it is bad: these schedules step with the metric of an evaluation, so without evaluations the rate never changes.
+    Why it is bad: these schedules change the learning rate after an evaluation, according to its metric. Without
+    evaluations, the rate never changes.
 
     Without this rule: building the arguments raises ValueError.
 
@@ -124,15 +125,15 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP243", "metric-schedule-of-a-missing-metric")
 def metric_missing(spec: Spec) -> Iterator[Finding]:
-    """The metric that a schedule steps with must be one that the evaluation computes. sft computes the loss, the speed,
-    and on trl 1.16 a few token counts.
+    """A schedule that follows a metric needs a metric that evaluations report. Those of sft report the loss, the speed,
+    and on trl 1.16 a few numbers about tokens.
 
-    Why it is bad: a metric that is not computed cannot be read.
+    Why it is bad: the schedule cannot read a metric that is not reported.
 
-    Without this rule: KeyError at the first evaluation, after all the steps up to it.
+    Without this rule: KeyError at the first evaluation; the training before it is lost.
 
-    Source: transformers 5.23 `trainer.py` (`_evaluate`), 4.52 the same; trl 1.16 and 0.18 `sft_trainer.py` (`log`);
-    confirmed by running it.
+    Source: transformers 5.23 and 4.52 `trainer.py` (`_evaluate`); trl 1.16 and 0.18 `sft_trainer.py` (`log`); confirmed
+    by running it.
     """
     name, metric = spec.text("schedule"), spec.extra_value("trl", "metric_for_best_model")
     if name not in METRIC or not isinstance(metric, str) or spec.get("eval.every") == NEVER or spec.sets:
@@ -149,7 +150,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP244", "factor-of-the-rate")
 def factor(spec: Spec) -> Iterator[Finding]:
-    """`factor`, by which the rate is multiplied, must lie between 0 and 1, both excluded.
+    """`factor`, by which the learning rate is multiplied, must be above 0 and below 1.
 
     Why it is bad: a factor of 1 does not change the learning rate, and a factor of 0 sets it to 0.
 
@@ -172,13 +173,13 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     """The polynomial schedule under ZeRO needs `optimizer adamw`, which DeepSpeed creates and passes to the schedule
     unwrapped.
 
-    Why it is bad: the schedule reads its peak from the optimizer, and in DeepSpeed 0.19 the wrapper of other optimizers
-    does not have it; in DeepSpeed 0.16.8 it does.
+    Why it is bad: the schedule reads its peak from the optimizer, and DeepSpeed 0.19 wraps other optimizers in an
+    object without the attribute `defaults`; the wrapper of DeepSpeed 0.16.8 has it.
 
     Without this rule: AttributeError ('defaults') in train(), after the data is tokenized.
 
     Source: transformers 5.23 `optimization.get_polynomial_decay_schedule_with_warmup`; deepspeed 0.19.8; confirmed by
-    running it on both targets.
+    running it on trl-1.16 and trl-0.18.
     """
     name, hides_peak = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
     if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and hides_peak:
@@ -196,7 +197,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would begin at the peak, without the warm-up that the spec states.
 
-    Without this rule: nothing is reported; the argument reaches no schedule.
+    Without this rule: nothing is reported; transformers does not pass a warm-up to these schedules.
 
     Source: transformers 5.23 and 4.52 `optimization.get_scheduler`; confirmed by running it.
     """
@@ -214,7 +215,8 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 def stages(spec: Spec) -> Iterator[Finding]:
     """The warm-up and the decay of `wsd` must fit into the run.
 
-    Why it is bad: the peak is never reached, and the rate drops from the end of the warm-up into the decay.
+    Why it is bad: the peak is never reached, and the learning rate jumps down from the end of the warm-up into the
+    middle of the decay.
 
     Without this rule: nothing is reported.
 

@@ -16,8 +16,8 @@ from xpc.compiler.spec import Spec
 @rule("XP701", "remote-code-unpinned", "warning")
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     """A model with `trust_remote_code` must be pinned to a commit; a branch or a tag can be moved, and the hub accepts
-    no shortened commit. It is an error for a model outside the registry. For a model in the registry, whose classes are
-    in transformers and which runs no code of its own today, it is a warning.
+    no shortened commit. For a model in the registry this is only a warning, because transformers has its classes and
+    today runs no code from its repository.
 
     Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
 
@@ -45,7 +45,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 def resume_without_state(spec: Spec) -> Iterator[Finding]:
     """A run that can resume should save its full state.
 
-    Why it is bad: from weights alone, a resumed run restarts its optimizer, schedule and random numbers.
+    Why it is bad: a run that resumes from weights alone restarts its optimizer, schedule and random numbers.
 
     Without this rule: nothing is reported (in one run Adam's step counter was 2 instead of 4).
 
@@ -63,9 +63,9 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 def rows_seen_again(spec: Spec) -> Iterator[Finding]:
     """A run that can resume should not set `ignore_data_skip`.
 
-    Why it is bad: a resumed run goes on with the first rows of its epoch and not with the next ones.
+    Why it is bad: a resumed run starts again with the first rows of its epoch.
 
-    Without this rule: nothing is reported; rows are learned twice, and the last rows of the epoch never.
+    Without this rule: nothing is reported; the first rows of the epoch are learned twice, and its last rows never.
 
     Source: transformers 5.23 `trainer.py` (`ignore_data_skip`); transformers issue 31044; confirmed by running it.
     """
@@ -101,7 +101,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 def full_determinism(spec: Spec) -> Iterator[Finding]:
     """`full_determinism` should be off. `seed` alone fixes weights, dropout and the order of the rows.
 
-    Why it is bad: full determinism also makes every kernel launch wait for the one before.
+    Why it is bad: with full determinism, every CUDA kernel waits for the end of the kernel before it.
 
     Without this rule: a run takes much longer, and an operation that has no deterministic kernel raises an error at the
     step that reaches it.
@@ -120,8 +120,9 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP705", "weights-not-safetensors", "warning")
 def not_safetensors(spec: Spec) -> Iterator[Finding]:
-    """Weights should be saved as safetensors, from which a bundle resumes because the file's length shows whether it is
-    complete. trl-0.18 can write pickled `pytorch_model.bin` files instead; transformers 5 has dropped them.
+    """Weights should be saved as safetensors. A bundle resumes only from this format, because the length of a file
+    shows whether it is complete. trl-0.18 can instead write pickled `pytorch_model.bin` files, which transformers 5 no
+    longer writes.
 
     Why it is bad: a stopped run cannot resume from pickled weights.
 
@@ -143,11 +144,11 @@ VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
 """System folders of Linux for programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
 OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
-"""Folders inside system folders that are meant to be written to."""
+"""Folders inside system folders into which users may write."""
 
 
 def _unsuitable(path: str) -> str:
-    """The reason why a run must not write into the folder, or ""."""
+    """The reason why a run must not write into the folder `path`, or ""."""
     if path.startswith("~"):
         return "a spec is not read by a shell, so the folder would be called `~`"
     place = posixpath.normpath(path)
@@ -166,8 +167,7 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a folder cannot be created where a file is.
 
-    Without this rule: FileExistsError when the run writes its output folder, after the bundle is compiled and
-    submitted.
+    Without this rule: FileExistsError when the run creates its output folder, after the bundle is submitted.
 
     Source: the runtime's `output_folder.py`.
     """
@@ -178,13 +178,13 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
-    """`save` must not be a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder of the launch, nor
-    a path with `~` or variables, which only a shell expands.
+    """`save` must not be a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder in which the run
+    starts, nor a path with `~` or variables, which only a shell expands.
 
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
 
-    Without this rule: the run creates the folder, and writes everywhere that its permissions allow.
+    Without this rule: the run creates the folder and writes into it, wherever its permissions allow.
 
     Source: Filesystem Hierarchy Standard 3.0; runtime/core/bundle.py `output_dir`.
     """
@@ -206,11 +206,11 @@ def save_place(spec: Spec) -> Iterator[Finding]:
 def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
     """`merge` needs adapters.
 
-    Why it is bad: `merge` folds adapters into their base, and without adapters the saved model is complete already.
+    Why it is bad: `merge` adds the adapters to the base's weights, so without adapters it does nothing.
 
-    Without this rule: nothing reads the setting, because the runtime looks for it among the adapter's settings.
+    Without this rule: nothing is reported, and nothing reads the setting.
 
-    Source: the runtime of a bundle.
+    Source: the runtime, which reads the setting only for adapters.
     """
     if spec.flag("save.merge") and not spec.lora:
         yield Finding(spec.place("save.merge"), "`merge` does nothing without adapters", "leave `merge` out")
@@ -218,8 +218,8 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP708", "merge-of-parts")
 def merge_of_parts(spec: Spec) -> Iterator[Finding]:
-    """`merge` needs all weights in one process, in the dtype in which they were loaded: not ZeRO-3 or FSDP, and not a
-    quantized base.
+    """`merge` needs all weights in one process, in the dtype in which they were loaded: it works neither under ZeRO-3
+    or FSDP nor with a quantized base.
 
     Why it is bad: under ZeRO-3 and FSDP no process has all weights, and a base of 4 or 8 bits has to be quantized again
     after merging, which gives a different model from the trained one.

@@ -47,7 +47,7 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: transformers 5.23 and 4.52, which do the same where `hub_model_id` is unset (`Trainer.init_hf_repo`).
+    Source: transformers 5.23 and 4.52 `Trainer.init_hf_repo`, which uses the folder's name if `hub_model_id` is unset.
     """
     name = spec.text("save.hub.name")
     if not spec.written("save.hub.name") and not fault(name):
@@ -81,7 +81,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
 def only_the_end(spec: Spec) -> Iterator[Finding]:
     """Pushing at each save, or a branch for each checkpoint, needs checkpoints.
 
-    Why it is bad: without checkpoints only the model at the end is pushed.
+    Why it is bad: without checkpoints, only the final model is pushed.
 
     Without this rule: nothing is reported; `Trainer._push_from_checkpoint` is called only by a save.
 

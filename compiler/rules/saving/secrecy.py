@@ -20,7 +20,7 @@ TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:
-    """The source texts of the spec: its own, and those of the bases from which it takes a setting."""
+    """The source text of the spec, and of each base (`extends`) from which it takes a setting."""
     values = [*spec.values.values(), *(one for table in spec.extra.values() for one in table.values())]
     labels = [one.origin.label for one in values]
     labels += [spec.model.label, *(one.label for one in spec.sources)]
@@ -31,9 +31,9 @@ def sources(spec: Spec) -> list[Source]:
 
 @rule("XP790", "secret-in-the-spec")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A spec and the files that it names must not contain tokens, keys or passwords. The spec, its bases and the texts
-    that it names are searched, comments included, for the formats of secrets; rows of data are not searched, and a
-    digest or a commit is not a secret.
+    """A spec and the files that it names must not contain tokens, keys or passwords. This rule searches the spec, its
+    bases and these files, with their comments, for the usual formats of secrets. It does not search rows of data, and
+    ignores digests and commits.
 
     Why it is bad: a bundle is meant to be shared: everybody on the machine can read its files, and the run's arguments
     are sent to trackers and model cards.
@@ -51,7 +51,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 
 def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
-    """The text of each file that a setting names, with the setting."""
+    """For each file that a setting names: the setting and the text of the file."""
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
@@ -70,12 +70,12 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
 def like_a_key(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
-    Why it is bad: older Weights & Biases keys have 40 hexadecimal digits. Commits have them too, but a run is more
-    likely named after a key by mistake, and everybody who can see the run can read its name.
+    Why it is bad: older Weights & Biases keys have 40 hexadecimal digits. Commits have them too, but such a name is
+    more likely a key by mistake, and everybody who can see the run can read it.
 
     Without this rule: nothing is reported.
 
-    Source: convention.
+    Source: this is a convention; no tracker refuses such a name.
     """
     for path in TRACKED:
         value = spec.get(path)
@@ -92,9 +92,9 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
     """Pickled weights (`pytorch_model.bin`) need the setting `pickle` and a pinned commit. A local
     folder needs no commit.
 
-    Why it is bad: a pickle is a program. torch runs it with only the instructions that weights need (`weights_only`),
-    which has had holes (CVE-2025-32434), while safetensors has no instructions. A commit keeps the file that was
-    inspected; a branch may contain another file tomorrow.
+    Why it is bad: a pickle is a program. torch restricts it to the instructions that weights need (`weights_only`), but
+    this restriction has had holes (CVE-2025-32434). safetensors files contain no instructions. A commit keeps the file
+    that was inspected; a branch may contain another file tomorrow.
 
     Without this rule: nothing is reported; transformers loads pickled weights if it finds them, and asks a service to
     convert them.

@@ -12,7 +12,7 @@ from xpc.grammar.tree import quoted
 
 WHEN = written("track", "track.name", "track.project")
 LEGAL = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-+.")
-"""Characters of a project's name in SwanLab."""
+"""The characters that SwanLab allows in a project's name."""
 
 
 @rule("XP751", "tracker-not-in-the-target")
@@ -42,7 +42,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: every run goes to trackio's project `huggingface`.
 
-    Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses it.
+    Source: transformers 5.23 `training_args.py` (`project`). LLaMA-Factory refuses trackio without a project.
     """
     if "trackio" in spec.names("track") and spec.get("track.project") is None and spec.stack.facts.trackio:
         yield Finding(
@@ -54,7 +54,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP173", "swanlab-project-name")
 def swanlab_project(spec: Spec) -> Iterator[Finding]:
-    """A project of SwanLab is named with letters, digits and `-_+.` only.
+    """The name of a project in SwanLab may contain only letters, digits and `-_+.`.
 
     Why it is bad: SwanLab opens the project when training begins, after the model is loaded and the data is tokenized.
 

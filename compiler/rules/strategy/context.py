@@ -20,15 +20,15 @@ WHEN = has_value("strategy.context_parallel")
 SETTING: IntegerPath = "strategy.context_parallel"
 FLATTENED: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free")
 ULYSSES_ATTENTION = ("sdpa", "flash2", "flash3")
-"""Kinds of attention for which DeepSpeed can give a process all tokens of some heads."""
+"""Kinds of attention that DeepSpeed's Ulysses supports, in which each process computes some heads for all tokens."""
 
 
 @rule("XP414", "context-parallel-without-fsdp2")
 def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     """`context_parallel` needs FSDP2 or ZeRO, and a target that supports it.
 
-    Why it is bad: ranks share a sequence on FSDP2's device mesh, which accelerate 1.4 does not have, or in DeepSpeed's
-    groups, which accelerate makes since 1.12.
+    Why it is bad: ranks share a sequence either on FSDP2's device mesh, which accelerate 1.4 lacks, or in DeepSpeed's
+    sequence groups, which accelerate supports since version 1.12.
 
     Without this rule: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
 
@@ -56,11 +56,11 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP415", "context-parallel-size")
 def sizes(spec: Spec) -> Iterator[Finding]:
-    """`context_parallel` must divide the number of processes, and under hsdp the processes that share a model. Under
-    hsdp it must be smaller than `shard`, and under ZeRO on CPUs it must be all processes.
+    """`context_parallel` must divide the number of processes. Under hsdp it must also divide `shard`, the number of
+    processes that share a model, and be smaller. Under ZeRO on CPUs it must equal the number of processes.
 
-    Why it is bad: ranks share a sequence in groups of one size, and accelerate can combine replication only with
-    sharding, not with replicas whose shards are one sequence group each.
+    Why it is bad: ranks share a sequence in groups of one size, and accelerate does not support replicas (hsdp) that
+    consist of a single sequence group.
 
     Without this rule: ValueError in every process, after the launch; on CPUs, in the first backward pass.
 
@@ -140,8 +140,8 @@ def packing(spec: Spec) -> Iterator[Finding]:
     `packing(strategy=wrapped)` under ZeRO.
 
     Why it is bad: ring attention (FSDP2) drops the attention mask, which keeps packed documents apart. Ulysses (ZeRO)
-    cuts every tensor of a batch along the sequence, and the lengths of the documents have no such dimension. Rows of
-    `wrapped` have neither a mask nor lengths.
+    cuts every tensor of a batch along the sequence, but the tensor with the documents' lengths has no such dimension.
+    Rows of `wrapped` have neither a mask nor lengths.
 
     Without this rule: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
     `padding_free`, whose rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises IndexError at the
@@ -168,13 +168,13 @@ def packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP418", "context-parallel-window")
 def window(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism needs a model whose layers all see the complete past.
+    """Context parallelism needs a model whose layers all attend to the complete past.
 
-    Why it is bad: a window, a chunk or a state of the past cannot be expressed without the attention mask, which is
-    dropped.
+    Why it is bad: context parallelism drops the attention mask, without which layers with a sliding window, chunks or a
+    state cannot be computed.
 
     Without this rule: accelerate refuses such a model inside `train()`, after it is loaded and the data tokenized;
-    under ZeRO, sdpa silently sees the complete past.
+    under ZeRO, sdpa silently attends to the complete past.
 
     Source: accelerate 1.15 `big_modeling._attach_context_parallel_hooks`; deepspeed 0.19.8 `ulysses_sp.py`
     (`uattn_wrapper`); confirmed by running it on Mistral, Gemma 2 and Gemma 3.
@@ -193,11 +193,11 @@ def window(spec: Spec) -> Iterator[Finding]:
 def method(spec: Spec) -> Iterator[Finding]:
     """Context parallelism works only with sft.
 
-    Why it is bad: only sft passes its complete batch to the code that splits sequences, which splits input_ids, labels,
-    attention_mask and position_ids.
+    Why it is bad: transformers splits only input_ids, labels, attention_mask and position_ids, which are the complete
+    batch only in sft.
 
     Without this rule: grpo and rloo build their inputs after generation and raise ValueError; the preference trainers
-    split the tokens but not their masks, and a reward is read from the last token of one rank's piece.
+    split the tokens but not the masks, and a reward model reads its score from the last token of one rank's piece.
 
     Source: trl 1.16 `grpo_config.py`, `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`; transformers 5.23
     `Trainer._prepare_context_parallel_inputs`.
@@ -214,15 +214,15 @@ def method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism, `pad_to_multiple_of` must be a multiple of twice the ranks under FSDP, and of the ranks
-    under ZeRO (on CPUs, of `seq` rounded up to such a multiple). Under FSDP, an odd multiple of the ranks is only a
-    warning.
+    """With context parallelism, `pad_to_multiple_of` must be a multiple of 2 x `context_parallel` under FSDP, and of
+    `context_parallel` under ZeRO (on CPUs, of `seq` rounded up to such a multiple). Under FSDP, an odd multiple of
+    `context_parallel` is only a warning.
 
     Why it is bad: ring attention exchanges pieces of one length, and each rank needs two pieces so that all ranks have
     the same amount of work.
 
-    Without this rule: with an odd multiple of the ranks, the first rank gets the early tokens, which attend to little;
-    any other number gives pieces of different lengths, which cannot be exchanged.
+    Without this rule: with an odd multiple, the first rank gets the first tokens, which attend to few others, and so
+    has less work. Other numbers give pieces of different lengths, which cannot be exchanged.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.
@@ -250,7 +250,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
     Why it is bad: each process of a group computes attention over all tokens for an equal part of the heads.
 
     Without this rule: ValueError in every process after the model is loaded; in a family whose attention DeepSpeed
-    cannot replace, attention silently sees only a process's own piece, or the first step stops.
+    cannot replace, attention silently sees only the process's piece of the sequence, or the first step raises an error.
 
     Source: deepspeed 0.19.8 `ulysses_sp.py`; confirmed by running it on a tiny model of each family.
     """
@@ -275,15 +275,16 @@ def heads(spec: Spec) -> Iterator[Finding]:
 
 
 def _can_share_heads(heads: int, keys: int, size: int) -> bool:
-    """Whether DeepSpeed can divide the heads among `size` processes."""
+    """Whether DeepSpeed can divide attention among `size` processes: `heads` query heads and `keys` key heads."""
     return heads % size == 0 and (keys % size == 0 or size % keys == 0)
 
 
 @rule("XP496", "loss-of-shared-sequences")
 def loss(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism under ZeRO needs the model's own loss, without smoothing.
+    """Context parallelism under ZeRO needs the model's default loss: no other `loss`, and no label smoothing.
 
-    Why it is bad: with split sequences, DeepSpeed has only one loss, which it computes from the pieces of a sequence.
+    Why it is bad: for split sequences there is only one loss, which the integration of DeepSpeed computes from the
+    pieces.
 
     Without this rule: TRL raises ValueError after the model is loaded.
 
@@ -328,10 +329,10 @@ def mean(spec: Spec) -> Iterator[Finding]:
 def gradients(spec: Spec) -> Iterator[Finding]:
     """Context parallelism under ZeRO-3 needs `reduce_scatter`.
 
-    Why it is bad: without `reduce_scatter`, ZeRO-3 reduces gradients in two ways, depending on their size, and one of
-    them multiplies the gradients by the number of processes that share a sequence.
+    Why it is bad: without `reduce_scatter`, ZeRO-3 reduces gradients in two ways, depending on their size, and one way
+    multiplies the gradients by the number of processes that share a sequence.
 
-    Without this rule: nothing is reported; layers learn at two rates.
+    Without this rule: nothing is reported, and the gradients of some layers are too large.
 
     Source: deepspeed 0.19.8 `stage3.py` (`__avg_scatter_contiguous_grads`, `__avg_scatter_grads`); confirmed by running
     it.

@@ -1,4 +1,4 @@
-"""Launchers, nodes and wheels (XP801 to XP803, XP893)."""
+"""Launchers, nodes, and torch's wheels (XP801 to XP803, XP893)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import known_rows
 
 FASTEST = 2000
-"""The most rows that one process renders and tokenizes per second; 550 rows of 620 tokens were measured on one core."""
+"""An upper bound for the rows that process 0 renders and tokenizes per second. Measured on one core: 550 rows of 620
+tokens.
+"""
 
 
 @rule("XP801", "wheels-without-volta", "warning")
@@ -20,7 +22,7 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the default wheels can be installed, but then fail with "no kernel image is available".
 
-    Source: torch release notes.
+    Source: torch's release notes.
     """
     gpu, wheels = spec.hardware.gpu, spec.stack.facts.volta_wheels
     if gpu is not None and gpu.capability < (7, 5) and wheels:
@@ -34,11 +36,9 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP802", "torchrun-without-the-yaml")
 def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
-    """FSDP, and the groups of processes that share a sequence, need `accelerate launch` and cannot be started by
-    torchrun.
+    """FSDP, and context parallelism, need `accelerate launch` and cannot be started by torchrun.
 
-    Why it is bad: FSDP and such groups are described in accelerate.yaml, which torchrun does not read, so the run would
-    use plain DDP.
+    Why it is bad: both are configured in accelerate.yaml, which torchrun does not read, so the run would use plain DDP.
 
     Without this rule: the runtime stops the run, after every process has loaded torch.
 
@@ -55,8 +55,8 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP803", "timeout-before-the-data", "warning")
 def timeout_before_data(spec: Spec) -> Iterator[Finding]:
-    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. Only rows whose number is
-    known are counted, at the fastest plausible rate, so a warning is almost certain to be right.
+    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. The time is a lower estimate:
+    known rows only, at the fastest plausible rate.
 
     Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
 
@@ -87,10 +87,11 @@ SHORTEST_WAIT = 60
 def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     """`nccl_timeout` should be at least a minute if several processes train.
 
-    Why it is bad: loading a model, writing a checkpoint and an evaluation on one process take longer, and the others
-    wait for it.
+    Why it is bad: loading a model, writing a checkpoint or evaluating on one process takes longer, while the other
+    processes wait.
 
-    Without this rule: the run ends with a timeout of a collective operation at the first such moment.
+    Without this rule: the run ends with a timeout of a collective operation the first time that the processes wait
+    longer.
 
     Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`.
     """

@@ -15,16 +15,20 @@ RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
     "GROUP_RANK", "BASH_ENV", "PATH",
 )  # fmt: skip
-"""Variables that the launch sets or reads; and PATH, which `setup` can extend and a literal would replace."""
+"""Variables that `env` cannot set: the launch sets or reads them. A literal PATH would replace the machine's; `setup`
+can extend it.
+"""
 RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
-"""Prefixes of the variables of schedulers, launchers and the bundle's programs."""
+"""Prefixes of variables that `env` cannot set, because schedulers, launchers and the bundle's programs set them."""
 
 STAGED = "XPC_STAGED"
-"""The reserved variable that the user may set: a folder that `launch.sh --stage` has filled."""
+"""The only variable with a reserved prefix that `env` may set: a folder filled by `launch.sh --stage`, which is read
+instead of the hub.
+"""
 
 
 def variable(text: str) -> str:
-    """The reason why `text` is not a NAME=VALUE for an environment, or ""."""
+    """The reason why `text` is not a legal NAME=VALUE in `env`, or ""."""
     name, equals, value = text.partition("=")
     if not equals:
         return "no `=` after the name"
@@ -40,7 +44,7 @@ def variable(text: str) -> str:
 @rule("XP910", "not-a-variable")
 def variables(spec: Spec) -> Iterator[Finding]:
     """`env` lists variables as NAME=VALUE, without those that the launch itself sets. launch.sh exports them on every
-    node before anything else; a value is literal, and nothing in it is expanded.
+    node before anything else; nothing in a value is expanded.
 
     Why it is bad: variables by which nodes and processes find each other are set by the launch, and PYTHON and PATH
     belong to the machine, where `setup = file("env.sh")` may change them.
@@ -48,7 +52,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
     Without this rule: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
     MASTER_ADDR makes the run hang.
 
-    Source: torch 2.13 `distributed/run.py`; the script that is emitted.
+    Source: torch 2.13 `distributed/run.py`; the launch.sh that xpc writes.
     """
     seen: set[str] = set()
     for text in spec.names("launch.env"):
@@ -74,7 +78,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: convention of such names (compiler/files/secrets.py).
+    Source: the usual names of secrets (compiler/files/secrets.py).
     """
     for path in ("launch.env", "launch.extra_args"):
         for text in spec.names(path):
@@ -92,7 +96,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
     """Taints must be KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, labels KEY=VALUE, and mounts HOST:CONTAINER, two
     absolute folders, with `:ro` for read-only. The effects are NoSchedule, PreferNoSchedule and NoExecute.
 
-    Why it is bad: the scheduler cannot read another form.
+    Why it is bad: the scheduler does not understand other forms.
 
     Without this rule: the API server refuses the pod, a pod waits for a node that does not exist, or the container is
     not started.
@@ -116,7 +120,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
 
 
 def taint_fault(text: str) -> str:
-    """The reason why `text` is not a taint, or ""."""
+    """The reason why `text` is not a legal taint such as `gpu=true:NoSchedule`, or ""."""
     taint, colon, effect = text.partition(":")
     if colon and effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
         return "the effect is NoSchedule, PreferNoSchedule or NoExecute"
@@ -125,7 +129,7 @@ def taint_fault(text: str) -> str:
 
 
 def label_fault(text: str) -> str:
-    """The reason why `text` is not a label with a value, or ""."""
+    """The reason why `text` is not a legal label such as `disk=ssd`, or ""."""
     import re
 
     key, equals, value = text.partition("=")
@@ -138,7 +142,7 @@ def label_fault(text: str) -> str:
 
 
 def mount_fault(text: str) -> str:
-    """The reason why `text` is not a mount, or ""."""
+    """The reason why `text` is not a legal mount such as `/data:/data:ro`, or ""."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(one.startswith("/") for one in parts[:2]):
         return "a mount is two absolute folders with a colon between them"

@@ -1,4 +1,6 @@
-"""Whether a run fits its GPUs: its model states (XP480), and everything that the plan counts (XP960, XP961)."""
+"""Whether a run fits in the memory of its GPUs: its model states (XP480), and all memory that the plan predicts (XP960,
+XP961).
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
-"""States per parameter that are as large as the weight. Other optimizers keep less, or pages in host memory, and count
-as 0.
+"""How many states an optimizer keeps per parameter. Optimizers that are not listed count as 0, because they keep
+smaller states or page them to host memory.
 """
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
-"""Settings that decide whether a method keeps a frozen copy of the model."""
+"""Settings that decide whether a method keeps a frozen reference model."""
 
 
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
-    """The least bytes of weights, gradients and optimizer states that every process needs, without a batch.
+    """A lower bound, in bytes per process, for weights, gradients and optimizer states, without activations.
 
     Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): bytes per parameter for weights, gradients and states
     are 2 + 2 + 12 in half precision under DeepSpeed; 4 + 4 + 8 in fp32, with autocast and under FSDP, which keep fp32
@@ -38,7 +40,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     half = spec.text("precision") != "fp32"
     deepspeed = strategy.startswith("zero")
-    # weights that are not sharded are never offloaded (lower/deepspeed.py)
+    # only ZeRO-3 and FSDP offload weights (lower/deepspeed.py)
     offload = min(offload, 2 if stage == 3 else 1)
     element = 2 if (half and deepspeed) or spec.get("model.dtype") in ("bf16", "fp16") else 4
     weights, moments = float(element), MOMENTS.get(spec.text("optimizer"), 0)
@@ -57,7 +59,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    frozen = (facts.params - facts.language_params) * weights  # the part that reads images
+    frozen = (facts.params - facts.language_params) * weights  # the frozen vision tower
     return teacher + frozen + facts.language_params * (held + copies)
 
 
@@ -75,19 +77,20 @@ def oversized_states(spec: Spec) -> float:
 @rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     """Weights, gradients and optimizer states must fit in a GPU's memory. The count follows from the strategy, the
-    offload, the adapters, the optimizer and the precision, without activations; `--allow-oom` makes it a note.
+    offload, the adapters, the optimizer and the precision, without activations. `--allow-oom` turns the error into a
+    note.
 
     Why it is bad: a run that does not fit even without any activations cannot start.
 
     Without this rule: OutOfMemoryError while the model is loaded, or at the first optimizer step.
 
-    Source: Rajbhandari et al. 2020, arXiv:1910.02054; optimizers that keep less than AdamW count less.
+    Source: Rajbhandari et al. 2020, arXiv:1910.02054, with smaller states for optimizers that keep less than AdamW.
     """
     held, facts, gpu = oversized_states(spec), spec.model.facts, spec.hardware.gpu
     if not held or facts is None or gpu is None:
         return
     if spec.wrong and not spec.written("strategy"):
-        return  # the plan chooses a strategy only when there are no other errors
+        return  # with other errors, the plan has not chosen a strategy
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
@@ -101,12 +104,12 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP960", "beyond-the-card", reads=REFERENCES)
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """The predicted memory must fit in the GPU, at least at the low end of the prediction. The plan counts
-    weights, gradients, optimizer states, activations, logits and what is gathered or recomputed, in each phase of a
-    run, with rows as long as `seq`; `xpc plan` shows the components, and `--allow-oom` makes it a note. Families
-    without measured coefficients are not predicted.
+    """The predicted memory must fit in the GPU, at least at the low end of the prediction. The plan counts weights,
+    gradients, optimizer states, activations, logits, and gathered or recomputed tensors, in each phase of a run, with
+    rows as long as `seq`. `xpc plan` shows the components, and `--allow-oom` turns the error into a note. The memory of
+    families without measured coefficients is not predicted.
 
-    Why it is bad: the run does not fit the GPU.
+    Why it is bad: a run that needs more memory than its GPU has cannot finish.
 
     Without this rule: OutOfMemoryError, at the latest in the step with the longest rows.
 
@@ -123,8 +126,8 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     """The predicted memory should be at most 80 % of the GPU's memory. Families without measured coefficients
     are not predicted.
 
-    Why it is bad: if lengths vary, the allocator reserves more memory than is in use. All 40 public
-    runs that ran out of memory were predicted to need more than 80 % of it.
+    Why it is bad: if lengths vary, the allocator reserves more memory than is in use. Of 40 public runs that ran out of
+    memory, all were predicted to need more than 80 %.
 
     Without this rule: a run that barely fits may run out of memory after hours, when the longest rows come together.
 
@@ -138,8 +141,8 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _predicted(spec: Spec) -> tuple[Memory, str] | None:
-    """The predicted memory of one GPU with its verdict; None if it is not known or XP480 reports the run. Cached for
-    the last spec, because two rules need it.
+    """The predicted memory of one GPU, and whether it fits (`verdict`); None if it is unknown or the rule XP480 reports
+    the run. Cached for the last spec, because two rules need it.
     """
     global _latest
     if _latest is None or _latest[0] is not spec:
@@ -152,7 +155,7 @@ _latest: tuple[Spec, tuple[Memory, str] | None] | None = None
 
 
 def _verdict(spec: Spec) -> tuple[Memory, str] | None:
-    """The predicted memory of one GPU with its verdict."""
+    """Compute the result of `_predicted`, without its cache."""
     if spec.hardware.gpu is None or spec.wrong or oversized_states(spec):
         return None
     held = _planned(spec)
@@ -160,7 +163,7 @@ def _verdict(spec: Spec) -> tuple[Memory, str] | None:
 
 
 def _planned(spec: Spec) -> Memory | None:
-    """The predicted memory of one GPU, or None if the plan does not know it."""
+    """The predicted memory of one GPU, or None if the plan cannot predict it."""
     from xpc.compiler.plan.from_spec import load_of
     from xpc.compiler.plan.memory import memory
 
@@ -204,7 +207,7 @@ def _ways_out(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """Changes of the base under adapters, to bf16 or to 4 bits, with which the run fits."""
+    """Of two changes of a frozen base, to bf16 and to 4 bits, those with which a run with adapters fits."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS
@@ -231,18 +234,18 @@ def _suggestions(ways: Sequence[Change]) -> str:
 
 
 def _other_ways(spec: Spec) -> str:
-    """The help for a run that no change fits which keeps the training the same."""
+    """The help if no change makes the run fit without changing its training."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 
 def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
-    """The first change that makes the model states fit, for a run that the plan cannot predict."""
+    """The help with the first change of strategy or offload that makes the model states fit."""
     from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import forms, tiers
     from xpc.compiler.rules.core.legality import error_codes
 
     gpu, legal = spec.hardware.gpu, legality(spec, error_codes)
-    assert gpu is not None  # the states exceed its memory
+    assert gpu is not None  # `oversized_states` is 0 without a GPU
     for tier in tiers(spec):
         strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
         held = least(spec, facts, str(strategy), offload)

@@ -22,7 +22,7 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU all states are in host
     memory already.
 
-    Without this rule: the offload does not happen, or not as written.
+    Without this rule: states are not offloaded, or not those that the spec states.
 
     Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
     """
@@ -48,11 +48,11 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP406", "offload-replaces-the-optimizer")
 def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
-    """With ZeRO offload the optimizer must be one for which DeepSpeed has a CPU version: AdamW or Lion of 32 bits. In
+    """With ZeRO offload the optimizer must be 32-bit AdamW or 32-bit Lion, of which DeepSpeed has CPU versions. In
     `extra deepspeed`, `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers.
 
     Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay, and a paged
-    optimizer is no longer paged (a warning).
+    optimizer is no longer paged (for which this rule only warns).
 
     Without this rule: nothing is reported; Adagrad raises TypeError.
 

@@ -1,4 +1,4 @@
-"""Strategies: where each one runs and which settings and models it supports (XP4xx, XP570)."""
+"""Strategies: the hardware on which each runs, and the settings and models that it supports (XP4xx, XP570)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ FSDP_ONLY = ("reshard", "state_dict")
 
 @rule("XP401", "fsdp-activation-checkpointing")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
-    """FSDP's own activation checkpointing must stay off; `memory { checkpointing }` is the setting on every strategy.
+    """FSDP's own activation checkpointing must stay off. On every strategy, `memory { checkpointing }` turns on that of
+    the trainer.
 
     Why it is bad: together with the trainer's checkpointing, FSDP's own checkpointing recomputes twice, or is refused.
 
@@ -52,7 +53,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP437", "family-not-loaded-under-zero3")
 def not_loaded(spec: Spec) -> Iterator[Finding]:
-    """gemma 3 cannot be loaded under ZeRO-3 by transformers 4.57.
+    """transformers 4.57 cannot load gemma 3 under ZeRO-3.
 
     Why it is bad: the embedding has a buffer that no checkpoint contains, so transformers treats the complete embedding
     as missing and initializes it again, although each process has only a shard of it.
@@ -78,7 +79,7 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: accelerate turns FSDP on a CPU into plain DDP, so nothing is sharded.
 
-    Without this rule: nothing is reported (the model was a DistributedDataParallel).
+    Without this rule: nothing is reported; the model was wrapped in DistributedDataParallel.
 
     Source: accelerate 1.15 `state.py`; confirmed by running it.
     """
@@ -114,8 +115,8 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP404", "setting-of-another-strategy")
 def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
-    """A setting of a strategy needs that strategy: buckets and gradient copies belong to DeepSpeed, resharding and
-    state dicts to FSDP, `shard` to hsdp.
+    """A setting needs the strategy that reads it: DeepSpeed for buckets and gradient copies, FSDP for resharding and
+    state dicts, hsdp for `shard`.
 
     Why it is bad: the setting has no effect.
 
@@ -213,14 +214,14 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP488", "accumulation-lost-by-zero2")
 def accumulation_lost(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, which keeps the sum. ZeRO-1 and
-    3 add gradients up, and so do deepspeed 0.16.8 and 0.19.8.
+    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, which keeps the sum. ZeRO-1,
+    ZeRO-3, and ZeRO-2 of deepspeed 0.16.8 and 0.19.8 sum gradients correctly.
 
-    Why it is bad: each backward pass overwrites the gradients of the one before until the step is taken, so the step
-    uses only the last micro-batch.
+    Why it is bad: each backward pass overwrites the gradients of the pass before, so a step uses only the gradients of
+    the last micro-batch.
 
-    Without this rule: nothing is reported; the gradient norm of two micro-batches is half of what it should be, of four
-    a quarter.
+    Without this rule: nothing is reported; the gradient norm is half of the correct norm with two micro-batches, and a
+    quarter with four.
 
     Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
     read, and is None until the step); confirmed by running it.
@@ -240,7 +241,7 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
 def strategy_target(spec: Spec) -> Iterator[Finding]:
     """The target must have the strategy. FSDP2 came with accelerate 1.6, and trl-0.18 pins accelerate 1.4.
 
-    Why it is bad: the run would use another strategy than the one written.
+    Why it is bad: the run would use another strategy than the spec states.
 
     Without this rule: accelerate 1.4 silently uses FSDP1.
 
@@ -259,15 +260,15 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP410", "fsdp1-deprecated", "warning")
 def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
-    """`strategy fsdp`, which is FSDP2, should replace FSDP1.
+    """`strategy fsdp1` should be replaced by `strategy fsdp`, which is FSDP2.
 
-    Why it is bad: transformers 5 announces the end of FSDP1.
+    Why it is bad: transformers 5 announces that it will remove FSDP1.
 
-    Without this rule: a warning from transformers.
+    Without this rule: transformers only warns.
 
     Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
-    # XP582 reports it instead
+    # if FSDP1 would lose adapters, the rule XP582 reports it
     if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2 and not _adapter_lost(spec):
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
 
@@ -300,7 +301,7 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
     and with the optimizer states of a later step.
 
     Without this rule: nothing is reported. accelerate before 1.15 writes only the shard of the first process into a
-    full checkpoint of FSDP2; peft 0.21 does not recognise the names of FSDP1's weights, and loads none of them.
+    full checkpoint of FSDP2; peft 0.21 does not recognize the names of weights under FSDP1, and loads none of them.
 
     Source: accelerate pull request 4206; peft 0.21 `utils/save_and_load.py`; confirmed by running it with two processes
     (`tests/faults/test_fsdp_states.py`).
@@ -323,7 +324,9 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
 
 
 def _adapter_lost(spec: Spec) -> str:
-    """The kind of FSDP whose checkpoints do not restore this run's adapter; "" if they do, or if none is loaded."""
+    """The kind of checkpoints (`fsdp1` or `fsdp2_full`) if they would not restore this run's adapter. Empty if they do
+    restore it, or if the run never loads a checkpoint.
+    """
     loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
     loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True
     if not spec.sharded_by_fsdp or not spec.lora or not loads or spec.amount("save.every").unit == "never":
@@ -335,9 +338,9 @@ def _adapter_lost(spec: Spec) -> str:
 
 @rule("XP413", "checkpointing-not-in-the-family")
 def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """Activation checkpointing needs a family that supports it; it is off by default for the others.
+    """Activation checkpointing needs a family that supports it. For other families it is off by default.
 
-    Why it is bad: the classes of a few families cannot recompute.
+    Why it is bad: the model classes of a few families cannot recompute their layers.
 
     Without this rule: ValueError when it is switched on, after the model is loaded and the data tokenized.
 
@@ -355,14 +358,15 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """A mixture of experts whose layers call only the experts of their tokens cannot have a reference model under
-    ZeRO-3. Adapters need no second model.
+    """Under ZeRO-3, a mixture of experts cannot have a reference model if its layers call only the experts of their
+    tokens. With adapters, no second model is needed.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
     DeepSpeed must be configured to gather such a layer as a unit, which the bundle does for the trained model
-    (`deepspeed_moe_layer_cls_names`); TRL makes the reference a separate engine, which gets no such configuration.
+    (`deepspeed_moe_layer_cls_names`); TRL gives the reference model a separate DeepSpeed engine without this
+    configuration.
 
-    Without this rule: the run hangs, or ends with a connection that is reset.
+    Without this rule: the run hangs, or ends because a process's connection is reset.
 
     Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`), deepspeed `set_z3_leaf_modules`, TRL's
     `prepare_deepspeed`; confirmed by running it.
