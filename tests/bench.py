@@ -1,8 +1,9 @@
-"""`make bench`: start-up as medians of whole processes, and throughput in process. Measures, never judges.
+"""`make bench`: measure start-up times as medians of whole processes, and throughput in one process. No number fails
+it.
 
-The commands are timed as users have them: installed by `pip install .` into an environment of its own, with the four
-packages that the compiler needs and nothing else. `python -c pass` of the same interpreter is measured in the same run,
-in turn with the others, so that the ratios hold on a busy machine.
+The commands are timed as users have them: installed by `pip install .` into a fresh environment with only the four
+packages that the compiler needs. `python -c pass` of the same interpreter is timed alternately with them, so that the
+ratios hold on a busy machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SEED = os.path.join(ROOT, "specs", "qwen2.5-3b-infinity-8xv100.xp")
 
 
 def environment(folder: str) -> str:
-    """A fresh environment with xpc installed; returns its bin folder."""
+    """Make a fresh environment with xpc installed; returns its bin folder."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     bin_ = os.path.join(folder, "bin")
     source = os.path.join(folder, "source")
@@ -34,14 +35,14 @@ def environment(folder: str) -> str:
 
 
 def timed(command: list[str], env: dict[str, str], folder: str) -> float:
-    """Milliseconds of one whole process."""
+    """Run one whole process and return its milliseconds."""
     start = time.perf_counter()
     subprocess.run(command, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return (time.perf_counter() - start) * 1000
 
 
 def processes(runs: int) -> None:
-    """The start-up table."""
+    """Print the table of start-up times."""
     with tempfile.TemporaryDirectory() as folder:
         bin_ = environment(os.path.join(folder, "env"))
         python, xpc = os.path.join(bin_, "python"), os.path.join(bin_, "xpc")
@@ -63,7 +64,7 @@ def processes(runs: int) -> None:
         for run in range(runs + 1):
             for name, command, _ in rows:
                 spent = timed(command, env, folder)
-                if run:  # the first round warms the disk
+                if run:  # the first round fills the disk cache
                     times[name].append(spent)
         base = statistics.median(times["python -c pass"])
         print(f"{'whole process, ms':34} {'min':>7} {'median':>7} {'max':>7} {'/ pass':>7} {'budget':>7}   n={runs}")
@@ -75,7 +76,7 @@ def processes(runs: int) -> None:
 
 
 def in_process() -> None:
-    """Throughput of the compiler as a library."""
+    """Print the throughput of the compiler as a library."""
     from xpc.compiler.files.bundle import write
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import check_text, compile_text
@@ -132,7 +133,7 @@ def in_process() -> None:
             assert run(parse(paths))[1] == 0
 
     def diff_folders(members: int) -> None:
-        """The comparison alone, of sweeps on disk, where every byte of every member is compared."""
+        """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison alone."""
         from xpc.compiler.review.diff import parse, run
 
         with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +147,7 @@ def in_process() -> None:
             print(f"{f'  of which the diff of {members} on disk':34} {time.process_time() - start:7.2f} {5.0:7.1f}")
 
     def comment_on(count: int) -> None:
-        """The comment on a pull request that changes a base of every spec."""
+        """Write the comment on a pull request that changes a base of every spec."""
         from xpc.compiler.review.pull_request import comment, entries
 
         house = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nbatch { gbs = 16, micro = 4, seq = 512 }\n"
@@ -184,7 +185,7 @@ def in_process() -> None:
         assert checked is not None
         asked = changed(checked, {"strategy": "ddp"})
         for _ in range(count):
-            choice._searched.clear()  # members of a sweep would share what was found
+            choice._searched.clear()  # otherwise searches after the first would use its result
             assert choice.chosen(asked, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
 
     variants(5)
@@ -212,7 +213,7 @@ PARTS = {"libraries": 15.0, "tokenizer": 1.0, "trainer": 2.0, "rows": 5.0}
 
 
 def preview() -> None:
-    """CPU seconds of a preview of a local file of 600,000 rows, without remembered surveys."""
+    """Print the CPU seconds of a preview of a local file of 600,000 rows, without cached results about its rows."""
     import json
 
     from xpc.compiler.files.bundle import write

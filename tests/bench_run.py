@@ -1,9 +1,9 @@
-"""`make bench-run`: a bundle beside the plain TRL script of the same arguments, in turn. Measures, never judges.
+"""`make bench-run`: time a bundle and a plain TRL script with the same arguments alternately. No number fails it.
 
-Each is started as a person starts it, from nothing: `launch.sh`, `python script.py`, and with `--llamafactory PYTHON`
-the LLaMA-Factory of that environment. Printed are seconds to the first logged step, to the end, and of the processors
-(which a busy machine changes less), steps a second between the first and the last step, and whether the losses of the
-bundle are those of the script to the last digit.
+Each is started as a user starts it, as a new process: `launch.sh`, `python script.py`, and with `--llamafactory PYTHON`
+the LLaMA-Factory of that environment. It prints the seconds to the first logged step and to the end, the processor
+seconds (which a busy machine changes less), steps per second between the first and the last step, and whether the
+losses of bundle and script are equal to the last digit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FACTORY = {
 
 
 class Run:
-    """One run, from its start to its end."""
+    """One run of a bundle or a script, with its times and losses."""
 
     def __init__(self, command: Sequence[str], folder: str, log: str, environment: dict[str, str]) -> None:
         os.makedirs(os.path.join(folder, "out"), exist_ok=True)
@@ -72,7 +72,9 @@ class Run:
 
 
 def _steps(path: str) -> int:
-    """The steps that are logged: whole lines with a loss, of which the end of a run has one more under another name."""
+    """Count the logged steps: complete lines with the key `loss`. The last line of a run has its loss under another
+    key.
+    """
     with open(path, "rb") as handle:
         return sum(b'"loss"' in line for line in handle if line.endswith(b"\n"))
 
@@ -83,7 +85,7 @@ def _processors() -> float:
 
 
 def main() -> None:
-    """Builds the model, and runs each way so many times, in turn."""
+    """Build the model, and run bundle, script and LLaMA-Factory alternately, `--runs` times each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run (default: 60)")

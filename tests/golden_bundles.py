@@ -1,7 +1,7 @@
-"""Golden bundles: `python tests/golden_bundles.py` writes them anew; the tests compare and never write.
+"""Golden bundles: `python tests/golden_bundles.py` writes them; the tests compare them and never write.
 
-A golden holds what was decided. The trainer's files are those of runtime/, which a test compares; of them the golden
-keeps the names, and bundle.toml is kept without their digests.
+A golden bundle has the files that the compiler generates for its spec. Files copied from runtime/ are left out: the
+golden lists their names, and its bundle.toml omits their digests. Another test compares them with runtime/.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from xpc.compiler.pipeline import Checked, compile_text
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(ROOT, "golden", "bundles")
 RECIPES = ("sentence", "qwen2.5-3b-infinity-8xv100")
-"""Specs of `specs/` whose bundle is kept."""
+"""Specs of `specs/` that have a golden bundle."""
 SMALL = os.path.join(ROOT, "golden", "specs")
-"""Further specs whose bundle is kept: every method, strategy, adapter and engine is in one."""
+"""The folder of further specs with golden bundles. Together they use every method, strategy, adapter and engine."""
 STACKS = {f"stack-{name}": name for name in stacks.names()}
-"""A small run of each stack, by the name of its golden."""
+"""A small run of each stack: name of the golden bundle to name of the stack."""
 RUN = """\
 xpc 1
 
@@ -40,18 +40,18 @@ SPECS = tuple(
     sorted([*RECIPES, *STACKS, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))])
 )
 VERBATIM = ("batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py", "stage.py")
-"""What bundles and engines ship as it is; bundle.toml has its digest."""
+"""Files that a bundle contains as unchanged copies. The golden's bundle.toml has their digests."""
 NAMES = "trainer.txt"
-"""In a golden: the names of the trainer's files."""
+"""The file of a golden bundle that lists the names of the trainer's files."""
 
 
 def compiled(name: str) -> dict[str, bytes]:
-    """The bundle of a spec, by file name."""
+    """Compile a spec by its name: file name to content."""
     return compilation(name)[0]
 
 
 def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
-    """The bundle of a spec, and what the checks made of it."""
+    """Compile a spec by its name: the bundle's files, and the result of the checks."""
     folder = os.path.join(ROOT, "specs") if name in RECIPES else SMALL
     if name in STACKS:
         text = RUN.format(stack=STACKS[name]).encode()
@@ -64,16 +64,16 @@ def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
 
 
 def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What a golden keeps of a bundle."""
+    """The files of a golden bundle: those of the bundle, without copies of runtime/ and their digests."""
     trainer = sorted(name for name in files if name.startswith("trainer/"))
     lines = files["bundle.toml"].decode().splitlines(keepends=True)
-    kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))  # the last one seals the others
+    kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))  # the last: a digest of the rest
     rest = {name: data for name, data in files.items() if name not in (*trainer, *VERBATIM)}
     return {**rest, "bundle.toml": kept.encode(), NAMES: "".join(f"{name}\n" for name in trainer).encode()}
 
 
 def kept(name: str) -> dict[str, bytes]:
-    """The golden of a spec, by file name."""
+    """Read the golden bundle of a spec: file name to content."""
     base = os.path.join(GOLDEN, f"{name}.bundle")
     out = {}
     for folder, _, names in os.walk(base):
@@ -85,7 +85,7 @@ def kept(name: str) -> dict[str, bytes]:
 
 
 def main() -> int:
-    """Write every golden bundle and remove those of specs that are gone."""
+    """Write every golden bundle, and remove golden bundles without a spec."""
     os.makedirs(GOLDEN, exist_ok=True)
     for entry in os.listdir(GOLDEN):
         if entry.removesuffix(".bundle") not in SPECS:

@@ -31,8 +31,10 @@ SEPARATOR = "=" * 100
 
 
 def golden(case: Case) -> str:
-    """The whole file of a case: the spec, the files that it names, and the output. Raises ValueError for a case that is
-    not refused by its code any more."""
+    """The golden file of a case: its rejected spec, the files that the spec names, and the output of `xpc check`.
+
+    Raises ValueError if the check no longer reports the case's code.
+    """
     with ExitStack() as kept:
         root = placed(case.files, lambda: kept.enter_context(tempfile.TemporaryDirectory()))
         found = checked_once(case.rejected, root)
@@ -45,13 +47,13 @@ def golden(case: Case) -> str:
 
 
 def counted(text: str) -> str:
-    """A file's lines, those that stand many times in a row once and counted."""
+    """The text of a file in which a line that is repeated four times or more appears once, with its count."""
     runs = [(line, sum(1 for _ in same)) for line, same in groupby(text.rstrip("\n").split("\n"))]
     return "".join(f"{line}\n" * count if count < 4 else f"{line}\n... {count} times\n" for line, count in runs)
 
 
 def goldens() -> dict[str, str]:
-    """Every golden by its file name."""
+    """The text of every golden file, by file name."""
     return {f"{case.title}.txt": golden(case) for case in (*SYNTAX, *CASES)}
 
 

@@ -28,7 +28,7 @@ PAGE = os.path.join(ROOT, "docs", "requirements.md")
 PYTHONS = ("3.11", "3.12", "3.14")
 PLATFORM = "x86_64-manylinux_2_28"
 FILES = ("requirements.txt", "requirements-flash.txt", "requirements-eval.txt")
-"""What a bundle's README installs into one environment."""
+"""The requirements files that a bundle's README installs into one environment."""
 FLASH_ATTN = """
 [[dependency-metadata]]
 name = "flash-attn"
@@ -51,13 +51,13 @@ is assumed to need torch and einops, as its setup.py states; whether it builds i
 
 
 def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
-    """What a set has in addition to the packages and versions of every bundle of its stack, in words."""
+    """Say in words what a set has in addition to the packages and versions of every bundle of its stack."""
     base = stack.requirements()
     return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each distinct set by its stack and its additions to the base: the lines that are given to uv."""
+    """Each distinct set, by its stack and its additions to the base, with the lines that are given to uv."""
     found = {}
     for name, text in emitted():
         stack = stacks.load(name)
@@ -68,7 +68,7 @@ def sets() -> dict[tuple[str, str], str]:
 
 
 def emitted() -> Iterator[tuple[str, str]]:
-    """The name of a stack and the lines of a set, as often as they are emitted."""
+    """Yield the stack's name and the lines of each emitted set; equal sets are repeated."""
     for files in bundles():
         target = next(line for line in files["bundle.toml"].decode().splitlines() if line.startswith("target"))
         yield target.split('"')[1], "".join(files[name].decode() for name in FILES if name in files)
@@ -112,7 +112,7 @@ def resolved(text: str, python: str, uv: str) -> str:
 
 
 def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
-    """The page's table, and the reasons under it."""
+    """The table of the page, and the reasons below it."""
     lines = ["| stack | in addition to its base | " + " | ".join(PYTHONS) + " |", "|---|---|" + "---|" * len(PYTHONS)]
     reasons = []
     for (stack, what), by_python in results.items():

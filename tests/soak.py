@@ -22,11 +22,11 @@ from itertools import cycle
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(HERE)
 PROPERTIES = "@given("
-"""What a file of tests has that draws by hypothesis."""
+"""The text by which a file of tests that uses hypothesis is found."""
 
 
 def properties() -> list[str]:
-    """The files of tests that hypothesis draws for."""
+    """The files of tests that use hypothesis."""
     found = []
     for place, _, names in os.walk(HERE):
         for name in sorted(names):
@@ -39,7 +39,7 @@ def properties() -> list[str]:
 
 
 def pieces(seed: int) -> dict[str, list[str]]:
-    """The command of each piece for a seed, from the repository."""
+    """The command of each piece of the soak test for a seed, to be run in the repository."""
     test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     drawn = f"--hypothesis-seed={seed}"
     return {
@@ -55,7 +55,7 @@ def pieces(seed: int) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Draw until the minutes are over; the piece that is under way is finished."""
+    """Run pieces in turn until the minutes are over; the last piece is finished."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--out", default="soak")
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def piece(name: str, seed: int, out: str, number: int) -> int:
-    """Run one piece; 1 where it failed."""
+    """Run one piece and record it in soak.jsonl; returns 1 if it failed, else 0."""
     command, log = pieces(seed)[name], os.path.join(out, f"{number:04d}-{name}.log")
     if name == "differential":
         command += ["--out", os.path.abspath(os.path.join(out, f"{number:04d}-differential"))]

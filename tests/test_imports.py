@@ -1,4 +1,4 @@
-"""Files import each other without circles, and what costs start-up time is imported only where it is needed."""
+"""Modules have no import cycles, and modules that cost start-up time are imported only by the commands that need them."""
 
 import ast
 import os
@@ -27,19 +27,19 @@ HEAVY = (
 )
 
 SLOW = ("attrs", "typing", "inspect", "dataclasses", "hashlib")
-"""What `xpc check FILE` does without: together as much time as all else that it does."""
+"""Standard modules that `xpc check FILE` must not import. Together they would double its start-up time."""
 
 
 @cache
 def imports_of(path):
-    """The import statements of a file, wherever they stand."""
+    """Every import statement of a file, also those inside functions."""
     with open(path, encoding="utf-8") as handle:
         return [node for node in ast.walk(ast.parse(handle.read())) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 @cache
 def modules(folder):
-    """Every module of a package folder with the dotted names that it imports, wherever they stand."""
+    """Every module of a package folder, with the dotted names that it imports at its top and inside functions."""
     out = []
     for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):
         for name in sorted(names):
@@ -63,19 +63,19 @@ def test_the_runtime_never_imports_xpc():
 
 def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared = {"xpc.runtime.core", "xpc.runtime.core.payload", "xpc.runtime.core.conditions"}
-    shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}  # the rows that a mixture draws
-    shared |= {"xpc.runtime.prepare_rows"}  # the key of prepared rows, whose counts the plan reads
-    shared |= {"xpc.runtime.picture", "xpc.runtime.result"}  # curves and totals, as the run itself states them
+    shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}  # computes the rows of a mixture
+    shared |= {"xpc.runtime.prepare_rows"}  # computes the folder of prepared rows, whose counts the plan reads
+    shared |= {"xpc.runtime.picture", "xpc.runtime.result"}  # reads curves and totals as the run does
     for path, imports in modules("compiler"):
         assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path
 
 
 @cache
 def graph():
-    """Every module of the repository with those that it imports: at its top, in functions, and for its types alone.
+    """Every module of the repository with the modules that it imports: at its top, in functions, and only for types.
 
-    All three count. An import in a function still says that two modules cannot be read, or changed, one without the
-    other; it only hides it from Python.
+    All three kinds count. Two modules that import each other cannot be read or changed separately, even if one of the
+    imports is inside a function.
     """
     found = {}
     for folder in ("grammar", "compiler", "runtime"):
@@ -86,7 +86,7 @@ def graph():
 
 
 def targets(name, path, known):
-    """The modules among the known that a file imports."""
+    """Which of the known modules a file imports."""
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     out = set()
     for node in imports_of(os.path.join(REPOSITORY, path)):
@@ -114,7 +114,7 @@ def test_imports_have_no_circles():
 
 
 def imported(*arguments, cwd):
-    """The modules that a command line leaves behind, asked of a process of its own."""
+    """Run a command line in a new process and return the modules that it imported."""
     script = (
         "import sys; from xpc.compiler.cli import main; status = main(sys.argv[1:]); "
         "sys.stderr.write('\\n'.join(['MODULES', str(status), *sys.modules]))"
@@ -157,7 +157,7 @@ def test_no_command_imports_what_is_heavy(arguments, status, tmp_path):
     if arguments[0] == "check" and status == 0:
         assert not [name for name in names if name.startswith("xpc.compiler.suggest")]
     if arguments[0] == "check":
-        tables = {"tomllib", "typing"} if status else set()  # suggestions read their tables
+        tables = {"tomllib", "typing"} if status else set()  # suggestions read their tables of names
         assert not [name for name in (*SLOW, "tomllib") if name in names and name not in tables]
         assert "argparse" not in names or "--format" in arguments
         later = ("xpc.compiler.lower", "xpc.compiler.files.bundle.", "xpc.compiler.review")

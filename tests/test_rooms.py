@@ -1,4 +1,4 @@
-"""The rooms of the compiler in their order: imports run down, folders stay small, and a file has a name of its own."""
+"""The rooms (packages) of the compiler are ordered: imports go down, folders stay small, and file names are unique."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDER = (
     "importing", "lower", "engines", "rules", "resolve", "suggest", "plan", "data", "spec", "language", "stacks",
     "render", "files", "registry", "grammar",
 )  # fmt: skip
-"""A room imports only rooms that stand to its right; CONTRIBUTING.md says what lives in each."""
+"""The rooms in order. A room imports only rooms to its right; CONTRIBUTING.md says what lives in each."""
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 25, 6, 25
 
 
@@ -31,13 +31,13 @@ def files() -> tuple[str, ...]:
 
 
 def room(path: str) -> str:
-    """The room of a file: its folder below compiler/, or the file itself where it lies in none."""
+    """The room of a file: its folder below compiler/, or the file itself if it is in no folder."""
     parts = path.removesuffix(".py").split(os.sep)
     return "grammar" if parts[0] == "grammar" else parts[1]
 
 
 def imported(path: str) -> Iterator[str]:
-    """The files that a file imports, at its top, in functions and for types."""
+    """The files that a file imports: at its top, inside functions, and for types."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
         tree = ast.parse(handle.read())
     for node in ast.walk(tree):
@@ -52,7 +52,7 @@ def imported(path: str) -> Iterator[str]:
 
 
 def _file(name: str) -> str:
-    """The file of a dotted name, which may end in something that the file defines."""
+    """The file of a dotted name; the name may end in something that the file defines."""
     parts = name.split(".")[1:]
     for length in (len(parts), len(parts) - 1):
         stem = os.path.join(*parts[:length])
@@ -70,7 +70,7 @@ def test_every_room_has_its_place_in_the_order() -> None:
 
 @pytest.mark.parametrize("name", ORDER)
 def test_a_room_imports_only_rooms_below_it(name: str) -> None:
-    """The version of the package (`compiler/__init__.py`) is no room, and imports nothing."""
+    """`compiler/__init__.py`, which has the version of the package, belongs to no room and imports nothing."""
     above = {*ORDER[: ORDER.index(name)]}
     paths = [path for path in files() if room(path) == name]
     upwards = [f"{path} imports {other}" for path in paths for other in imported(path) if room(other) in above]

@@ -1,4 +1,4 @@
-"""Names are the field's words: functions, classes and modules bear none of the words of a private dialect."""
+"""Functions, classes and modules have names in the field's words; a list of words from a private dialect is forbidden."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from module_folders import folders
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("compiler", "grammar", "runtime", "tests")
-"""Folders with Python code of ours."""
+"""Folders with our Python code."""
 NOT_YET = ()
-"""Folders that are still to be renamed."""
+"""Folders whose names are not checked yet."""
 INSTEAD = {
     "told": "reported", "said": "written_as", "asked": "options", "meant": "suggested", "misnamed": "unknown_name",
     "whole": "complete", "steady": "stable", "parting": "shutdown", "left_out": "excluded", "quiet": "irrelevant",

@@ -1,4 +1,4 @@
-"""The wheel holds what the commands need: it is installed in an empty environment and used outside of the clone."""
+"""The wheel contains what the commands need: it is installed in an empty environment and used outside of the clone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SENTENCE = "train qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The program of an environment that has the wheel and its dependencies, and nothing else of this clone."""
+    """The `xpc` program of an environment with only the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    # What is not added yet belongs to it, and what is deleted does not, whatever git has been told so far.
+    # The wheel includes files that git does not track yet, and no deleted files, whatever has been staged.
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
     for name in map(os.fsdecode, filter(None, names)):

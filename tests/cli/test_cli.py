@@ -1,4 +1,4 @@
-"""The command line as its users meet it: exit codes, formats, standard input, and never a traceback."""
+"""The command line as users see it: exit statuses, formats, standard input, and no traceback."""
 
 import json
 import os

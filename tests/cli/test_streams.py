@@ -1,4 +1,4 @@
-"""Files and streams that cannot be read or written: what is wrong is said, and nothing is waited for."""
+"""Files and streams that cannot be read or written give a message, and no command waits for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
-    """A line of a shell in which `xpc` is the program."""
+    """Run a shell line in which `xpc` is this program."""
     program = f'xpc() {{ "{sys.executable}" -m xpc.compiler.cli "$@"; }}; {line}'
     environment = {**os.environ, "XPC_CACHE": "off"}
     return subprocess.run(
@@ -38,7 +38,7 @@ def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def kernel_log_read() -> Iterator[None]:
-    """Reads /proc/kmsg empty, and keeps it so: what the kernel logs meanwhile would be text to read."""
+    """Keep /proc/kmsg empty: a thread reads what the kernel logs meanwhile, so that a read of the file would block."""
     if not os.access("/proc/kmsg", os.R_OK):
         yield
         return
@@ -49,7 +49,7 @@ def kernel_log_read() -> Iterator[None]:
         there = bool(select.select([log], [], [], seconds)[0])
         try:
             return there and bool(os.read(log, 1 << 20))
-        except BlockingIOError:  # another process was first
+        except BlockingIOError:  # another process read it first
             return False
 
     def read_on() -> None:
@@ -119,7 +119,9 @@ def test_full_disk_under_standard_output(command: str, folder: str) -> None:
 @pytest.mark.parametrize(("command", "status"), [("check a.xp", 0), ("check nope.xp", 2), ("import a.yaml", 0)])
 @pytest.mark.parametrize("to", ["&-", "/dev/full"])
 def test_standard_error_that_nobody_reads(command: str, status: int, to: str, folder: str) -> None:
-    """The exit status stays, and what was meant for it does not come out elsewhere."""
+    """If standard error is closed or full, the exit status is the same, and its text does not appear on standard
+    output.
+    """
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     done = shell(f"xpc {command} 2>{to}", folder)

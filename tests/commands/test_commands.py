@@ -1,4 +1,4 @@
-"""`xpc list`, `new`, `schema` and `completion` print what the program knows, and write what compiles."""
+"""`xpc list`, `new`, `schema` and `completion` print the names that the compiler knows, and what they write compiles."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ COMPLETED = {
     "xpc new mine.xp --from smollm3-3b-s": ["smollm3-3b-sft-64xh100"],
     "xpc check sent": ["sentence.xp"],
 }
-"""Words of a command line, and what the last becomes."""
+"""Words of a command line, and what the last word is completed to."""
 
 
 def around(folder) -> dict[str, str]:
-    """A folder with a spec, this xpc on the path, and nothing of the user's own."""
+    """The environment of a shell: a folder with a spec, this xpc on PATH, and none of the user's own settings."""
     (folder / "sentence.xp").write_text("train qwen2.5-3b on alpaca\n")
     own = os.path.dirname(sys.executable)
     return {**os.environ, "PATH": f"{own}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "dumb"}
@@ -171,7 +171,7 @@ def test_fish_completes(line, words, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed here")
 def test_zsh_completes(tmp_path):
-    """A terminal with zsh, the tabulator key, and what then stands in the line."""
+    """Type a line and the tabulator key in a terminal with zsh, and read the completed line."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(tmp_path)
@@ -211,7 +211,7 @@ READ_ONLY = {
 
 @pytest.mark.slow
 def test_commands_on_a_file_system_that_is_mounted_read_only(tmp_path):
-    """Those that write say that they cannot, with status 2; the others do without a cache."""
+    """Commands that write report that they cannot, with status 2; the others work without a cache."""
     environment = {**around(tmp_path), "XDG_CACHE_HOME": ""}
     script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && cd "$1" && shift && exec "$@"'
     inside = ["unshare", "--mount", "bash", "-c", script, "bash", str(tmp_path)]

@@ -1,4 +1,4 @@
-"""`xpc doctor` against interpreters that are as wanted, that lack everything, and that are none."""
+"""`xpc doctor` for interpreters that have every pinned package, that have none, and that do not exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "hf_thisisasecretthatnobodymaysee"
 
 @pytest.fixture
 def interpreter(tmp_path: object) -> str:
-    """A Python of this version with no package at all."""
+    """An environment of this Python version without any package."""
     path = os.path.join(str(tmp_path), "python")
     with open(path, "w", encoding="utf-8") as handle:
         handle.write(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

@@ -1,4 +1,4 @@
-"""What is printed when a command is typed without its words, and lists that say what their names are for."""
+"""What commands print when they are typed without arguments, and lists that describe each name."""
 
 from __future__ import annotations
 

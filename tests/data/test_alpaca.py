@@ -1,4 +1,4 @@
-"""Rows of Alpaca's columns, and prompts with a context column: what the compiler takes them for."""
+"""How the compiler reads rows with Alpaca's columns, and prompts with a context column."""
 
 from __future__ import annotations
 

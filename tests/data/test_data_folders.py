@@ -1,4 +1,4 @@
-"""Data folders: their files are copied or hashed one by one, told apart by split, and looked at like any other file."""
+"""Data folders: their files are copied or hashed one by one, divided into splits by name, and checked like other files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LAYOUTS = [
     ["evaluation.jsonl", "rows.jsonl"],
     ["sub/train2.jsonl", "sub/testing3.jsonl"],
 ]
-"""Names of files in a folder."""
+"""File names of a folder for each case."""
 
 
 def text(*more: str, data: str = '"rows"') -> str:
@@ -139,7 +139,7 @@ def test_rows_of_each_file_are_looked_at(tmp_path: Path) -> None:
 def test_a_check_holds_until_a_file_of_the_folder_changes(
     large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The survey of each file is remembered until the file changes."""
+    """The result of checking a file is cached until that file changes; the other files of its folder stay cached."""
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     if large:
         monkeypatch.setattr(compiling, "MAX_DATA", 700)
@@ -154,7 +154,7 @@ def test_a_check_holds_until_a_file_of_the_folder_changes(
     assert "error" not in first
     (tmp_path / "work/rows/train/b.jsonl").write_text('{"messages": []}\n' if large else ROW + '{"messages": []}\n')
     for name in ("train/a.jsonl", "test/held.jsonl") if large else ():
-        (tmp_path / "work/rows" / name).write_text(ROW)  # now all of them are read
+        (tmp_path / "work/rows" / name).write_text(ROW)  # now all files are small enough to be read
     assert "of `rows/train/b.jsonl` is not a row" in check()
     (tmp_path / "work/rows/train/b.jsonl").write_text(ROW)
     (tmp_path / "work/rows/train/z.jsonl").write_text('{"messages": []}\n')
@@ -218,7 +218,7 @@ def test_compiler_and_runtime_tell_splits_apart_alike(names: list[str]) -> None:
         assert list(folders.of_split(tuple(names), split)) == run.of_split(names, split)
 
 
-@pytest.mark.slow  # imports datasets
+@pytest.mark.slow  # this subprocess imports datasets
 @pytest.mark.parametrize("names", LAYOUTS, ids=lambda names: names[0])
 def test_splits_are_those_of_the_datasets_library(names: list[str], tmp_path: Path) -> None:
     from datasets.data_files import DataFilesList, get_data_patterns

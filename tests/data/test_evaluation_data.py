@@ -1,4 +1,4 @@
-"""`eval { data = ... }`: files, datasets and `data` blocks that are evaluated on, one set or several."""
+"""`eval { data = ... }`: evaluation sets from files, datasets and `data` blocks, one set or several."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_child_has_its_bases_blocks(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_like_the_training_rows(root: str) -> None:
-    """The columns that a source of the training data names are those of the evaluation file, too, where it has them."""
+    """If the training source names its columns, an evaluation file that has these columns is read by the same names."""
     block = 'data corpus {\n  "asked.jsonl" {\n    columns = [question, answer]\n  }\n  format = prompt_completion\n}'
     data = plan(text(block, 'eval(data="asked2.jsonl")', train="corpus"), root)["data"]
     (source,) = data["evaluation"]["sets"][0]["sources"]

@@ -1,4 +1,4 @@
-"""A local Parquet file is read as its columns say, and its rows are counted, without a reader of Parquet."""
+"""xpc reads the columns and counts the rows of a local Parquet file, without a Parquet library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of .txt files: the compiler counts the rows that the runtime reads."""
+"""Documents of .txt files: the compiler counts the same rows that the runtime reads."""
 
 from __future__ import annotations
 

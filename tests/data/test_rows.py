@@ -1,4 +1,4 @@
-"""What a check reads of local files and templates, against the runtime and the installed libraries."""
+"""What `xpc check` reads of local files and templates is what the runtime and the installed libraries read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def source(content: str | bytes, shape: str = "messages", path: str = "rows.json
 
 
 def wrong(row: object, shape: str, **more: object) -> str | None:
-    """What keeps a row from being read as its shape, in the runtime's sense, or None."""
+    """Why the runtime cannot read the row as the given shape, or None if it can."""
     named = source("", shape, **more)
     return shaped.checker(shape, rows.columns(named), named.context or "")(row)
 
@@ -121,7 +121,7 @@ def test_the_library_reads_the_same(path, content, rows, tmp_path):
     kind = {"jsonl": "json", "txt": "text"}.get(path.rpartition(".")[2], path.rpartition(".")[2])
     try:
         found = datasets.load_dataset(kind, data_files=[str(place)], split="train", cache_dir=str(tmp_path / "cache"))
-    except Exception:  # of many classes
+    except Exception:  # datasets raises several classes
         assert rows is None
     else:
         assert rows is not None
@@ -129,7 +129,7 @@ def test_the_library_reads_the_same(path, content, rows, tmp_path):
 
 
 def test_path_that_is_not_a_file_of_rows_is_reported(tmp_path):
-    """A link to nowhere, a pipe, and what begins or ends as no Parquet file: each is refused, and says what it is."""
+    """A link to a missing file, a pipe, and incomplete Parquet files are refused, each with the reason."""
     (tmp_path / "gone.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "head.parquet").write_bytes(b"PAR1 and no foot")

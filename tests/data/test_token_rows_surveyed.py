@@ -1,4 +1,4 @@
-"""Rows that are tokens already: what a check finds in them, and that the runtime reads them in the same way."""
+"""Rows of token ids: which mistakes `xpc check` finds in them, and that the runtime finds the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The names side by side: asked for what another tool calls a setting, `xpc explain` answers with that setting."""
+"""docs/coming-from.md: for each name of another tool on the page, `xpc explain NAME` answers with the setting in its
+row.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def _names() -> list[tuple[str, str, str]]:
-    """Tool, its name and our setting for every cell that is not empty."""
+    """The tool, its name and our setting for every cell of the table that is not empty."""
     with open(os.path.join(ROOT, "docs", "coming-from.md"), encoding="utf-8") as handle:
         table = handle.read().partition("## Names side by side")[2].partition("\n## ")[0]
     head, _, *rows = [re.split(r"\s*\|\s*", line.strip("| \n")) for line in table.splitlines() if line.startswith("|")]

@@ -1,4 +1,4 @@
-"""The documents say what is true: the generated page is fresh, and what the README shows is what the tool prints."""
+"""Generated pages are up to date, and the output that the README and the CHANGELOG show is what the commands print."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def generated(folder: str) -> dict[str, str]:
-    """The page with this name in docs/, and those in its folder."""
+    """Read the page with this name in docs/, and the pages in the folder of this name."""
     paths = [f"{folder}.md", *(f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(ROOT, "docs", folder))))]
     return {path: read("docs", path) for path in paths}
 
@@ -67,7 +67,7 @@ def test_rules_pages_are_fresh():
 
 
 def test_every_code_has_its_old_anchor_and_its_section():
-    """`docs/rules.md#xp310` is where links of older bundles and pages lead."""
+    """Links of older bundles and pages lead to `docs/rules.md#xp310`, so each code keeps an anchor there."""
     pages = generated("rules")
     for code, topic in topics().items():
         anchor = f'<a id="{code.lower()}"></a>'
@@ -93,7 +93,7 @@ def test_readme_is_short():
 
 
 def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
-    """Each command of a block with what the page shows of its output and what it prints; `echo` writes a spec."""
+    """Each command of a block, with the output that the page shows and the output that it prints; `echo` writes a spec."""
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
         if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):
             put(folder, {written[2]: written[1] + "\n"})
@@ -107,7 +107,7 @@ def test_changelog_shows_real_output(tmp_path):
     sessions = [one for block in blocks for one in _replayed(block, str(tmp_path))]
     assert len(sessions) >= 4
     for command, shown, printed in sessions:
-        # Three dots stand for lines that the page leaves out.
+        # Three dots stand for lines that the page omits.
         excerpts = map(re.escape, re.split(r"^\.\.\.\n", shown, flags=re.M))
         assert re.match("(?s:.*)".join(excerpts), printed), f"{command} prints\n{printed}"
 

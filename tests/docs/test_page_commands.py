@@ -1,6 +1,7 @@
-"""Every command that a page shows runs as it stands, and every block of a page is tried somewhere.
+"""Every command on a page runs as it is written, and every block of a page is tested in some test.
 
-A command of xpc is run here, with files of our own behind the names of the page, unless ELSEWHERE says which test does.
+This test runs commands of xpc, with our own files in place of the names on the page. ELSEWHERE lists commands that
+another test runs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from xpc.compiler.commands import COMMANDS  # noqa: E402
 DOCS = sorted(f"docs/{name}" for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "editors/vscode/README.md", "runtime/README.md", *DOCS)
 GENERATED = ("docs/rules.md", "docs/reference.md")
-"""Their blocks are the pairs of specs of the tests of the rules, and the examples of the settings."""
+"""Pages whose blocks come from tested sources: the specs of the rules' cases, and the examples of the settings."""
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.S | re.M)
 
 ELSEWHERE = {
@@ -52,7 +53,7 @@ ELSEWHERE = {
     r"xpc diff recipe\.yaml recipe\.xp": "review/test_diff_source.py",
     r"xpc rehearse .*": "preview/test_rehearsal.py",
 }
-"""Commands that need a hub, an index, a run or a page's own files, and the test that runs them."""
+"""Commands that need a hub, a package index, a run or files of the page, and the test file that runs each."""
 
 LINES = {
     r"make \w+( .*)?": "Makefile",
@@ -74,7 +75,7 @@ LINES = {
     r"python3 -m venv \.venv && source \.venv/bin/activate|pip install .*": "tests/test_wheel.py",
     r"mine\.bundle/launch\.sh.*": "tests/proof/training/test_train.py",
 }
-"""Lines for a shell that are no commands of xpc, and what runs the like."""
+"""Shell lines that are not commands of xpc, and the file that runs or explains such a line."""
 OUTPUTS = {
     "$ make demo": "an excerpt of what `make demo` prints, which CI runs",
     "whole process, ms": "readings of `make bench`",
@@ -91,21 +92,21 @@ OUTPUTS = {
     "trainer_args.json:94": "the line of a verification",
     "quickstart\n\nstopped on request": "the first lines of a report",
 }
-"""Blocks that show what a program printed, by how they begin."""
+"""Blocks that show the output of a program, by their first words, with a description."""
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """Language and text of every fenced block."""
+    """The language and text of every fenced block of a page."""
     return [] if page in GENERATED else BLOCK.findall(read(page))
 
 
 def without_notes(line: str) -> str:
-    """A line for a shell without its `$`, its comment, and what the page says beside it."""
+    """A shell line without its `$`, its comment, and remarks to its right."""
     return re.split(r"\s{2,}|\s+#|\s+\|\s", line.strip().removeprefix("$ "))[0]
 
 
 def commands() -> dict[str, str]:
-    """Every command of xpc that a page shows, in a block or in a line of text, with the page."""
+    """Every command of xpc on the pages, in blocks and in running text, with the first page that has it."""
     found: dict[str, str] = {}
     for page in PAGES:
         lines = [line for _, block in blocks(page) for line in block.splitlines()]
@@ -127,7 +128,7 @@ NAMES = {
     "base.xp": "mine.xp", "child.xp": "x.xp", "run.xp": "x.xp", "slurm.xp": "x.xp", "spec.xp": "x.xp",
     "BUNDLE": "x.bundle", "config.yaml": "recipe.yaml", "a.xp": "x.xp", "b.xp": "mine.xp",
 }  # fmt: skip
-"""Names on the pages, and ours."""
+"""Placeholder names on the pages, and our names in their place."""
 LEFT_OUT = {
     "xpc plan --html": "xpc plan SPEC --html plan.html",
     "xpc plan --html FILE": "xpc plan SPEC --html plan.html",
@@ -142,9 +143,9 @@ LEFT_OUT = {
     "xpc import FILE --hardware 8xh100-80gb": "xpc import recipe.yaml --hardware 8xh100-80gb",
     "xpc import FILE --report text": "xpc import recipe.yaml --hardware '8 x h100-80gb' --report text",
 }
-"""What a page names without all of its words, or with a name for two kinds of files."""
+"""Commands that the pages shorten or write with an ambiguous file name, and the complete commands."""
 STATUS = {"xpc check v100.xp": 1, "xpc lock": 1}
-"""Commands that end with another status than 0: a spec that is wrong, and pins that nobody was asked for."""
+"""Commands whose exit status is not 0: a spec with errors, and a lock without pins."""
 TRL = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
 dataset_name: trl-lib/Capybara
@@ -184,7 +185,7 @@ LAUNCH = "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-0
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> str:
-    """A repository of git with what the commands of the pages name, on its branch main."""
+    """A git repository, on its branch main, with the files that the commands on the pages name."""
     folder = tmp_path_factory.mktemp("pages")
     seed = SEED.replace("8 x v100-32gb", "8 x h100-80gb").replace("precision fp32", "precision bf16")
     texts = {
@@ -208,7 +209,7 @@ def place(tmp_path_factory) -> str:
 
 
 def ours(command: str) -> list[str]:
-    """The words of a command with our names in it."""
+    """The words of a command, with the page's names replaced by ours."""
     words = shlex.split(
         LEFT_OUT.get(command, command).replace("--model_name_or_path ...", LAUNCH.partition("sft.py ")[2].strip())
     )
@@ -257,7 +258,7 @@ SHELL = re.compile(
 
 
 def kind(page: str, language: str, text: str) -> str:
-    """How a block is tried; "" for one that nothing tries."""
+    """How a block is tested, as one word; "" if nothing tests it."""
     match language.partition(" ")[0]:
         case "json":
             return "data" if [json.loads(line) for line in text.splitlines()] else ""
@@ -304,7 +305,7 @@ def test_every_line_for_a_shell_is_tried():
 
 
 def test_programs_that_read_a_run_read_it(tmp_path, monkeypatch, capsys):
-    """The pages' programs over metrics.jsonl, on a line of it as docs/outputs.md shows it."""
+    """The Python programs on the pages that read metrics.jsonl run on a line of it as docs/outputs.md shows it."""
     (logged,) = [text for language, text in blocks("docs/outputs.md") if language == "json" and "grad_norm" in text]
     put(
         tmp_path, {"out/german/metrics.jsonl": logged + json.dumps({"step": 20, "epoch": 1.0, "eval_loss": 1.5}) + "\n"}

@@ -1,4 +1,6 @@
-"""Every spec of the pages, and every setting with a value in a line of their text, is legal where it stands."""
+"""Every spec on the pages, and every setting with a value in running text, is legal in the place that the page gives
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from xpc.grammar.source import Source
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(os.path.join("docs", name) for name in DOCS))
-"""`docs/rules.md` has what `xpc explain` prints of every rule."""
+"""The pages to test, among them `docs/rules.md`, which has what `xpc explain` prints about each rule."""
 ANY = f"(?:{'|'.join(CLAUSES)})"
 NAMES = {*CLAUSES, *BY_PATH, *(path.rpartition(".")[2] for path in BY_PATH)}
 HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
 MACHINE = 'hardware 8 x h200-141gb\nsave "out/run"\n'
 SPEC_LINE = re.compile(rf"(?:train|extends|xpc 1)\b|{ANY}(?: [^=|$]*)?\{{|{ANY}\(|{ANY} \S")
 FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "raw-text.md", "cookbook.md")
-"""Pages whose specs come with files: test_tutorial_pages.py tries those."""
+"""Pages whose specs read files that the page shows; test_tutorial_pages.py tests these."""
 NO_SETTING = {
     "warmup = 0.03": "shown as refused, with its help",
     "lr=1e-06,schedule=cosine": "the name of a sweep's member",
@@ -38,14 +40,14 @@ NO_SETTING = {
     "micro = 2: 40.1 GiB, 21% faster; checkpointing goes off": "a line of a plan",
     'train "out/lora/merged"': "the beginning of a sentence",
 }
-"""What looks like a setting with a value, and why it need not be legal."""
+"""Text in backticks that looks like a setting with a value, and why it need not be legal."""
 WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}
-"""What stands for a name or a number."""
+"""Placeholders on the pages, and a name or number for each."""
 
 
 @pytest.fixture
 def files(tmp_path):
-    """The folder with the files that the pages name."""
+    """A folder with the files that specs on the pages name."""
     search = (
         'def search(query: str) -> str:\n    """Search.\n\n    Args:\n        query: words\n    """\n    return query\n'
     )
@@ -69,12 +71,12 @@ def test_specs_of_the_methods_page_compile(files):
 
 
 def first_line(block: str) -> str:
-    """The first line that is more than a comment."""
+    """The first line of a text that is not only a comment."""
     return next((line for line in block.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
 
 
 def _fenced() -> list[tuple[str, str]]:
-    """Every fenced block of the pages that is a spec or a part of one, with the page."""
+    """Every fenced block of the pages that is a spec or a part of a spec, with its page."""
     found = []
     for page in PAGES:
         if os.path.basename(page) in FILES_OF_THEIR_OWN:
@@ -86,14 +88,16 @@ def _fenced() -> list[tuple[str, str]]:
 
 
 def _wrong(text: str, allowed: tuple[str, ...] = ()) -> list[str]:
-    """Errors of syntax and of names."""
+    """The errors of syntax and names in a text."""
     found = check_text(text.encode(), "page.xp", Workspace(ROOT)).problems
     errors = [one for one in found if one.severity == "error" and one.code not in allowed]
     return [f"{one.code} {one.message}" for one in errors if one.code.startswith(("XP0", "XP1"))]
 
 
 BARE = ("XP104", "XP110", "XP114", "XP118", "XP119", "XP123", "XP124")
-"""What may be wrong with a clause that a page names without the rest of its spec: files, blocks of data, columns."""
+"""Codes of errors that are allowed for a clause which the page shows without the rest of its spec: missing files,
+`data` blocks, columns.
+"""
 
 
 def test_every_spec_of_the_pages_compiles(files):
@@ -111,14 +115,14 @@ def test_every_clause_of_the_pages_is_legal():
         source = Source(page, re.sub(r"^extends .*\n", "", text))
         file, wrong = parse(source)
         assert not wrong, (page, text, wrong)
-        # One by one: a page may show two engines of `launch` in one block.
+        # Tested one by one, because a page may show two engines of `launch` in one block.
         for statement in file.statements:
             one = source.text[statement.span.start : statement.span.end]
             assert not _wrong(f"{HEADER}{one}\n", BARE), (page, one)
 
 
 def _inline() -> list[tuple[str, str]]:
-    """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in a line of text, once."""
+    """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in running text, without repetitions."""
     found: dict[str, str] = {}
     for page in PAGES:
         for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)):
@@ -132,7 +136,9 @@ def _inline() -> list[tuple[str, str]]:
 
 
 def _places(text: str) -> Iterator[str]:
-    """Specs with the text where a reader would put it: in the body, the sentence, and each clause that has the name."""
+    """Specs that contain the text where a reader would write it: in the body, in the sentence, and in each clause that
+    has a setting of this name.
+    """
     if text.startswith("train "):
         yield text + "\n"
         return
@@ -153,9 +159,10 @@ def _places(text: str) -> Iterator[str]:
 
 
 def _legal(text: str) -> bool:
-    """Whether the text is without errors of syntax and of names in one of its places, on one of the stacks.
+    """Whether the text has no errors of syntax and names in at least one of these places, on at least one stack.
 
-    Three dots stand for any value, so only the names around them are looked at; of `a | b`, the first is tried.
+    Three dots stand for any value, so only the names around them are checked; of `a | b`, the first alternative is
+    tried.
     """
     text = re.sub(r"\b[A-Z]+\b", lambda found: WORDS.get(found[0], found[0]), re.sub(r" \| [^}]*", " ", text)).strip()
     allowed = BARE

@@ -1,4 +1,4 @@
-"""docs/environment.md and docs/outputs.md name what the sources read and write."""
+"""docs/environment.md lists the variables that the sources read, and docs/outputs.md the keys that they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quickstart: its data is what the script makes and teaches fairly, its model is built whole or not at all."""
+"""The quickstart: its data is what its script writes, and its model folder is written completely or not at all."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ QUICKSTART = Path(__file__).parents[2] / "specs" / "quickstart"
 
 
 def script(name: str) -> ModuleType:
-    """A script of the quickstart as a module; it is no package."""
+    """Load a script of the quickstart, which is in no package, as a module."""
     spec = importlib.util.spec_from_file_location(f"quickstart_{name}", QUICKSTART / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -79,7 +79,7 @@ def builder(monkeypatch: pytest.MonkeyPatch, build: Callable[[str], int]) -> Mod
 
 
 def fake(folder: str) -> int:
-    """Writes the names of a model folder in no time."""
+    """Write the file names of a model folder without building a model."""
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).write_text("{}")
     return 1

@@ -1,4 +1,4 @@
-"""docs/requirements.md has the last answer of `make resolve` for every set of requirements that is emitted today."""
+"""docs/requirements.md has a result of `make resolve` for every set of requirements that is emitted today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site of the docs, built as `make site` builds it in an environment of its own, and read in a real browser."""
+"""The site of the docs, built as `make site` builds it in a separate environment, and opened in Chromium."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TALLEST = 30_000
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The folder of the built site. `XPC_SITE_PYTHON` names an interpreter that has what builds it."""
+    """Build the site and return its folder. `XPC_SITE_PYTHON` names an interpreter that has mkdocs."""
     folder = tmp_path_factory.mktemp("site")
     python = os.environ.get("XPC_SITE_PYTHON") or _installed(folder / "venv")
     built = subprocess.run(
@@ -70,7 +70,9 @@ def test_code_that_is_copied_has_no_escaped_bar(site):
 
 
 def test_specs_have_colours(site):
-    """The first word of a spec is a keyword, and each page with specs has settings and numbers, too."""
+    """The first word of a spec is highlighted as a keyword, and each page with specs has highlighted settings and
+    numbers.
+    """
     specs = 0
     for page in pages(site):
         for block in re.findall(
@@ -109,13 +111,15 @@ def questions() -> dict[str, list[str]]:
 
 
 def answers(found: str, wanted: list[str]) -> bool:
-    """Whether an address is one of those that answer; one without an anchor is answered by each of its sections."""
+    """Whether an address is one of the wanted addresses. A wanted address without an anchor accepts each section of its
+    page.
+    """
     return any(found == one or found.split("#")[0] == one for one in wanted)
 
 
 @in_browser
 def test_the_search_answers_questions(site, tmp_path):
-    """The first result is a page, with its best section below it; that section is the first hit."""
+    """The first search result is a page with its best section below it; that section must be a wanted one."""
     wanted = questions()
     assert len(wanted) == 31
     first = found_on(

@@ -1,4 +1,4 @@
-"""docs/sweep.md says what is true: its specs compile to the members that it tells, its session is what is printed."""
+"""docs/sweep.md: its specs compile to the members that the page lists, and its session shows what is printed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ METHOD = {"preference": "dpo", "unpaired": "kto", "prompt": "grpo"}
 CONFIG = {"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
           "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
           "max_position_embeddings": 32768, "tie_word_embeddings": True}  # fmt: skip
-"""What a run of the cookbook has left in its output folder, as far as a check reads it."""
+"""The config.json in the output folder of a cookbook run, with the keys that a check reads."""
 
 
 def read(page: str) -> str:
@@ -31,7 +31,7 @@ def read(page: str) -> str:
 
 
 def blocks(page: str) -> list[tuple[str, str, str, str]]:
-    """Every fenced block: its language, its word, the file that the text before it names, and its content."""
+    """Every fenced block: its language, the word after it, the file that the text above it names, and its content."""
     text, out = read(page), []
     for match in BLOCK.finditer(text):
         named = NAMED.search(text[: match.start()])
@@ -40,12 +40,12 @@ def blocks(page: str) -> list[tuple[str, str, str, str]]:
 
 
 def rows() -> dict[str, str]:
-    """The row of each shape on the page of data formats."""
+    """The row of each shape on the page of data formats, by the shape's name."""
     return {word: content for language, word, _, content in blocks("data.md") if language == "json" and word}
 
 
 def put_files(folder, page: str) -> list[str]:
-    """Writes what the page shows, and the rows of the page of data formats; gives the names of the specs."""
+    """Write the files that a page shows and the rows of the page of data formats; returns the names of the specs."""
     for shape, row in rows().items():
         (folder / f"{shape}.jsonl").write_text("".join(_varied(row, number) for number in range(4)), encoding="utf-8")
     turns = [{"role": "customer", "content": "2 of them do not start."}, {"role": "agent", "content": "Are they on?"}]
@@ -63,7 +63,7 @@ def put_files(folder, page: str) -> list[str]:
 
 
 def _varied(row: str, number: int) -> str:
-    """The row with another number in it, so that rows are not repetitions of each other."""
+    """The row with another number in it, so that rows are not repeated."""
     row = row.replace("2", str(number + 2)).replace("Two", f"Two {number}")
     return row.replace("true", "false") if number % 2 else row
 
@@ -94,7 +94,7 @@ def test_every_format_is_recognised(tmp_path):
     (tmp_path / "reward.py").write_text("def f(completions, **columns): return [0.0 for _ in completions]\n")
     for shape in rows():
         method = METHOD.get(shape, "sft") + ('(rewards=["reward.py:f"], generations=2)' if shape == "prompt" else "")
-        base = "" if shape in ("prompt_completion", "alpaca") else "-instruct"  # XP186: texts for a chat model
+        base = "" if shape in ("prompt_completion", "alpaca") else "-instruct"  # XP186: plain text for a chat model
         text = (
             f'train qwen2.5-0.5b{base} on "{shape}.jsonl" for 1 epochs with 1 x h100-80gb bf16 gbs=2 micro=2 '
             f'method {method} save "out"\n'
@@ -115,7 +115,7 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
         for command, shown in re.findall(r"^\$ xpc (.*)\n((?:(?!\$ ).*\n)*)", content, re.M):
             done = xpc(*command.split(), cwd=str(tmp_path))
             assert done.returncode == (1 if "wrong.xp" in command else 0), done.stderr
-            if "XP201" not in command:  # the page does not repeat an explanation
+            if "XP201" not in command:  # the page omits the explanation
                 assert done.stdout.decode() + done.stderr.decode() == shown, command
             ran += 1
     assert ran >= 7
