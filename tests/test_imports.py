@@ -1,4 +1,4 @@
-"""Modules have no import cycles, and modules that cost start-up time are imported only by the commands that need them."""
+"""Modules have no import cycles, and modules that cost start-up time are imported only where they are needed."""
 
 import ast
 import os

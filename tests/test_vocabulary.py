@@ -1,4 +1,6 @@
-"""Functions, classes and modules have names in the field's words; a list of words from a private dialect is forbidden."""
+"""Functions, classes and modules have names in the field's words, and none from a list of words of a private
+dialect.
+"""
 
 from __future__ import annotations
 

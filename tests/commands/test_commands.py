@@ -1,4 +1,6 @@
-"""`xpc list`, `new`, `schema` and `completion` print the names that the compiler knows, and what they write compiles."""
+"""`xpc list`, `new`, `schema` and `completion` print the names that the compiler knows, and write specs that
+compile.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data folders: their files are copied or hashed one by one, divided into splits by name, and checked like other files."""
+"""Data folders: files are copied or hashed one by one, divided into splits by name, and checked like other files."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_readme_is_short():
 
 
 def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
-    """Each command of a block, with the output that the page shows and the output that it prints; `echo` writes a spec."""
+    """Each command of a block, with the output that the page shows and what it prints; `echo` writes a spec."""
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
         if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):
             put(folder, {written[2]: written[1] + "\n"})

@@ -122,7 +122,7 @@ def test_every_clause_of_the_pages_is_legal():
 
 
 def _inline() -> list[tuple[str, str]]:
-    """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in running text, without repetitions."""
+    """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in running text, without repeats."""
     found: dict[str, str] = {}
     for page in PAGES:
         for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)):

@@ -1,4 +1,4 @@
-"""Specs of clusters, and their files as a reader of YAML has them."""
+"""Specs for clusters, and the files of their bundles parsed as YAML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
 
 
 def k8s(more: str = "", image: str = IMAGE) -> str:
-    """The clause; `more` begins with a comma."""
+    """The clause `launch k8s`; `more` has further settings and begins with a comma."""
     return f'launch k8s(image="{image}", volume=claim{more})'
 
 
@@ -62,7 +62,7 @@ SKY = {
 
 
 def read(text: str, file: str, name: str = "run.xp") -> dict[str, Any]:
-    """A file of the bundle, as a reader of YAML has it."""
+    """A file of a spec's bundle, parsed as YAML."""
     return dict(yaml.safe_load(compiled(text, name=name)[file]))
 
 
@@ -71,7 +71,7 @@ def trainjob(text: str) -> dict[str, Any]:
 
 
 def job(text: str, at: int = 0) -> dict[str, Any]:
-    """The job of a replicated job of the JobSet."""
+    """The Job in a replicated job of the JobSet."""
     return dict(read(text, "jobset.yaml")["spec"]["replicatedJobs"][at]["template"]["spec"])
 
 

@@ -1,4 +1,6 @@
-"""What the shell in files of clusters does on a node: it finds its bundle, says who it is, and starts launch.sh."""
+"""The shell code in Kubernetes and SkyPilot files, run for one node: it finds the bundle, sets the node's variables,
+and starts launch.sh.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,18 @@ exit 75
 
 
 PINS: dict[str, str] = {}
-"""Digests of runs, and those of the same runs with the stub in the place of launch.sh."""
+"""Digests of compiled bundles, and the digests of the same bundles with STUB as their launch.sh."""
 
 
 def lay(text: str, folder: object) -> None:
-    """A bundle in the folder that stands for the volume, with a launch.sh that says what it was told."""
+    """Write a bundle into the folder that stands for the volume, with a launch.sh that only prints its variables."""
     out = os.path.join(str(folder), "run.bundle")
     write(compiled(text, name="run.xp"), out)
     stubbed(out)
 
 
 def stubbed(bundle: str) -> None:
-    """Puts the stub in, as if it had been compiled."""
+    """Replace a bundle's launch.sh by STUB, and update the digests as if the compiler had written it."""
     with open(os.path.join(bundle, "launch.sh"), "rb") as handle:
         own = sha256(handle.read()).hexdigest()
     with open(os.path.join(bundle, "launch.sh"), "w", encoding="utf-8") as handle:
@@ -46,14 +48,14 @@ def stubbed(bundle: str) -> None:
 
 
 def pinned(script: str) -> str:
-    """A script that knows its run with the stub in."""
+    """The script with the digest of its bundle replaced by the digest of the bundle with STUB."""
     for old, new in PINS.items():
         script = script.replace(old, new)
     return script
 
 
 def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The shell of one node."""
+    """Run the shell code of one node."""
     place = str(folder)
     if file == "sky.yaml":
         script = read(text, file)["run"]
@@ -116,7 +118,7 @@ def test_no_bundle_or_another_one_is_refused(tmp_path: object):
 
 
 def test_a_bundle_of_the_image_is_found(tmp_path: object):
-    """Where the volume has none; /opt is the image's."""
+    """If the volume has no bundle, the one in /opt is used, where a container image has it."""
     script = container(K8S["one"])["command"][2]
     lay(K8S["one"], tmp_path)
     empty = os.path.join(str(tmp_path), "volume")

@@ -1,8 +1,8 @@
-"""`launch k8s` and `launch sky`: the files that they add, against the engines' own schemas.
+"""`launch k8s` and `launch sky`: the files that they add, checked with the engines' own schemas.
 
-Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods that it is made of), which the
-dev extra pins. They read over what they do not know, so that a file must come back whole from them. SkyPilot's schemas
-are in `sky_schema.json`, which names their version (tests/engines/write_sky_schema.py).
+Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods in it), which the dev extra
+pins. These types ignore unknown fields, so a file must come back complete after it was parsed by them and written
+again. SkyPilot's schemas are in `sky_schema.json`, which names their version (tests/engines/write_sky_schema.py).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_a_script_stands_as_it_is():
 
 
 def known(part: object, read_back: object) -> object:
-    """The part of what came back from the types that the file states: they add what has a default."""
+    """`read_back` reduced to the fields that `part` states, because Kubeflow's types add defaults."""
     if isinstance(part, dict) and isinstance(read_back, dict):
         return {key: known(value, read_back.get(key)) for key, value in part.items()}
     if isinstance(part, list) and isinstance(read_back, list) and len(part) == len(read_back):
@@ -101,7 +101,7 @@ def test_a_jobset_is_as_many_pods_as_nodes():
     assert two["backoffLimit"] == 0
     assert two["activeDeadlineSeconds"] == 2 * 86400
     pod = two["template"]["spec"]
-    assert pod["restartPolicy"] == "Never"  # or the failure policy of pods would be refused
+    assert pod["restartPolicy"] == "Never"  # the pod failure policy requires it
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
     found = container(K8S["two"])
     assert found["resources"] == {"requests": {"nvidia.com/gpu": 8}, "limits": {"nvidia.com/gpu": 8}}
@@ -128,7 +128,7 @@ def test_a_trainjob_leaves_the_topology_to_its_controller():
     assert (found["trainer"]["numNodes"], found["trainer"]["numProcPerNode"]) == (2, 8)
     assert found["activeDeadlineSeconds"] == 2 * 86400
     names = [one["name"] for one in found["trainer"]["env"]]
-    assert names == ["HF_TOKEN", "WANDB_API_KEY"]  # none of PET_*: its webhook refuses them
+    assert names == ["HF_TOKEN", "WANDB_API_KEY"]  # no PET_* variables: the controller's webhook refuses them
     assert all("value" not in one for one in found["trainer"]["env"])
 
 
@@ -145,7 +145,7 @@ def test_a_server_has_a_job_that_ends_with_the_training():
 
 
 def test_kubernetes_reads_nothing_of_the_shell():
-    """It takes $(NAME) and $$ in the words of a command for its own."""
+    """No command contains $(NAME) or $$, because Kubernetes itself expands these."""
     for text in K8S.values():
         for at in range(len(read(text, "jobset.yaml")["spec"]["replicatedJobs"])):
             script = container(text, at)["command"][2]
@@ -245,7 +245,9 @@ def leaves(node: object) -> set[object]:
 @settings(max_examples=40)
 @given(st.sampled_from(EVIL) | st.text(max_size=12))
 def test_a_text_is_refused_or_stands_as_it_is(slot: str, text: str):
-    """In YAML alone: the shell is that of a plain spec."""
+    """A hostile text is refused, or appears unchanged as one value of the YAML; the shell code is that of a
+    plain spec.
+    """
     written = SLOTS[slot](json.dumps(text))
     if checked(written, name="run.xp").spec is None:
         return

@@ -1,4 +1,4 @@
-"""Engines: each has one room, and nobody outside of it asks which engine a run has."""
+"""Launch engines: each has one file or folder, and no code outside of it depends on which engine a run has."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ ASKS = re.compile(rf"""["'](launch|{"|".join(ENGINES)})["']""")
 
 
 def sources():
-    """Python files of the compiler and the runtime outside of the engines' rooms that name one, parsed.
+    """Parsed Python files of the compiler and the runtime, outside of the engines' folder, that contain an engine's
+    name.
 
-    The table of settings lists the engines, and is left out.
+    The table of settings lists all engines, so it is skipped.
     """
     for folder in ("compiler", "runtime", "grammar"):
         for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):
@@ -40,7 +41,7 @@ def sources():
 
 
 def test_nobody_outside_names_an_engine():
-    """`local` is an English word, so that for it only comparisons with the value of `launch` are looked for."""
+    """`local` is also an English word, so for it the test only looks for comparisons with the value of `launch`."""
     found = []
     for path, tree in sources():
         if "Generated" in (ast.get_docstring(tree) or ""):
@@ -85,7 +86,9 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
-    """What every bundle has is the same whatever starts it, but for the pages that say how and the digests."""
+    """The files of a bundle without an engine are also in a bundle with one; only pages that explain the start, and
+    digests, differ.
+    """
     told = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
     assert {name: data for name, data in plain.items() if name not in told}.items() <= files.items()
@@ -94,7 +97,9 @@ def test_an_engine_only_adds_files(engine):
 
 @pytest.mark.parametrize("engine", sorted({*ENGINES} - {"local"}))
 def test_an_engine_of_a_cluster_submits_a_sweep_itself(engine):
-    """The command of the default starts every member on the machine where it is typed."""
+    """The default command would start every member on the machine where it is typed, so each cluster engine overrides
+    it.
+    """
     assert "sweep_command" in vars(type(named(engine))), "override sweep_command, or refuse sweeps"
 
 

@@ -1,4 +1,4 @@
-"""`launch` states the environment of a run: what launch.sh, a pod and a Slurm job make of it, by running them."""
+"""`env`, `setup` and containers of `launch`: how launch.sh, a pod and a Slurm job apply them, by running them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENVIRONMENT = on_cpu('launch local(env=["MARK=a b $(id) \'quoted\'", "NCCL_DEBUG
 
 
 def written(folder: Path, text: str, **more: str) -> Path:
-    """A bundle on the disk."""
+    """Write the bundle of a spec to disk."""
     root = put(str(folder), more)
     out = folder / "b.bundle"
     for name, data in compiled(text, root).items():
@@ -45,7 +45,7 @@ def test_variables_and_setup_come_before_anything_else(tmp_path: Path) -> None:
 
 
 SHOWN = '#!/bin/sh\necho "${PYTORCH_ALLOC_CONF-unset} ${PYTORCH_CUDA_ALLOC_CONF-unset}"\n'
-"""A Python that says what the allocator is told."""
+"""A script in place of Python that prints the variables of torch's allocator."""
 
 
 @pytest.mark.parametrize(("text", "given", "told"), [
@@ -117,7 +117,7 @@ JOB_OF_SLURM = {
 
 
 def submitted(bundle: Path) -> subprocess.CompletedProcess[str]:
-    """job.sbatch as the batch shell runs it, on a machine whose Slurm notes the words of srun alone."""
+    """Run job.sbatch as Slurm's batch shell does, with an srun that only records its arguments."""
     tools = bundle.parent / "tools"
     tools.mkdir(exist_ok=True)
     for name, text in (("scontrol", SCONTROL), ("srun", SRUN)):
@@ -158,7 +158,10 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
     assert "files in" in done.stderr
     (tmp_path / "new").mkdir()
     anew = written(tmp_path / "new", spec(slurm()).replace("for 3 epochs", "for 2 epochs"))
-    for name in ("trainer_args.json", "run.sha256"):  # the spec was compiled anew, and the job has its old script
+    for name in (
+        "trainer_args.json",
+        "run.sha256",
+    ):  # the spec was compiled again, and the job still has its old script
         (bundle / name).write_bytes((anew / name).read_bytes())
     done = submitted(bundle)
     assert done.returncode == 1

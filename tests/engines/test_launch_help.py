@@ -1,4 +1,4 @@
-"""`--help` of a bundle's scripts: what they take, read and end with, printed without starting anything."""
+"""`--help` of a bundle's scripts lists their arguments, variables and exit statuses, and starts nothing."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ SPECS = {
     "old": spec("target trl-0.18", strategy="zero3"),
 }
 READ = re.compile(r"\$\{([A-Z][A-Z_]+):[-?]")
-"""A variable of the environment, as a script reads it."""
+"""A reference to an environment variable in a script."""
 NOT_SAID = {"BASH_VERSION", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"}
-"""A variable of the shell, the older name of a documented one, and one of torch that is only checked on GPUs."""
+"""Variables that `--help` need not list: one of the shell, the older name of a listed one, and one that is only checked
+on GPUs.
+"""
 
 
 def helped(script: Path, *words: str) -> str:
-    """What the script prints where nothing that it could start is there."""
+    """What `SCRIPT --help` prints if neither Python nor any launcher is installed."""
     before = sorted(os.listdir(script.parent))
     done = subprocess.run(
         ["bash", str(script), *words], cwd=script.parent, env={"PATH": os.environ["PATH"], "PYTHON": "/no/python"},
@@ -44,7 +46,7 @@ def helped(script: Path, *words: str) -> str:
 
 
 def written(tmp_path: Path, text: str) -> dict[str, Path]:
-    """The scripts of the spec's bundle, by name."""
+    """Write the scripts of a spec's bundle to disk; returns their paths by name."""
     files = {name: data.decode() for name, data in compiled(text).items() if name.endswith(".sh")}
     put(tmp_path, files)
     return {name: tmp_path / name for name in files}
@@ -70,7 +72,9 @@ def test_help_says_what_a_script_takes_and_reads(tmp_path: Path, name: str) -> N
 
 
 def test_what_is_said_is_what_the_run_reads(tmp_path: Path) -> None:
-    """No variable of nodes where there is one, no server where none is asked."""
+    """`--help` lists the variables of several nodes only if there are several, and those of a vLLM server only if there
+    is one.
+    """
     one = helped(written(tmp_path / "1", spec())["launch.sh"], "--help")
     assert "MASTER_PORT          a free port of node 0 (found if unset)" in one
     assert "XPC_RETRIES          how often a run that has lost a process is restarted (3)" in one

@@ -1,6 +1,6 @@
-"""`ray_job.py` without Ray: what it does on a node, and the numbers that the compiler gives it.
+"""`ray_job.py` without Ray: what it does on a node, and the numbers that the compiler writes into ray.json.
 
-On a cluster of two nodes it runs in tests/launch/test_ray_trains.py, where Ray is installed.
+tests/launch/test_ray_trains.py runs it on a Ray cluster of two nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKER = (
     "import sys; sys.path.insert(0, sys.argv[1]); import ray_job; "
     "print(ray_job.run_supervised(sys.argv[1], '.', {env}))"
 )
-"""What a Ray worker does: another process, which a test may kill."""
+"""A program in place of a Ray worker: another process, which a test can kill."""
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
 
 @pytest.mark.slow
 def test_killed_worker_stops_the_run(bundle: str):
-    """As Ray kills one: with SIGKILL, of it and of its children."""
+    """Ray kills a worker and its children with SIGKILL; launch.sh must stop all the same."""
     one = worker(bundle)
     until(lambda: launched_lines(bundle))
     one.kill()
@@ -110,7 +110,9 @@ def test_killed_worker_stops_the_run(bundle: str):
 
 @pytest.mark.slow
 def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp_path: Path):
-    """Of two on one node the second waits; on another node it starts at once."""
+    """If two workers start on one node, the second waits until the first has left; on another node it starts at
+    once.
+    """
     first, second = worker(bundle), None
     try:
         until(lambda: launched_lines(bundle))
@@ -126,7 +128,9 @@ def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp
 
 
 def test_what_ray_sets_for_itself_is_not_the_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A thread a core that it reserved, and the bundle's folder on the path of modules."""
+    """The run does not inherit OMP_NUM_THREADS and the bundle's folder in PYTHONPATH, which Ray sets for its own
+    worker.
+    """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/shared/modules")
     found = ray_job.inherited(str(tmp_path))

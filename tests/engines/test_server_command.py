@@ -1,4 +1,6 @@
-"""The command of README.md that starts a vLLM server, run as it stands: it becomes vLLM, with words of the bundle."""
+"""The command in README.md that starts a vLLM server runs as it is written, with the bundle's model, revision
+and port.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_it_is_started_as_the_page_says(tmp_path: Path, stack: str, more: str) -
 
 
 def test_the_page_says_whose_server_it_is() -> None:
-    """By hand it is started first; where an engine starts it, the page says so."""
+    """README.md says to start the server before `launch.sh` if it is started by hand, and otherwise which node
+    runs it.
+    """
     by_hand = compiled(grpo())["README.md"].decode()
     assert "Start\nit before `launch.sh`" in by_hand
     assert "its revision and the port, 8123:" in by_hand

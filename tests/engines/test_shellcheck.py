@@ -1,4 +1,6 @@
-"""Every shell that a bundle holds passes shellcheck: its scripts, Slurm's job, and what stands in files of clusters."""
+"""All shell code of a bundle passes shellcheck: its scripts, Slurm's job, and the commands in Kubernetes and SkyPilot
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ SPECS = {
 
 
 def shellcheck() -> str:
-    """The program of the dev extra, or the system's; without one the test is skipped, unless all are asked for."""
+    """The path of shellcheck. If it is not installed, the test is skipped, or fails with XPC_EVERY_TEST=1."""
     beside = os.path.join(os.path.dirname(sys.executable), "shellcheck")
     found = beside if os.path.exists(beside) else shutil.which("shellcheck")
     if found is None and not os.environ.get("XPC_EVERY_TEST"):
@@ -44,7 +46,9 @@ def shellcheck() -> str:
 
 
 def within(node: Any) -> list[str]:
-    """The scripts in a file of a cluster: words after `bash -c`, and what SkyPilot runs."""
+    """The shell code in a Kubernetes or SkyPilot file: the text after `bash -c`, and the commands that SkyPilot
+    runs.
+    """
     if isinstance(node, list):
         found = [node[2]] if node[:2] == ["bash", "-c"] else []
         return found + [one for item in node for one in within(item)]
@@ -55,7 +59,7 @@ def within(node: Any) -> list[str]:
 
 
 def shell(files: dict[str, bytes]) -> dict[str, str]:
-    """Every shell of a bundle by a name that says where it stands."""
+    """All shell code of a bundle, by a name that says which file it comes from."""
     out = {name: data.decode() for name, data in files.items() if name.endswith((".sh", ".sbatch"))}
     for name, data in files.items():
         if name.endswith(".yaml") and name != "accelerate.yaml":
@@ -75,7 +79,12 @@ def test_all_shell_passes(name: str, tmp_path: object):
         paths.append(os.path.join(str(tmp_path), file))
         with open(paths[-1], "w", encoding="utf-8") as handle:
             handle.write(text)
-    words = [program, "--severity=style", "--exclude=SC2329", *paths]  # it sees no call in a trap
+    words = [
+        program,
+        "--severity=style",
+        "--exclude=SC2329",
+        *paths,
+    ]  # shellcheck does not see that a trap calls the function
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

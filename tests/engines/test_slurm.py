@@ -1,4 +1,4 @@
-"""`launch slurm`: the header of job.sbatch is what the spec says, and its shell is shell."""
+"""`launch slurm`: the `#SBATCH` header of job.sbatch follows the spec, and the rest is valid shell code."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def job(text: str, name: str = "t.xp") -> str:
 
 
 def header(text: str) -> dict[str, str]:
-    """The options of the `#SBATCH` lines; a flag is empty."""
+    """The options of the `#SBATCH` lines by name; an option without a value has an empty text."""
     lines = [line.removeprefix("#SBATCH --") for line in job(text).splitlines() if line.startswith("#SBATCH")]
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
 def body(text: str) -> str:
-    """The script without its comments and options."""
+    """The shell code of a script without comments and `#SBATCH` lines."""
     return "\n".join(line for line in job(text).splitlines() if not line.startswith("#"))
 
 

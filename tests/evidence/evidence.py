@@ -47,7 +47,7 @@ STAGES = {
 
 @cache
 def examples() -> dict[str, tuple[list[str], list[str]]]:
-    """By code, the lines that only the rejected spec has, and those that only the accepted spec has."""
+    """For each code, the lines that only the rejected spec has, and those that only the accepted spec has."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for case in CASES:
         lines = None if case.code in found else example(case)
@@ -65,7 +65,7 @@ def example(case: Case) -> tuple[list[str], list[str]] | None:
 
 @cache
 def proofs() -> dict[str, list[Proof]]:
-    """The proofs of each row."""
+    """The proofs of each row of the table, by the row's number."""
     found: dict[str, list[Proof]] = {}
     for proof in every():
         found.setdefault(proof.rule, []).append(proof)
@@ -81,7 +81,9 @@ def effect(proof: Proof) -> str:
 
 
 def proof_of(fate: Fate, code: str) -> str:
-    """How a row is proven for a code, such as `ValueError when the trainer is built or during training`."""
+    """A sentence fragment that says how a row is proven for a code: `ValueError when the trainer is built or during
+    training`.
+    """
     found = proofs().get(fate.row, [])
     own = [one for one in found if one.code == code] or found
     moments: dict[str, dict[str, list[str]]] = {}
@@ -95,24 +97,24 @@ def proof_of(fate: Fate, code: str) -> str:
 
 
 def any_of(texts: Iterable[str]) -> str:
-    """Texts as a list in a sentence: `a, b or c`."""
+    """Join texts for a sentence: `a, b or c`."""
     *first, last = texts
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def order(stage: tuple[str, list[str]]) -> int:
-    """The place of a stage in a run."""
+    """The position of a stage in a run, for sorting."""
     return list(STAGES.values()).index(stage[0])
 
 
 def moment(stage: tuple[str, list[str]]) -> str:
-    """When a proof sees its effect, and on which stacks, if not only on the default."""
+    """At which stages a proof sees its effect, and on which stacks unless it is only the default stack."""
     when, stacks = stage
     return when if stacks == [DEFAULT] else f"{when} on {' and '.join(sorted(stacks))}"
 
 
 def measured() -> dict[str, list[str]]:
-    """By code, the stacks on which one of its cases gets the code. Each case is compiled for each stack."""
+    """Compile each case for each stack; returns, for each code, the stacks on which one of its cases gets the code."""
     titled, own = {case.title: case for case in CASES}, {case.code: case for case in CASES}
     found: dict[str, set[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -127,12 +129,12 @@ def measured() -> dict[str, list[str]]:
 
 
 def refusals(text: str, root: str) -> set[str]:
-    """The codes that a spec gets."""
+    """The codes that a spec gets from the checks."""
     return {one.code for one in checked(text, root).problems}
 
 
 def stated() -> dict[str, list[str]]:
-    """By code, the stacks as the committed file lists them."""
+    """For each code, its stacks in the committed evidence.json."""
     with open(PATH, encoding="utf-8") as handle:
         return {code: entry["holds"] for code, entry in json.load(handle).items() if "holds" in entry}
 

@@ -44,14 +44,15 @@ GROUPS = {
     "H": "Hub and logging",
     "X": "Renamed and removed names",
 }
-"""The groups of the table, by the letter of their rows."""
+"""The groups of the table: the letter of their rows to a title."""
 
 
 @record
 class Fate:
-    """What became of a row. `why` is empty where it is implemented, the other four where it is not.
+    """What happened to a row of the rule table. `why` is empty if the row is implemented; otherwise `codes`, `case` and
+    `unproven` are.
 
-    `unproven` says why no library shows what the row forbids, where there is no proof of it.
+    `unproven` is written if no proof shows the mistake, and says why no library can show it.
     """
 
     row: str
@@ -65,7 +66,9 @@ class Fate:
 
 @record
 class Ban:
-    """A ban that no longer holds: what is said, what is true now, and a spec that it forbids."""
+    """A restriction of other tools or older versions that is obsolete: the restriction, what is true now, and a spec
+    that it forbids.
+    """
 
     name: str
     said: str
@@ -74,7 +77,7 @@ class Ban:
 
 
 def fates() -> tuple[dict[str, Fate], list[str]]:
-    """Every fate by its row in the order of the groups, and what is wrong with the files."""
+    """Every `Fate` by its row, in the order of the groups, and a list of mistakes in the files."""
     found: dict[str, Fate] = {}
     wrong: list[str] = []
     for letter in GROUPS:
@@ -88,7 +91,7 @@ def fates() -> tuple[dict[str, Fate], list[str]]:
 
 @cache
 def by_code() -> dict[str, list[Fate]]:
-    """The implemented rows of each code, read once."""
+    """The implemented rows of each code; the files are read once."""
     out: dict[str, list[Fate]] = {}
     for fate in fates()[0].values():
         for code in fate.codes:
@@ -97,7 +100,7 @@ def by_code() -> dict[str, list[Fate]]:
 
 
 def bans() -> tuple[Ban, ...]:
-    """The obsolete bans."""
+    """The obsolete restrictions."""
     wrong: list[str] = []
     table = _read("obsolete.toml", wrong)
     if wrong:

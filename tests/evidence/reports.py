@@ -1,4 +1,6 @@
-"""`python tests/evidence/reports.py docs/reports.md`: what is known to go wrong, from the table of public reports."""
+"""`python tests/evidence/reports.py docs/reports.md`: write the page of publicly reported problems from
+reports.toml.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ OUTCOMES = {
     UNSAYABLE: "no spec can say it, or no target has the versions",
     OPEN: "accepted, and not shown to be right",
 }
-"""What may be written under `now`, and what it means."""
+"""The values of `now` in reports.toml, and what each means."""
 GROUPS = {
     "division": "The loss or its gradient is divided by the wrong number",
     "packing": "Packed rows attend to each other",
@@ -50,7 +52,7 @@ about, and checks that the named tests exist. The list is a sample: it does not 
 
 @frozen
 class Report:
-    """One story: its threads with the versions that each speaks of, and what happens today."""
+    """An entry of reports.toml: its issue threads with the versions that they mention, and what happens today."""
 
     group: str
     threads: dict[str, str]
@@ -65,7 +67,7 @@ class Report:
 
     @property
     def text(self) -> str:
-        """The spec as a file."""
+        """The report's spec as the text of a file."""
         return f"xpc 1\n\n{self.spec.strip()}\n" if self.spec else ""
 
 
@@ -77,7 +79,7 @@ def reports() -> tuple[Report, ...]:
 
 
 def page() -> str:
-    """docs/reports.md."""
+    """The text of docs/reports.md."""
     every = reports()
     lines = [HEAD.format(threads=sum(len(one.threads) for one in every), reports=len(every)).rstrip("\n")]
     lines += [f"| {text} | {sum(one.now == now for one in every)} |" for now, text in OUTCOMES.items()]
@@ -92,13 +94,13 @@ def page() -> str:
 
 
 def link(thread: str, versions: str) -> str:
-    """A thread with the versions that it speaks of."""
+    """A link to an issue thread, followed by the versions that it mentions."""
     name, _, number = thread.partition("#")
     return f"[{thread}](https://github.com/{name}/issues/{number}) ({cell(versions)})"
 
 
 def outcome(one: Report) -> str:
-    """What happens today, with the codes or the test that shows it."""
+    """What happens today with the report's spec, with the codes or the test that shows it."""
     codes = ", ".join(f"[{code}](rules.md#{code.lower()})" for code in one.codes)
     test = f"`{one.test.rpartition('::')[2]}` in `{one.test.partition('::')[0]}`"
     return {

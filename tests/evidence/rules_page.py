@@ -181,7 +181,7 @@ def topic_page(name: str, codes: list[Entry]) -> str:
 
 
 def conditions() -> str:
-    """The page of conditions without a rule, without a proof, and of bans that no longer hold."""
+    """The page of conditions without a rule or without a proof, and of restrictions that are obsolete."""
     rows, _ = fates.fates()
     lines = [CONDITIONS]
     for kind, title, about in NOT_CHECKED:
@@ -199,7 +199,7 @@ def conditions() -> str:
 
 
 def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> list[str]:
-    """The section of a code: its explanation with the example before the source, and its rows with their proofs."""
+    """The section of a code: its explanation, with the example before the source, and the proofs of its rows."""
     text, lead, source = markdown(one.text).partition(f"\n\n{SOURCE}")
     for part in PARTS:
         text = text.replace(f"\n\n{part}", f"\n\n**{part.strip()}** ")
@@ -230,7 +230,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
 
 
 def _needing(rows: Mapping[str, Fate]) -> list[str]:
-    """The table of checked rows that no proof shows, and what a proof would need."""
+    """The table of rows that are checked but that no proof shows, and what a proof would need."""
     lines = ["| row | | codes | needs |", "|---|---|---|---|"]
     for fate in rows.values():
         found = proofs().get(fate.row, [])

@@ -1,4 +1,4 @@
-"""Bans that no longer hold are not repeated: what they forbid is accepted on every target that allows it."""
+"""Obsolete restrictions are not enforced: specs that they forbid are accepted on every stack to which this applies."""
 
 import pytest
 from compile_support import checked, errors, shown

@@ -1,4 +1,4 @@
-"""Every public report of the table has an outcome, and the outcome is what happens."""
+"""Every public report has an outcome, and its spec has this outcome today."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from xpc.grammar.diagnostic import ERROR
 
 NEEDS = {REFUSED: ("codes", "spec"), WARNED: ("codes",), MENDED: ("test",), RIGHT: ("test",), UNSAYABLE: ("why",),
          OPEN: ("why", "spec")}  # fmt: skip
-"""What an entry must have for its outcome to be shown."""
+"""For each outcome, the keys that an entry must have."""
 
 
 def test_reports_are_complete_and_none_is_undecided():

@@ -1,4 +1,4 @@
-"""Every setting has an example, which writes it and is legal: docs/reference.md and `xpc explain SETTING` show it."""
+"""Every setting has an example that contains it and is legal; docs/reference.md and `xpc explain SETTING` show it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRAINS = {
     "within=": "org/model on infinity-instruct",
     "max_pixels=": 'qwen2.5-vl-3b-instruct on "pictured.jsonl"',
 }
-"""What goes along with an example; otherwise rows of conversations."""
+"""Model and data of the spec that tests an example, by words of the example; the default has rows of conversations."""
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",
     "pictured.jsonl": json.dumps(

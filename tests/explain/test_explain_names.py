@@ -1,4 +1,6 @@
-"""`xpc explain` answers for every name that `check` knows: settings, codes, choices, the registry, libraries."""
+"""`xpc explain` knows every name that `xpc check` knows: settings, codes, choices, the registry, libraries'
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from xpc.compiler.language.rewards import REWARDS
 
 
 def library_names() -> list[str]:
-    """The arguments of every trainer on every target, and the keys of accelerate.yaml and deepspeed.json."""
+    """The arguments of every trainer on every stack, and the keys of accelerate.yaml and deepspeed.json."""
     out: set[str] = set()
     for target in map(stacks.load, stacks.names()):
         assert target is not None

@@ -1,4 +1,4 @@
-"""`xpc explain FILE` and `FILE:SETTING`: where a value came from, and every emitted key that it became."""
+"""`xpc explain FILE` and `FILE:SETTING`: where a value comes from, and every emitted key that it decides."""
 
 import pytest
 from case_support import spec
@@ -105,7 +105,9 @@ def test_a_spec_with_errors_says_so(tmp_path):
 
 
 def test_what_changes_with_a_setting_is_what_it_became(place):
-    """The keys that differ between two texts are those of the setting and of what follows from it."""
+    """The emitted keys that differ between two specs are those that `xpc explain` lists for the changed setting and for
+    values derived from it.
+    """
     seen = 0
     for path, (one, other) in changed_settings(place):
         found = compare(Run("", one), Run("", other))
@@ -113,7 +115,7 @@ def test_what_changes_with_a_setting_is_what_it_became(place):
         paths = [path, *(each.name for each in found.follows if each.name in one.values)]
         became = {line.partition(" = ")[0] for each in paths if each in one.values for line in trace.keys_of(each)}
         moved = {each.name for each in found.arguments if each.before != "absent"}
-        if path != "train.steps":  # it stands for the epochs of the other
+        if path != "train.steps":  # `train.steps` replaces `train.epochs` of the other spec
             assert moved <= became, (path, moved - became)
             seen += 1
     assert seen > 20

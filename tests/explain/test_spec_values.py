@@ -1,4 +1,4 @@
-"""The values of a complete spec begin with its model and its data."""
+"""`xpc explain` of a complete spec lists the model and the data first."""
 
 from __future__ import annotations
 

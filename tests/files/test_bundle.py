@@ -1,4 +1,4 @@
-"""The bundle on disk: whole or not at all, the same bytes everywhere, and never over somebody else's work."""
+"""Bundles on disk: written completely or not at all, with the same bytes everywhere, and never over files of others."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, fail_at):
 @pytest.mark.parametrize("fail_at", [1, 2])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_failure_while_replacing_leaves_the_old_bundle(tmp_path, monkeypatch, fail_at, error):
-    """Where two names cannot be exchanged; where they can, there is one step."""
+    """This holds where the kernel cannot exchange two names; where it can, replacing is a single step."""
     monkeypatch.setattr(atomic, "exchange", lambda one, other: False)
     old = compiled(spec())
     write(old, str(tmp_path / "b"))
@@ -96,7 +96,7 @@ def test_an_old_bundle_is_replaced(tmp_path):
     write(compiled(spec()), out)
     second = compiled(spec("seed 1", strategy="ddp"))
     assert write(second, out) is None
-    assert tree(out) == second  # deepspeed.json of the first is gone
+    assert tree(out) == second  # deepspeed.json of the first bundle is removed
     assert os.listdir(tmp_path) == ["b"]
 
 
@@ -110,7 +110,7 @@ IGNORED = "__pycache__"
 
 
 def note(out):
-    """A line that a person adds to a bundle's bundle.toml."""
+    """Append a line to a bundle's bundle.toml, as a user might."""
     with open(os.path.join(out, "bundle.toml"), "a") as handle:
         handle.write("# ran on Tuesday, diverged\n")
 
@@ -203,7 +203,9 @@ def test_a_long_name(tmp_path):
 
 
 def test_the_same_bytes_everywhere(tmp_path):
-    """Working directory, locale, timezone, hash seed, parent folder, relative or absolute path: nothing shows."""
+    """The bytes do not depend on working directory, locale, timezone, hash seed, parent folder, or a relative or
+    absolute path.
+    """
     files = {
         "specs/t.xp": spec(
             'model(chat_template=file("../chatml.jinja"))', train='qwen2.5-3b on "rows.jsonl" for 3 epochs'

@@ -1,4 +1,4 @@
-"""Hostile files that a spec names: folders, pipes, devices, configurations and rows."""
+"""Hostile files that a spec names: folders, pipes, devices, and broken configurations and rows."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_extends_file_and_model_of_strange_files(path, strange):
 
 
 def test_a_file_that_never_ends_is_not_waited_for(strange):
-    """/proc/kmsg says that it is regular, and blocks its reader until the kernel has something to say."""
+    """/proc/kmsg claims to be a regular file, and blocks its reader until the kernel logs something."""
     if os.path.exists("/proc/kmsg"):
         checked(spec().replace("xpc 1\n", 'xpc 1\nextends "/proc/kmsg"\n'), strange)
 
@@ -157,18 +157,18 @@ def test_hostile_configs(way, tmp_path):
         if way == "folder"
         else spec('model(config=file("tiny/config.json"))', train="org/x on alpaca for 3 epochs")
     )
-    text = text.replace(" micro=16", "")  # so that the memory rule has to use the numbers
+    text = text.replace(" micro=16", "")  # so that the memory rule has to use these numbers
     accepted = 0
     huge = json.dumps(CONFIG).replace('"hidden_size": 64', '"hidden_size": 1' + "0" * 4000)
     for config in (*HOSTILE_CONFIGS, huge):
         root = put(tmp_path, {"tiny/config.json": config.encode("utf-8", "surrogatepass")})
-        found = checked(text, root, allow_oom=True)  # some are of a size that fits no card
+        found = checked(text, root, allow_oom=True)  # some models are too large for any GPU
         if found.spec is None:
             assert "XP118" in errors(found), (config[:200], shown(found))
         else:
             accepted += 1
             tomllib.loads(compiled(text, root, allow_oom=True)["bundle.toml"].decode())
-    assert accepted  # some of them are odd and harmless
+    assert accepted  # some values are odd but harmless
 
 
 HOSTILE_ROWS = (

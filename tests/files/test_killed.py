@@ -1,4 +1,4 @@
-"""A compiler that is killed at any call of the file system leaves the old or the new, and the next one tidies up."""
+"""A compiler that is killed at any system call leaves the old or the new bundle, and the next compilation tidies up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def small(number: int) -> dict[str, bytes]:
-    """A sealed bundle of few files, so that few calls write it."""
+    """A sealed bundle of a few files, so that few system calls write it."""
     import hashlib
 
     from xpc.compiler.files.bundle import sealed
@@ -29,7 +29,7 @@ def small(number: int) -> dict[str, bytes]:
 
 
 def many(number: int) -> dict[str, bytes]:
-    """A sweep of two members."""
+    """A sealed sweep of two members."""
     from xpc.compiler.files.bundle import sealed
     from xpc.compiler.files.digest import shared_digest
 
@@ -80,7 +80,9 @@ def test_a_kill_while_replacing_work_of_others_loses_nothing(swap: bool, tmp_pat
 
 
 def test_where_an_old_bundle_is_missing_after_a_kill_it_is_put_back_first(tmp_path: Path) -> None:
-    """Between two renames there is no bundle at all; a note that was in the old one still counts when it is back."""
+    """Between two renames there is no bundle. The next compilation restores the old one, with a file that a user put
+    into it.
+    """
     out = str(tmp_path / "b")
 
     def before() -> None:
@@ -104,7 +106,7 @@ def test_what_a_living_process_writes_is_not_cleared_away(tmp_path: Path) -> Non
     def filling(folder: str) -> None:
         if not wrote:
             wrote.append(folder)
-            write(small(1), out)  # another compiler, from beginning to end
+            write(small(1), out)  # another compiler, which finishes
         put(folder, small(2))
 
     atomic.replace_folder(os.path.realpath(out), filling, lambda path: "", aside=False)

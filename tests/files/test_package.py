@@ -1,4 +1,4 @@
-"""Commands that messages name install what is missing, whichever way xpc itself is installed."""
+"""The command that a message suggests installs the missing extra, however xpc itself was installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of entries belongs to the user alone: nothing else is read, followed, written or deleted."""
+"""The cache folder belongs to the user alone: no link is followed, and no other file is read, written or deleted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_entry_is_read_as_it_was_written(folder: Path) -> None:
 
 @pytest.mark.parametrize("which", ["xpc", "xpc/data"])
 def test_a_link_in_the_place_of_the_folder_is_not_followed(which: str, folder: Path, tmp_path: Path) -> None:
-    """Neither for reading, nor for writing, nor for pruning."""
+    """The link is followed neither for reading, nor for writing, nor for deleting old entries."""
     names = {f"{number:064x}": ENTRY for number in range(private.MOST + 20)}
     put(tmp_path / "mine" / ("data" if which == "xpc" else "."), names)
     (tmp_path / "mine").chmod(0o700)
@@ -108,7 +108,7 @@ def test_a_large_entry_is_neither_written_nor_read(folder: Path) -> None:
     private.write(str(folder), NAME, json.dumps("x" * private.LARGEST))
     assert not folder.exists()
     private.write(str(folder), NAME, ENTRY)
-    os.truncate(folder / NAME, 2**40)  # takes no space on disk
+    os.truncate(folder / NAME, 2**40)  # a sparse file
     assert private.read(str(folder), NAME) is None
 
 

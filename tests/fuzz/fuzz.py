@@ -34,7 +34,7 @@ from fuzz_words import MARK, NASTY, PLAUSIBLE
 
 try:
     import yaml
-except ImportError:  # the compiler's own environment has none
+except ImportError:  # the compiler's own jinja environment does not have it
     yaml = None
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -43,7 +43,7 @@ EXAMPLES = tuple(sorted(glob.glob(os.path.join(HERE, "..", "grammar", "examples"
 
 
 class Failure(Exception):
-    """An input that broke a promise of the compiler."""
+    """An input for which the compiler broke one of its promises."""
 
 
 def corpus() -> list[str]:
@@ -59,7 +59,7 @@ def corpus() -> list[str]:
 
 
 def mutated(rng: random.Random, texts: list[str]) -> str:
-    """A spec with a few things inserted, removed, doubled, moved or replaced."""
+    """A spec with a few random changes: text inserted, removed, doubled, moved or replaced."""
     text = rng.choice(texts)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         at = rng.randrange(len(text) + 1)
@@ -99,7 +99,7 @@ def _value(rng: random.Random, row: schema.Setting) -> str:
 
 
 def generated(rng: random.Random, models: tuple[str, ...], data: tuple[str, ...]) -> str:
-    """A spec made of rows of the schema, mostly legal one by one, rarely all together."""
+    """A spec made of settings from the schema, most of them legal alone, but rarely all together."""
     model = rng.choice((rng.choice(models), "org/model@main", f'"models/{MARK}"', "a/b", '"c:\\\\x1"'))
     source = rng.choice(
         (
@@ -142,7 +142,7 @@ def generated(rng: random.Random, models: tuple[str, ...], data: tuple[str, ...]
 
 
 def raw(rng: random.Random) -> bytes:
-    """Bytes, or characters that the language has."""
+    """Random bytes, or random characters of the language."""
     length = rng.choice((0, 1, 5, 40, 300, 2000))
     if rng.random() < 0.5:
         return rng.randbytes(length)

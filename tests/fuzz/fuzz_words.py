@@ -1,9 +1,9 @@
-"""Words that fuzzed specs are made of: hostile ones, and such as people write."""
+"""Words of which fuzzed specs are made: hostile ones and ordinary ones."""
 
 from __future__ import annotations
 
 MARK = "zq7mark"
-"""Stands in every free text that is generated: found in launch.sh, it came from the spec."""
+"""A marker in every generated free text: if launch.sh contains it, text of the spec got into the script."""
 
 
 NASTY = (

@@ -1,4 +1,4 @@
-"""Random trees for the property tests, and trees without places for comparing meanings."""
+"""Random syntax trees for the property tests, and trees without source locations for comparing meanings."""
 
 from attrs import evolve, fields_dict, has
 from hypothesis import strategies as st
@@ -100,7 +100,9 @@ files = st.builds(
 
 
 def meaning(node):
-    """The node without places, and with settings of a clause's line where the formatter may put them: in its block."""
+    """The node without source locations. Settings on a clause's line are moved into its block, as the formatter
+    may do.
+    """
     if isinstance(node, tuple):
         return tuple(meaning(each) for each in node)
     if not has(type(node)):
@@ -122,7 +124,7 @@ def meaning(node):
 
 
 def one_line(node):
-    """A statement or value as text on one line, its block too; written without the formatter."""
+    """A statement or value as text on one line, with its block; written without the formatter."""
     match node:
         case Setting():
             return f"{node.name.text} = {one_line(node.value)}"

@@ -1,4 +1,4 @@
-"""What is said about broken texts: the code, the exact place, the clause, and what to type instead."""
+"""Diagnostics for broken texts: the code, the exact location, the clause, and what to type instead."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def findings(text):
 
 
 def fixed(text):
-    """The text with the edits of its diagnostics applied."""
+    """The text after the suggested edits of its diagnostics."""
     return applied(text, [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits])
 
 

@@ -22,7 +22,7 @@ def read(text):
 
 
 def formatted(text):
-    """The canonical text, after the promises that hold for every text."""
+    """Format a text, and check the promises that hold for every text."""
     file = read(text)
     once = format_file(file)
     again = read(once)

@@ -1,4 +1,4 @@
-"""Bytes and texts that nobody should write: an answer with a place, soon, and never an exception."""
+"""Hostile bytes and texts give a diagnostic with a location, quickly, and never an exception."""
 
 import pytest
 

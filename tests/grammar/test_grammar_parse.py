@@ -1,4 +1,4 @@
-"""Every example of the language parses as it stands, into the tree that its text says."""
+"""Every example of the language parses, and the tree contains what the text says."""
 
 import os
 

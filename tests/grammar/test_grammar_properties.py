@@ -1,4 +1,6 @@
-"""No text makes the parser raise, point outside of the text, or fall silent about what it left out."""
+"""For any text, the parser raises nothing, reports locations inside the text, and reports every part that it
+skipped.
+"""
 
 import os
 
@@ -83,13 +85,13 @@ def test_any_soup_of_the_language(text):
 
 @settings(max_examples=60)
 @given(broken_specs())
-@example("{{\u2028[")  # the scan closes what the text leaves open, behind its end
+@example("{{\u2028[")  # the scanner closes open blocks after the end of the text
 def test_broken_specs(text):
     holds(text)
 
 
 @given(st.binary(max_size=60))
-@example(b"\xfe\xff")  # a byte order mark of UTF-16 and no text, which has no other place than its beginning
+@example(b"\xfe\xff")  # a byte order mark of UTF-16 without any text, whose only location is its beginning
 def test_any_bytes(data):
     source, diagnostics = decode(data, "t.xp")
     for diagnostic in diagnostics:

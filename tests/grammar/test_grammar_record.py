@@ -1,4 +1,4 @@
-"""Our value classes: what they have of attrs, and that attrs and cattrs take them for theirs."""
+"""Our `@record` classes: which features of attrs they have, and that attrs and cattrs accept them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.grammar.record import entity, evolve, field, mutable, record, stated
 
 @record
 class Point:
-    """Two numbers, and names that no other point shares."""
+    """A record with two numbers, and names that points do not share."""
 
     x: int
     y: int = 0
@@ -20,21 +20,21 @@ class Point:
 
 @record
 class Place(Point):
-    """A point with more."""
+    """A subclass of `Point` with another field."""
 
     label: str = field(default="", kw_only=True)
 
 
 @entity
 class Thing:
-    """Equal to itself alone."""
+    """A record that equals only itself."""
 
     x: int
 
 
 @mutable
 class Counter:
-    """Counts."""
+    """A mutable class with a number."""
 
     count: int = 0
 

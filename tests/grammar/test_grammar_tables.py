@@ -1,4 +1,4 @@
-"""The committed parser tables are those of xp.lark, and what follows them reads every text as Lark does."""
+"""The committed parser tables are those of xp.lark, and our parser reads every text as Lark does."""
 
 import os
 import random
@@ -24,7 +24,7 @@ def test_grammar_is_strict():
 
 
 def shape(node):
-    """A tree of either parser: kinds, places and texts."""
+    """The tree of either parser as node types, locations and texts."""
     if isinstance(node, lark.Token):
         return (node.type, node.start_pos, node.end_pos, str(node))
     if isinstance(node, lark.Tree):
@@ -36,7 +36,7 @@ def shape(node):
 
 
 def read(parse, text):
-    """The tree, or where and why there is none: the token that came, and what had been read."""
+    """The tree of a text, or where and why parsing stopped: the unexpected token, and what was read before it."""
     try:
         return shape(parse(text))
     except lark.UnexpectedCharacters as error:

@@ -1,4 +1,4 @@
-"""What means the same in every form: a clause behind `with`, in the body, as a call; order and comments."""
+"""Different forms with the same meaning: a clause after `with`, in the body, as a call; order of lines; comments."""
 
 import pytest
 from case_support import spec
@@ -46,7 +46,7 @@ NAMED = {
 def samples():
     """Every setting of the schema that compiles, with legal values."""
     for row in schema.TABLE:
-        # What names a file or an adapter's folder is looked for, and is tried where there is one.
+        # Settings that name a file or an adapter's folder need that file, so other tests cover them.
         if row.path.startswith("train.") or row.kind.name in ("file", "functions") or row.path == "lora.from":
             continue
         plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
@@ -55,7 +55,7 @@ def samples():
 
 
 def stated(text):
-    """What the spec itself says, whether or not the rules like it."""
+    """The settings that the spec itself states, whether or not the rules accept them."""
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.language.expand import expand
     from xpc.compiler.language.load import load
@@ -97,7 +97,7 @@ def forms_say_the_same(row, written):
         forms.append(f"{header}\n{parts[0]}({row.name}={written})\n")
         forms.append(f"{header}\n{parts[0]} {row.name}={written}\n")
         forms.append(f"{also} {parts[0]}({row.name}={written})\n")
-        if row.path not in ("data.seed", "eval.micro"):  # below
+        if row.path not in ("data.seed", "eval.micro"):  # tested below
             forms.append(f"{also} {parts[0]} {row.name}={written}\n")
         if not row.inner:
             forms.append(f"{also} {row.name}={written}\n")
@@ -127,7 +127,7 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
 
 
 def test_settings_after_a_name_of_the_sentence_belong_to_it():
-    """`with lora rank=8` is `lora rank=8`; what the body has no setting of ends there."""
+    """`with lora rank=8` is `lora rank=8`. A word for which `lora` has no setting ends its list of settings."""
     lines = [
         'track wandb name="x" every=5',
         "launch slurm time=12h requeue",
@@ -144,7 +144,7 @@ def test_settings_after_a_name_of_the_sentence_belong_to_it():
     assert checked(inline).spec.extra["trl"][NUMBER].value == 5
     swept = (f"{header} with sweep lr=[1e-6, 2e-6] gbs=64\n", f"{header}\nsweep lr=[1e-6, 2e-6]\ngbs = 64\n")
     assert [[one.name for one in checked(text).members] for text in swept] == [["lr=1e-06", "lr=2e-06"]] * 2
-    # A bare `strategy` is the clause; `micro` behind `eval` may be either, and is neither.
+    # A bare `strategy` is the clause. `micro` after `eval` is ambiguous, so it is refused.
     assert value(f"{header} with flash2 packing strategy=zero3\n", "strategy") == "zero3"
     for written, form in (("eval split=test micro=8", "eval(micro=8)"), ("data seed=3", "data(seed=3)")):
         (found,) = [one for one in checked(f"{header} with {written}\n").problems if one.severity == "error"]

@@ -1,4 +1,6 @@
-"""Bases: a child replaces setting by setting, chains end, and files are relative to the file that names them."""
+"""Bases: a child replaces single settings, chains of bases end, and paths are relative to the file that
+contains them.
+"""
 
 from case_support import spec
 from compile_support import (

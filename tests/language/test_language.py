@@ -1,4 +1,4 @@
-"""LANGUAGE.md as a contract: its examples, its names, and what it says about `extra`."""
+"""The language reference as a contract: its examples compile, its names exist, and `extra` behaves as it says."""
 
 import os
 
@@ -33,7 +33,7 @@ from xpc.compiler.render import render
 def test_seed_recipe_is_clean():
     found = checked(SEED)
     assert found.spec is not None, shown(found)
-    # A V100 needs torch's other wheels, and the page leaves the length to its default; nothing else to say.
+    # A V100 needs other wheels of torch, and the page leaves the length to its default; there are no other findings.
     assert set(codes(found)) <= {"XP190", "XP801"}, shown(found)
     assert ["seq=1024" in one.message for one in of(found, "XP190")] == [True]
     assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [528, 11, 6]
@@ -68,7 +68,7 @@ def test_the_sentence_compiles_with_notes():
     assert found.spec.integer("batch.gbs") == 528
     assert 66 % found.spec.integer("batch.micro") == 0
     assert [found.spec.get(path) for path in ("strategy", "precision", "memory.liger")] == ["zero2", "bf16", True]
-    assert "XP125" not in codes(found)  # a one-liner needs no edition
+    assert "XP125" not in codes(found)  # a one-line spec needs no `xpc 1`
 
 
 XP201 = """\
@@ -84,7 +84,7 @@ help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accum
 def test_the_diagnostic_of_the_page_byte_for_byte():
     text = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre\n"
     found = checked(text, name="v100.xp")
-    assert sorted(errors(found)) == ["XP101", "XP201"], shown(found)  # both in one run
+    assert sorted(errors(found)) == ["XP101", "XP201"], shown(found)  # both settings in one run
     assert XP201 in render(found.problems, "full")
     assert render(of(found, "XP201"), "full").startswith(XP201)
     assert only(found, "XP101").edits[0].text == "liger"
@@ -100,7 +100,7 @@ def test_every_example_file_of_the_grammar_resolves_without_an_exception(tmp_pat
 
 
 def test_mid_training_example(tmp_path):
-    """As on the page: it compiles for slurm, and pushes."""
+    """The example of the page compiles for Slurm and pushes to the hub."""
     text = read("tests", "grammar", "examples", "mid-training.xp")
     root = put(tmp_path, {"chatml.jinja": CHATML})
     found = checked(text, root)
@@ -257,7 +257,9 @@ def test_names_of_other_tools_are_understood(written, meant):
     ],
 )
 def test_assumed_length_is_reported(method, batch, words):
-    """What becomes of longer rows is said; nothing where the target cuts none, or the method has no length."""
+    """A note about the assumed length says what happens to longer rows. There is no note if the stack cuts no rows, or
+    if the method has no length.
+    """
     text = spec(f"method {method}", batch=f"gbs=128 micro=16{batch}").replace(" seq=1024", "")
     notes = [one for one in of(checked(text), "XP190") if "longest sequence" in one.message]
     assert [one.message for one in notes] == (

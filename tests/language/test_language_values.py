@@ -1,4 +1,4 @@
-"""Units, counts, references, defaults, and where each value comes from."""
+"""Values of a spec: units, counts, references, defaults, and the origin of each value."""
 
 import json
 
@@ -165,7 +165,7 @@ def test_a_model_has_no_split():
 
 
 LARGE = {"XP883", "XP888"}
-"""Sweeps of a thousand members, of which the first alone would be looked at."""
+"""Cases with a sweep of a thousand members, which the test skips because it would only look at the first member."""
 
 
 @pytest.mark.parametrize("case", every_fourth([case for case in CASES if case.title not in LARGE]))
@@ -198,7 +198,7 @@ def test_every_setting_with_a_default_is_in_the_spec():
         row.path
         for row in schema.TABLE
         if row.default is not None and row.path not in found.spec.values
-        if not row.methods or "sft" in row.methods  # others' defaults are theirs alone
+        if not row.methods or "sft" in row.methods  # defaults of other methods
     ]
     assert not missing
 

@@ -1,4 +1,6 @@
-"""A fraction where a count or a share is taken says both readings, and a part of a split is one that datasets reads."""
+"""A fraction where a count or a share is expected suggests both readings, and a part of a split is one that `datasets`
+can read.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def test_a_fraction_says_both_readings(form, path, value):
     if number < 100 and not (number == 1 and name in ("every", "holdout")):
         share = number * 100 if number <= 1 else number
         assert f"`{name} = {share:g}%`" in one.help
-    # Only below 1 is one of the two meant for sure.
+    # Only for a fraction below 1 the meaning (a share) is certain.
     assert bool(one.edits) == (number < 1)
 
 

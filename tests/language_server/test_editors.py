@@ -23,7 +23,9 @@ save "out" { every = 5% }
 
 
 def colours(line: str) -> dict[str, str]:
-    """The scope of each part of a line, as an editor finds it: the earliest match, and the first pattern if tied."""
+    """The scope of each part of a line in an editor: the earliest match, and the first pattern if two match at one
+    place.
+    """
     out, at = {}, 0
     patterns = [(one["name"], re.compile(one["match"], re.M)) for one in json.loads(grammar())["patterns"]]
     while at < len(line):

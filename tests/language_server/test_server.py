@@ -1,4 +1,4 @@
-"""`xpc lsp` as an editor uses it: a process with requests over standard input and output."""
+"""`xpc lsp` as an editor uses it: a process that gets requests on standard input and answers on standard output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def client(lsp_client: LanguageClient):
 
 
 async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp") -> str:
-    """Opens the text as a document in a folder and returns its URI after the first findings."""
+    """Open the text as a document in a folder; returns its URI after the first findings have arrived."""
     uri = (folder / name).as_uri()
     (folder / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 4)
     client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "xpc", 1, text)))
@@ -57,7 +57,7 @@ async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp
 
 
 def where(text: str, needle: str) -> types.Position:
-    """The position after a text, in UTF-16 units."""
+    """The position after a piece of text, in UTF-16 units."""
     before = text[: text.index(needle) + len(needle)]
     line = before.rpartition("\n")[2]
     return types.Position(before.count("\n"), len(line.encode("utf-16-le")) // 2)
@@ -175,7 +175,7 @@ HOSTILE = {
 
 @pytest.mark.asyncio
 async def test_any_text_is_answered(client: LanguageClient, tmp_path):
-    """Every request is answered at the beginning of each text, at its end and after it."""
+    """The server answers every request at the beginning, at the end and after the end of each text."""
     for name, text in HOSTILE.items():
         uri = await opened(client, tmp_path, text)
         document = types.TextDocumentIdentifier(uri)
@@ -220,7 +220,9 @@ async def test_locks_and_specs_of_bundles_are_read_as_by_check(client: LanguageC
 
 
 def test_of_a_large_sweep_only_the_first_members_are_checked(tmp_path):
-    """Counted, not timed: an editor asks after each key, and `xpc check` takes milliseconds for each member."""
+    """The test counts checked members instead of measuring time: an editor asks after each key, and `xpc check` takes
+    milliseconds per member.
+    """
     from types import SimpleNamespace
 
     from xpc.compiler.language_server import server
