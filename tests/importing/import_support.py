@@ -1,4 +1,4 @@
-"""Shared by the importers' tests: a source in memory to a draft, a spec and a bundle's files."""
+"""Shared by the importers' tests: import a source from memory, and get its draft, its spec and a bundle's files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HARDWARE = ("--hardware", "8 x h100-80gb")
 
 @frozen
 class Imported:
-    """A draft with its text, and the bundle's files where the spec compiles."""
+    """The draft and text of an import, and the bundle's files if the spec compiles."""
 
     draft: Draft
     text: str
@@ -43,20 +43,20 @@ class Imported:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """trainer_args.json; fails the test where the spec does not compile."""
+        """The bundle's trainer_args.json as JSON. Fails the test if the spec does not compile."""
         assert not self.errors, (self.errors, self.text)
         loaded: dict[str, Any] = json.loads(self.files["trainer_args.json"])
         return loaded
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The trainer's arguments."""
+        """The trainer's arguments in the bundle."""
         found: dict[str, Any] = self.payload["arguments"]
         return found
 
     @property
     def fates(self) -> dict[str, str]:
-        """The fate of each key."""
+        """The outcome of each key of the source: `mapped`, `extra`, `irrelevant` and so on."""
         return {one.key: one.fate for one in self.draft.fates.values()}
 
     @property
@@ -66,7 +66,7 @@ class Imported:
 
 
 def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str = REPOSITORY) -> tuple[Draft, str]:
-    """The draft of a text, and its spec."""
+    """Import a text; returns the draft and the text of the spec."""
     chosen = options.parse([*arguments] if "--command" in arguments else [name, *arguments])
     source = SourceFile(name, text, folder)
     draft = edge.convert(source, chosen, edge.overrides_of(chosen, source))
@@ -82,14 +82,14 @@ def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = 
     draft, spec = convert(text, *arguments, name=name, folder=root)
     workspace = _FilesNextTo(root)
     workspace.extra_files.update(draft.files)
-    workspace.allow_oom = True  # the hardware is the tests', and no publisher's
+    workspace.allow_oom = True  # the tests choose the hardware, not the publisher
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
     return Imported(draft, spec, errors, files or {})
 
 
 class _FilesNextTo(Workspace):  # type: ignore[misc]
-    """A workspace with further files in memory."""
+    """A workspace with additional files in memory."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -107,7 +107,7 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
-    """Every value of a configuration that holds no others; an empty list or mapping is one."""
+    """Every value of a configuration that contains no other values; an empty list or mapping also counts."""
     for entry in table.values():
         yield from _leaves(entry)
 
@@ -121,7 +121,7 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
-    """The keys of a configuration that no fate speaks of: neither they nor what they stand in."""
+    """The keys of a configuration without an outcome: neither the key nor an enclosing key has one."""
     known = {key for _, key in draft.fates}
 
     def spoken(key: str) -> bool:

@@ -1,4 +1,6 @@
-"""What axolotl and LLaMA-Factory would do with a file (oracles/, made by `make oracles`), beside what a bundle does."""
+"""Recorded answers of axolotl and LLaMA-Factory (oracles/, made by `make oracles`): what they would train a file with,
+in a form that can be compared with a bundle.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,26 @@ from import_support import REPOSITORY, Imported
 FOLDER = os.path.join(REPOSITORY, "tests", "importing", "oracles")
 Record = dict[str, Any]
 STEPS = 1000
-"""The steps of a run that shares of it are counted in, where the file does not say how many."""
+"""The number of steps of a run in the records, if the file does not state it. Shares of the run are computed
+from it.
+"""
 
 
 def lines(name: str) -> list[Record]:
-    """The lines of a file of records."""
+    """The records of a JSONL file in oracles/."""
     with open(os.path.join(FOLDER, f"{name}.jsonl"), encoding="utf-8") as handle:
         return [json.loads(line) for line in handle]
 
 
 @cache
 def records(tool: str) -> tuple[Record, dict[str, Record]]:
-    """The head of a tool's records, and the record of each file."""
+    """The first record of a tool (versions and defaults), and the record of each file by its name."""
     head, *found = lines(tool)
     return head, {one["file"]: one for one in found}
 
 
 def axolotl(name: str) -> Record | None:
-    """What axolotl would train a file with, in the bundle's names; None where it refuses the file itself."""
+    """What axolotl would train a file with, under the bundle's names; None if axolotl refuses the file."""
     head, known = records("axolotl")
     record = known[name]
     if "refused" in record:
@@ -41,7 +45,7 @@ def axolotl(name: str) -> Record | None:
     out = {key: stated[key] for key in ARGUMENTS if key in stated}
     out["logging_steps"] = stated["logging_steps"]
     sharded = stated.get("fsdp_config") or {}
-    again = bool(sharded.get("activation_checkpointing"))  # FSDP's own is never the older implementation
+    again = bool(sharded.get("activation_checkpointing"))  # FSDP's own checkpointing is never reentrant
     kwargs = stated.get("gradient_checkpointing_kwargs") or {}
     out["gradient_checkpointing"] = bool(
         stated["gradient_checkpointing"] or config.get("gradient_checkpointing") or again
@@ -50,15 +54,15 @@ def axolotl(name: str) -> Record | None:
         out["use_reentrant"] = bool(kwargs.get("use_reentrant")) and not again
     out["liger"] = any(str(one).endswith("LigerPlugin") for one in config.get("plugins", ()))
     if any(str(one).endswith("SwanLabPlugin") for one in config.get("plugins", ())):
-        out["report_to"] = [*out.get("report_to", ()), "swanlab"]  # its plugin adds the callback itself
+        out["report_to"] = [*out.get("report_to", ()), "swanlab"]  # the plugin adds the callback
     out["warmup_steps"] = 0 if out["lr_scheduler_type"] in FLAT else out["warmup_steps"]
     out["optim"] = SAME_OPTIMIZERS.get(out["optim"], out["optim"])
     out["bf16"] = True if out["bf16"] == "auto" else out["bf16"]
     if config.get("max_steps") or config.get("streaming"):
-        del out["num_train_epochs"]  # the steps decide
+        del out["num_train_epochs"]  # max_steps decides
     if config.get("curriculum_sampling"):
         out["train_sampling_strategy"] = "sequential"
-    if "torch_dtype" in config:  # Ray says it later, on its workers
+    if "torch_dtype" in config:  # Ray sets the dtype later, on its workers
         out["dtype"] = config["torch_dtype"]
     out["max_length"] = config["sequence_len"]
     out["seed"] = config.get("seed", 42)
@@ -68,7 +72,7 @@ def axolotl(name: str) -> Record | None:
     if out["eval_strategy"] == "no":
         out.update(eval_steps=None, eval_packing=None, per_device_eval_batch_size=None)
     out["cosine_min_lr_ratio"] = stated.get("cosine_min_lr_ratio")
-    if out["cosine_min_lr_ratio"] == 1:  # a cosine that never falls
+    if out["cosine_min_lr_ratio"] == 1:  # this cosine never decays
         out.update(cosine_min_lr_ratio=None, lr_scheduler_type="constant_with_warmup")
     out["adapter"] = _adapter(config)
     out["holdout"] = config.get("val_set_size") or None
@@ -76,13 +80,13 @@ def axolotl(name: str) -> Record | None:
     plain = {str(one.get("type")) for one in config.get("datasets", ())} <= {"completion", "pretrain"}
     drops = config.get("excess_length_strategy", "drop") == "drop" and not plain
     out["max_tokens"] = config["sequence_len"] if drops else None
-    if record["class"] == "AxolotlGRPOConfig":  # reads prompts of any length
+    if record["class"] == "AxolotlGRPOConfig":  # accepts prompts of any length
         out.update(max_length=None, max_tokens=None)
     return out
 
 
 def llamafactory(name: str) -> Record | None:
-    """What LLaMA-Factory would train a file with, in the bundle's names; None where it refuses the file itself."""
+    """What LLaMA-Factory would train a file with, under the bundle's names; None if LLaMA-Factory refuses the file."""
     head, known = records("llamafactory")
     record = known[name]
     if "refused" in record:
@@ -101,7 +105,7 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     whole, once_more = not model["disable_gradient_checkpointing"], bool(trainer.get("gradient_checkpointing"))
     out["gradient_checkpointing"] = whole or once_more
     again = (trainer.get("gradient_checkpointing_kwargs") or {}) if once_more else {}
-    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])  # the trainer turns it on once more
+    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])  # the trainer enables it again
     out["use_reentrant"] = here if out["gradient_checkpointing"] else None
     out["max_length"], out["seed"] = data["cutoff_len"], trainer["seed"]
     out["limit"] = data["max_samples"]
@@ -134,7 +138,9 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
 
 
 def _second(model: Record, trainer: Record) -> Record:
-    """The second layout's trainer is its own: AdamW of torch at a rate that stays."""
+    """What LLaMA-Factory would train a file of its newer layout with. That layout has its own trainer: torch's AdamW at
+    a constant rate.
+    """
     out = {key: trainer[key] for key in ("learning_rate", "max_grad_norm", "bf16", "seed", "logging_steps",
                                          "save_total_limit")}  # fmt: skip
     out["max_length"], out["per_device_train_batch_size"] = trainer["cutoff_len"], trainer["micro_batch_size"]
@@ -168,9 +174,9 @@ def _adapter(config: Record) -> Record | None:
 
 
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules that transformers gives no warm-up."""
+"""Schedules for which transformers ignores the warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
-"""Two names of transformers for one optimizer."""
+"""Two names of one optimizer in transformers: another name to the name used here."""
 ARGUMENTS = (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
     "warmup_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size",
@@ -185,10 +191,10 @@ ARGUMENTS = (
 
 
 def ours(found: Imported) -> Record:
-    """What the bundle of an import states, in the same names."""
+    """What the bundle of an import states, under the same names as in the records."""
     payload, stated = found.payload, found.arguments
     out = {key: stated.get(key) for key in ARGUMENTS}
-    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]  # around the products in fp8, both compute in bf16
+    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]  # with fp8, the rest is computed in bf16
     warm = stated.get("warmup_steps") or stated.get("warmup_ratio") or 0
     out["warmup_steps"] = math.ceil(warm * (_steps(stated) or STEPS) - 1e-9) if warm < 1 else warm
     out["logging_steps"] = stated["logging_steps"]
@@ -232,11 +238,11 @@ COVERS = {
     "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
     "stage": ("train_sampling_strategy",),
 }
-"""What the import calls a difference, to the values that differ by it."""
+"""Keys that an import reports as a difference, to the values that may then differ."""
 
 
 def differing(theirs: Record, mine: Record, said: Any) -> dict[str, tuple[Any, Any]]:
-    """The values that differ without a word of the import about them: theirs and ours."""
+    """The values that differ although the import reports no difference: by name, the tool's value and ours."""
     spoken = {key for name in said for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}
     flat = _flat(mine)
@@ -251,9 +257,9 @@ def _flat(record: Record) -> Record:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    if isinstance(one, str) and isinstance(other, float):  # YAML 1.1 reads 5e-6 as a text
+    if isinstance(one, str) and isinstance(other, float):  # YAML 1.1 reads 5e-6 as a string
         return math.isclose(float(one), other, rel_tol=1e-9)
-    if isinstance(one, str) and isinstance(other, list):  # a pattern, as peft matches it
+    if isinstance(one, str) and isinstance(other, list):  # a regular expression, matched as peft does
         homes = ("model.layers.3", "model.language_model.layers.3")
         names = [f"{home}.{block}.{name}_proj" for home in homes for block in BLOCKS for name in NAMES]
         return {found.rpartition(".")[2] for found in names if re.fullmatch(one, found)} == set(other)

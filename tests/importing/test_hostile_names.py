@@ -1,4 +1,4 @@
-"""Published files whose names no spec can contain: a path as a dataset, an address, control characters."""
+"""Published files with names that no spec can contain: a path as a dataset, an address, control characters."""
 
 import pytest
 from compile_support import put, xpc

@@ -1,4 +1,6 @@
-"""Adapters of every kind and frozen layers, as each tool writes them, and back from a bundle."""
+"""Adapters of every kind and frozen layers, as each tool writes them, and as an import reads them back from a
+bundle.
+"""
 
 from __future__ import annotations
 

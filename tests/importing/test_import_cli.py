@@ -1,4 +1,4 @@
-"""`xpc import` as a command: what it writes where, what it reports, and how it ends."""
+"""`xpc import` as a command: which files it writes, what it reports, and its exit statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of public files that imports were measured on: repositories, paths and blobs, never their text."""
+"""The list of public files with which imports were measured has repositories, paths and blob ids, and no contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decisions of `--partial`: lines with one cause are one decision; warnings name what a script does."""
+"""The decisions of `--partial`: lines with the same cause are one decision, and warnings say what the script does."""
 
 from __future__ import annotations
 

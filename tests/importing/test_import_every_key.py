@@ -1,4 +1,6 @@
-"""Every argument of every class of a target, one at a time: mapped, kept, refused, or of no effect for a reason."""
+"""Every argument of every class of each stack, imported one at a time, becomes a setting, stays under `extra`, or is
+refused or irrelevant for a reason.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,23 @@ UNSTATED = {
     "vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout", "vllm_tensor_parallel_size",
     "shuffle_dataset", "dataloader_pin_memory", "use_cache",
 }  # fmt: skip
-"""Arguments that are of no effect alone: another decides them (`vllm_mode` without `use_vllm`), the machine does
-(`use_cpu`), or they never changed a number (`logging_dir`)."""
+"""Arguments without an effect on their own: they depend on another argument (`vllm_mode` on `use_vllm`) or on the
+machine (`use_cpu`), or they never change a number (`logging_dir`).
+"""
 
 ALONE = {"loss_weights", "dataset_text_field"}
-"""Arguments that are read beside others alone: the losses that are weighed, and texts, which distill has none of."""
+"""Arguments that are only read together with others: `loss_weights` with a list of losses, `dataset_text_field` with
+text rows, which distill does not have.
+"""
 ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
     "trust_remote_code": ("model", "trust_remote_code"), "dataset_num_proc": ("data", "workers"),
 }  # fmt: skip
-"""Arguments that the bundle of a target states outside of the trainer's own: section and name."""
+"""Arguments that the bundle states outside of the trainer's arguments: the section and key in trainer_args.json."""
 
 
 def other(field) -> object:
-    """A value that is not the argument's default."""
+    """A value that differs from the argument's default."""
     words = {word.strip() for word in field.type.split("|")}
     if field.choices:
         return next((one for one in field.choices if one not in (field.declared, field.effective)), field.choices[0])
@@ -63,7 +68,7 @@ def head(method: str) -> str:
     return f"model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\n{rewards}"
 
 
-@pytest.mark.slow  # some thousand imports, most of them compiled
+@pytest.mark.slow  # thousands of imports, most of them compiled
 @pytest.mark.parametrize(("target", "method"), nightly_but(CLASSES, lambda one: one[0] == stacks.DEFAULT))
 def test_every_argument_of_the_class(target, method):
     table = stacks.load(target)
@@ -91,7 +96,9 @@ def test_every_argument_of_the_class(target, method):
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
-    """What the bundle states instead of the value; nothing where it is the value, or a rule refuses the spec."""
+    """The value that the bundle states, next to the imported one, if they differ; nothing if a rule refuses the
+    spec.
+    """
     found = imported(text, *HARDWARE, "--target", target, "--method", method)
     if found.errors:
         return {}

@@ -1,4 +1,4 @@
-"""What 368 public files had in them that was refused needlessly or read as something else, each with its neighbours."""
+"""Features of 368 public files that an import once refused needlessly or misread, each with similar cases."""
 
 from __future__ import annotations
 

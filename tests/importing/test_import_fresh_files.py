@@ -1,5 +1,6 @@
-"""What a further sample of other people's files had in it: values written as texts, keys of another layout, switches
-that decide nothing."""
+"""Features of another sample of public files: values written as strings, keys of another layout, switches without
+effect.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ TOGETHER = {
     "load_best_model_at_end": PAIRS.replace("dpo\n", "rm\n")
     + "load_best_model_at_end: true\nval_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
 }
-"""Files that LLaMA-Factory refuses, by the key that it names."""
+"""Files that LLaMA-Factory refuses, by the key that the message names."""
 
 
 @pytest.mark.parametrize("key", TOGETHER)

@@ -1,5 +1,7 @@
-"""An irrelevant key does not change the tool's own arguments (recorded by `make oracles`), except for arguments listed
-here with the reason why they change no number."""
+"""Keys that an import calls irrelevant do not change the tool's own arguments (recorded by `make oracles`).
+
+Exceptions are listed here, each with the reason why it changes no number.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ sys.path.append(oracle_support.FOLDER)
 from irrelevant_cases import VALUES
 
 MEGATRON = "Megatron's way of computing the same"
-"""Why keys of Megatron are irrelevant, which no oracle here runs."""
+"""Why Megatron's keys are irrelevant; no recorded tool can run Megatron here."""
 IRRELEVANT = {
     tool: [
         key
@@ -37,7 +39,7 @@ HARMLESS = {
 OF_A_KEY = {
     "use_ray": {"batch_size", "fp16", "torch_dtype"},  # set later, on Ray's workers
     "gemma4_hybrid_attn_impl": {"attn_implementation", "multipack_real_batches", "sample_packing_drop_attention_mask"},
-    # kernels of attention, which compute the same
+    # attention kernels with the same result
 }
 
 

@@ -1,4 +1,4 @@
-"""The key tables: each is well formed, names settings and arguments that exist, and has no row that nothing needs."""
+"""The key tables are well-formed, name settings and arguments that exist, and have no superfluous row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = os.path.join(REPOSITORY, "compiler", "importing")
 NAMES = sorted(os.path.relpath(one, FOLDER) for one in glob.glob(os.path.join(FOLDER, "**", "*.toml"), recursive=True))
 DATA = ["accelerate/deepspeed_files.toml", "axolotl/prompts.toml", "llamafactory/dataset_info.toml",
         "torchtune/datasets.toml"]  # fmt: skip
-"""Files of data that have shapes of their own."""
+"""TOML files that are not key tables."""
 TABLES = [one for one in NAMES if one not in DATA]
 BARE = {
     "trl": "model_name_or_path: a/b\ndataset_name: a/b\n", "axolotl": "base_model: a/b\n",
@@ -33,7 +33,7 @@ ARGUMENTS = {
     if stack.refused(method) is None
     for name in stack.fields(stack.config(method))
 } | {argument for row in TABLE for argument in row.args}
-"""Every argument of TRL's classes that a target has, and the schema's names of them."""
+"""Every argument of TRL's classes on the stacks, and every argument that the schema names."""
 
 
 def test_the_tables_are_found() -> None:
@@ -70,12 +70,14 @@ MORE = {
     "axolotl": ["adapter: qlora\nload_in_4bit: true\n", "rl: dpo\nhub_model_id: a/b\n", "rl: grpo\nfsdp: full_shard\n"],
     "llamafactory": ["stage: pt\n", "stage: dpo\ndataset: dpo_en_demo\n", "finetuning_type: freeze\nval_size: 0.1\n"],
 }  # fmt: skip
-"""Keys that make the readers take other paths than in a bare file."""
+"""Lines that make the readers look up other keys than a minimal file does."""
 
 
 @pytest.mark.parametrize("source", MORE)
 def test_the_keys_that_are_looked_up_under_a_condition_have_rows_and_no_others(source: str) -> None:
-    """Without a row, a file that misses the condition is told that no tool knows the key."""
+    """If such a key had no row, a file that does not meet the condition would get the error that no tool knows
+    the key.
+    """
     drafts = {text: convert(BARE[source] + text, "--from", source)[0] for text in ("", *MORE[source])}
     every = set().union(*(one.seen for one in drafts.values()))
     table = keys.load(f"{source}/keys.toml")

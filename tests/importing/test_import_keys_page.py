@@ -1,4 +1,4 @@
-"""The page of keys is what the importers' tables say."""
+"""docs/import-keys.md says what the importers' tables say."""
 
 from __future__ import annotations
 

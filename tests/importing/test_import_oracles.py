@@ -1,5 +1,6 @@
-"""Every published file of axolotl and LLaMA-Factory: what its tool would train with is what the bundle states, or a
-difference that the import says. The tools' answers are records (`make oracles`)."""
+"""For every published file of axolotl and LLaMA-Factory, the bundle states what the tool would train with, or the
+import reports the difference. The tools' answers are records (`make oracles`).
+"""
 
 from __future__ import annotations
 
@@ -45,17 +46,18 @@ OUT_OF_SCOPE = {
         "a trainer of LLaMA-Factory's own",
     "llamafactory/examples/v1/train_full/train_full_muon.yaml": "a Muon of LLaMA-Factory's own, for FSDP2",
 }  # fmt: skip
-"""The only reasons for which a file is left out of the count: parallelism, trainers, weights and models that the
-language will not have, and what the tool refuses itself."""
+"""The only reasons for which a file is not counted: parallelism, trainers, weights and models that the language
+excludes, and files that the tool itself refuses.
+"""
 REFUSED = {
-    "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # a base of 8 bits under FSDP
-    "axolotl/examples/mamba/config.yml": "tokenizer_config",  # a tokenizer of another repository
-    "axolotl/examples/mimo/mimo-7b-qlora.yaml": "XP701",  # remote code of no fixed commit
-    "llamafactory/examples/ascend/qwen3moe_full_sft_fsdp.yaml": "XP480",  # its FSDP stands in accelerate's file
+    "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # 8-bit base under FSDP
+    "axolotl/examples/mamba/config.yml": "tokenizer_config",  # tokenizer of another repository
+    "axolotl/examples/mimo/mimo-7b-qlora.yaml": "XP701",  # remote code without a pinned commit
+    "llamafactory/examples/ascend/qwen3moe_full_sft_fsdp.yaml": "XP480",  # FSDP is configured in accelerate's file
 }
-"""What does not compile, and why."""
+"""Files whose spec does not compile, with the reason."""
 ALONE = ("llamafactory/examples/extras/galore/llama3_full_sft.yaml",)
-"""What the tool refuses on several GPUs."""
+"""Files that the tool refuses on several GPUs."""
 LEAST = {"axolotl": 0.9, "llamafactory": 0.95}
 
 

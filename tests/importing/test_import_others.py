@@ -1,4 +1,4 @@
-"""LLaMA-Factory and axolotl: their own defaults written out, and their keys."""
+"""LLaMA-Factory and axolotl: the spec states their defaults, and their keys become settings."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ STREAMS = (
     (TRL, "dataset_streaming: true\n", None),
     (TRL, "streaming: true\nshuffle_dataset: true\n", 1000),
 )
-"""The rows of a tool's buffer: one number of steps, one source."""
+"""Files with one streamed source: the file, further lines, and the expected rows in the shuffle buffer."""
 
 
 @pytest.mark.parametrize(("text", "more", "buffer"), STREAMS)
@@ -271,7 +271,7 @@ def test_axolotl_without_held_out_rows_evaluates_nothing():
         ("use_mlflow: true\nmlflow_run_name: n\n", "arguments", "run_name", "n"),
         (SWANLAB + "swanlab_project: p\n", "run", "project", "p"),
         (SWANLAB + "use_swanlab: true\nswanlab_experiment_name: n\n", "arguments", "report_to", ["swanlab"]),
-        ("use_swanlab: true\nswanlab_project: p\n", "arguments", "report_to", []),  # without its plugin
+        ("use_swanlab: true\nswanlab_project: p\n", "arguments", "report_to", []),  # no plugin reads it
         ("special_tokens:\n  pad_token: '<|pad|>'\n", "tokenizer", "pad_token", "<|pad|>"),
     ],
 )  # fmt: skip
@@ -349,7 +349,7 @@ def test_our_templates_say_what_the_tools_say(messages):
 
 
 def rendered(name: str, messages: object) -> str:
-    """The template as transformers renders it, its marks of the answers taken for nothing."""
+    """The template as transformers renders it; the marks of the answers are ignored."""
     jinja2 = pytest.importorskip("jinja2", reason="jinja2 comes with the training stack")
     text = (axolotl_template(name) or "").replace("{%- generation -%}", "").replace("{%- endgeneration -%}", "")
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)

@@ -1,4 +1,4 @@
-"""`xpc import --partial`: the known part becomes a spec, every other line a comment, and a list says what to decide."""
+"""`xpc import --partial`: known keys become a spec, every other line a comment, and a list names the decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published files: every key of every one accounted for, and the arguments of the bundle those of the recipe."""
+"""Published files of TRL's recipes: every key has an outcome, and the bundle's arguments equal those of the recipe."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bring(path: str, *arguments: str):
 RENAMED = {"max_seq_length": "max_length", "torch_dtype": None, "gradient_checkpointing": "activation_checkpointing",
            "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs", "hub_model_revision": "hub_revision",
            "warmup_ratio": "warmup_steps"}  # fmt: skip
-"""What the newer stack calls an argument; the older one has the recipe's name."""
+"""Arguments with another name on trl-1.16; on trl-0.18 they have the recipe's name."""
 ELSEWHERE = {
     "hub_model_id": "stated where something is pushed", "hub_strategy": "stated where something is pushed",
     "hub_private_repo": "stated where something is pushed", "hub_model_revision": "stated where something is pushed",
@@ -55,12 +55,12 @@ ELSEWHERE = {
     "dataset_kwargs": "no version of the targets reads these keys of it", "loss_type": "a list on trl-1.16",
     "do_eval": "follows eval_strategy", "optim": "by its name in the target",
 }  # fmt: skip
-"""Keys whose value the bundle states in another form or place: checked by the tests of single keys."""
+"""Keys whose value the bundle states in another form or place, which the tests of single keys check."""
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=short)
 def test_a_recipe_of_the_hugging_face_family(path):
-    # What the handbook's README launches adapters with is plain data parallelism.
+    # The handbook's README launches adapters with accelerate's plain data parallelism.
     launched = "ddp.yaml" if "qlora" in path else "zero3.yaml"
     family = os.path.join(PUBLISHED, short(path).split(os.sep)[0], "recipes", "accelerate_configs", launched)
     found = bring(path, "--accelerate", family)
@@ -70,7 +70,7 @@ def test_a_recipe_of_the_hugging_face_family(path):
     assert not found.draft.wrong, found.messages
     if "code" in path:
         judged = [one for one in found.errors if "rewards.py" not in one and "groups of 14" not in one]
-        assert not judged, judged  # seven processes train it, and its judge is the user's own
+        assert not judged, judged  # it trains on seven processes, and its reward function belongs to its user
         return
     stated = found.arguments
     for key, entry in table.items():
@@ -122,7 +122,7 @@ IMPOSSIBLE = {
     "llamafactory/examples/megatron/qwen3_moe_full.yaml": "pipeline_model_parallel_size",
     "llamafactory/examples/v1/train_batching_strategy/train_full_fsdp2_dynamic_padding_free.yaml": "batching_strategy",
 }
-"""The key that TRL, PEFT and accelerate have nothing for."""
+"""For each file, the key for which TRL, PEFT and accelerate have no equivalent."""
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ PAIRS = {
     "alignment-handbook/recipes/smollm3/sft/sft.yaml": "smollm3-3b-sft-64xh100",
 }
 OTHERWISE = ("push_to_hub", "hub_", "run_name", "hub_model_id")
-"""What the hand-written specs leave to their reader."""
+"""What the hand-written specs leave out because a reader knows it."""
 
 
 @pytest.mark.parametrize(("path", "spec"), PAIRS.items(), ids=lambda one: os.path.basename(one))
@@ -169,5 +169,5 @@ def test_the_arguments_are_those_of_the_spec_written_by_hand(path, spec):
         if value != theirs["arguments"].get(name) and not name.startswith(OTHERWISE)
     }
     if ours["arguments"]["eval_strategy"] == "no":
-        differ.pop("per_device_eval_batch_size", None)  # nothing reads it, and an import leaves out its default
+        differ.pop("per_device_eval_batch_size", None)  # no trainer reads it, and an import omits its default
     assert not differ

@@ -1,4 +1,4 @@
-"""Values that no setting can take: a sentence with the line, and no spec that does not compile."""
+"""Values that no setting can take give a message with the line, and no import writes a spec that does not parse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rows of every prompt format of axolotl and LLaMA-Factory: the bundle trains on the tool's token ids and learns the
-same of them, or the import says that it does not, or refuses. What the tools make of the rows are records (`make
-oracles`)."""
+"""Rows in every prompt format of axolotl and LLaMA-Factory: the bundle trains on the token ids and loss mask of the
+tool, or the import reports the difference or refuses the file. The tools' rows are records (`make oracles`).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIFFERENT = {
         "turns that do not alternate": "formatting",
     },
 }
-"""Cases whose rows become other tokens, to the tool's name under which the import says so."""
+"""Cases with other tokens than in the tool, to the key under which the import reports the difference."""
 REFUSED = {
     "axolotl": {
         "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message",
@@ -53,7 +53,7 @@ DAILY = {
         "pairs, dpo", "judged answers", "pretraining", "rows that are too long",
     },
 }  # fmt: skip
-"""The formats that are used most; `make slow` runs the others."""
+"""The most common formats; `make slow` runs the other cases."""
 
 
 def every() -> list[object]:
@@ -85,7 +85,7 @@ TOGETHER = {
     "axolotl": ("chatml", "alpaca", "completion of another column"),
     "llamafactory": ("alpaca by qwen", "sharegpt by qwen", "messages with tags", "a column of system prompts"),
 }
-"""Cases of several shapes whose data a file may have together."""
+"""Cases with several row formats whose data one file may combine."""
 
 
 @pytest.mark.parametrize("tool", sorted(TOGETHER))

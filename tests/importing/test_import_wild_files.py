@@ -1,5 +1,6 @@
-"""What files of other people have in them that no published example has: keys twice, keys that the tool does not know,
-models in folders of another machine."""
+"""Features of public files that no published example has: repeated keys, keys that the tool does not know, models in
+folders of another machine.
+"""
 
 from __future__ import annotations
 
@@ -221,7 +222,9 @@ def test_reward_function_of_a_module_is_in_the_file_of_that_module() -> None:
 
 
 def test_pretraining_reports_how_texts_are_packed() -> None:
-    """LLaMA-Factory cuts one stream of texts. Packing without flash attention is refused: here they are kept apart."""
+    """LLaMA-Factory packs texts by cutting one stream, in which they attend to each other. A bundle keeps them apart,
+    so packing without flash attention is refused.
+    """
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (
         ("Qwen/Qwen3.5-4B", "has one truncated text in each row"),
@@ -267,7 +270,9 @@ def test_evaluation_default_is_dropped_without_an_evaluation() -> None:
 
 
 def test_a_value_that_is_left_to_the_default_is_not_written() -> None:
-    """The code of the hub that is not run here is a comment, and no `trust_remote_code = false`."""
+    """Code of the model's repository is not run, so `trust_remote_code` becomes a comment, and no `trust_remote_code =
+    false` is written.
+    """
     found = imported(
         FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "org/Qwen2.5-7B-mine") + "trust_remote_code: true\n", *HARDWARE
     )

@@ -1,4 +1,6 @@
-"""What the bundle of an imported case (oracles/token_cases.py) trains on: its own trainer's rows, as in a batch."""
+"""The tokens and loss mask that the bundle of an imported case (oracles/token_cases.py) trains on, from its own
+trainer's batches.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from token_cases import CASES, Case
 
 @cache
 def records(tool: str) -> dict[str, Any]:
-    """What each case became in the tool."""
+    """The recorded rows of each case in a tool."""
     with open(os.path.join(FOLDER, f"{tool}_rows.jsonl"), encoding="utf-8") as handle:
         _, *lines = [json.loads(line) for line in handle]
     return {one["case"]: one for one in lines}
@@ -33,13 +35,13 @@ def cases(tool: str) -> dict[str, Case]:
 
 
 def laid(case: Case, tool: str, folder: str) -> Imported:
-    """The case's file imported beside its model and rows."""
+    """Import the case's file, next to its model and rows."""
     text = case.lay(tool, folder)
     return imported(text, "--hardware", "1 x cpu", name=os.path.join(folder, "recipe.yaml"), root=folder)
 
 
 def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
-    """One file whose data are those of several cases of one tokenizer, imported beside its model and rows."""
+    """Import one file with the data of several cases that have the same tokenizer."""
     first = parts[0]
     first.lay(tool, folder)
     data, about, sets = os.path.join(folder, "data" * (tool == "llamafactory")), {}, []
@@ -60,7 +62,7 @@ def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
 
 
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
-    """The rows of the bundle's trainer, each through its collator, in the form of the tool's records."""
+    """The rows of the bundle's trainer, each passed through its collator, in the form of the records."""
     import run_features
 
     from xpc.runtime.core import arguments, run
@@ -84,7 +86,7 @@ def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
 
 
 def weights(folder: str) -> None:
-    """Random weights for the case's model."""
+    """Write random weights for the case's model."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -93,7 +95,7 @@ def weights(folder: str) -> None:
 
 
 def _row(trainer: Any, row: Any) -> dict[str, Any]:
-    """A row in the form of the records: of a pair both answers behind their prompt."""
+    """A row in the form of the records; for a pair, both answers after their prompt."""
     if "chosen_ids" in row:
         return {one: answer(row.get("prompt_ids", []), row[f"{one}_ids"]) for one in ("chosen", "rejected")}
     if "chosen_input_ids" in row:
@@ -105,8 +107,9 @@ def _row(trainer: Any, row: Any) -> dict[str, Any]:
 
 
 def alike(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> bool:
-    """Whether both have the same rows, in any order; the first token of a row is predicted from nothing, and its loss
-    is nobody's."""
+    """Whether both lists have the same rows, in any order. The label of a row's first token is ignored, because no
+    token predicts it.
+    """
     return sorted(map(_key, theirs)) == sorted(map(_key, ours))
 
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's JSON: what is a setting, what stays under `extra`, and what "auto" means."""
+"""DeepSpeed's JSON: which keys become settings, which stay under `extra`, and what "auto" becomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fp8 of axolotl, LLaMA-Factory and accelerate becomes `precision fp8`, if a bundle can compute so."""
+"""fp8 of axolotl, LLaMA-Factory and accelerate becomes `precision fp8` if a bundle can train with that fp8 recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows axolotl reads of a data set, and the checkpoints, schedules and configurations that it has beside them."""
+"""The rows that axolotl reads of a dataset, and axolotl's own names for checkpoints, schedules and configurations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_axolotl_reads_every_row_of_pairs() -> None:
 
 @pytest.mark.slow
 def test_the_rows_of_a_part_are_axolotls() -> None:
-    """axolotl 0.18.0, utils/data/sft.py: `dataset.shuffle(seed=seed).shard(num_shards=shards, index=0)`."""
+    """A bundle takes the rows that axolotl's `shards` takes. Source: axolotl 0.18.0, utils/data/sft.py:
+    `dataset.shuffle(seed=seed).shard(num_shards=shards, index=0)`.
+    """
     from datasets import Dataset
 
     from xpc.runtime.features.rows.mixture import _take
@@ -100,7 +102,7 @@ def test_a_stable_phase_is_what_warm_up_and_decay_leave() -> None:
 
 @pytest.mark.parametrize("name", ["model_config", "overrides_of_model_config"])
 def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
-    """A value that is off is not the model's own value: untied embeddings are weights of their own."""
+    """Values that equal the model's own config.json are accepted; others, such as untied embeddings, are errors."""
     for quiet in ("use_cache: false", "pad_token_id: 0", "tie_word_embeddings: true"):
         assert not imported(CHAT + f"{name}: {{{quiet}}}\n", *HARDWARE).errors, quiet
     for loud in ("tie_word_embeddings: false", "attention_dropout: 0.0", "output_router_logits: false",
@@ -141,7 +143,7 @@ def test_a_sequence_that_fsdp1_would_divide_is_divided_under_fsdp2() -> None:
 
 
 def test_default_split_of_a_test_set_is_test() -> None:
-    """axolotl 0.18.0, utils/data/sft.py: `_load_tokenized_prepared_datasets(..., split="test")`."""
+    """Source: axolotl 0.18.0, utils/data/sft.py: `_load_tokenized_prepared_datasets(..., split="test")`."""
     more = "eval_steps: 50\neval_strategy: steps\ntest_datasets:\n  - path: {}\n    type: chat_template\n"
     for name, split in (("org/held", "test"), ("org/held\n    split: train", "train"), ("held.jsonl", "train")):
         found = imported(CHAT + more.format(name), *HARDWARE)

@@ -1,4 +1,6 @@
-"""LLaMA-Factory's own keys: each field of its classes is known, what has one value here, and what waits for another."""
+"""LLaMA-Factory's own keys: every field of its classes is known, also fields of which only one value can be
+imported.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ output_dir: out
 bf16: true
 """
 DERIVED = {"block_diag_attn", "compute_dtype", "deepspeed_plugin", "fsdp_plugin_args", "use_ray", "use_ref_model"}
-"""Fields that LLaMA-Factory works out itself and a file cannot have."""
+"""Fields that LLaMA-Factory computes itself; a file cannot have them."""
 
 
 def test_every_field_of_the_tools_classes_is_known() -> None:
@@ -60,8 +62,10 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
     ],
 )
 def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, said: bool) -> None:
-    """`data_args.py` takes one token off; without `neat_packing` a row of a pack sees those before it, but where flash
-    attention reads the beginnings of rows off the positions of a single sequence."""
+    """LLaMA-Factory makes packed rows one token shorter (`data_args.py`). Without `neat_packing`, rows attend to
+    earlier rows of a pack, except with flash attention and a micro-batch of one, which derives the rows' starts from
+    the positions.
+    """
     found = imported(FILE + more, *HARDWARE)
     assert found.arguments["max_length"] == length
     assert ("packing" in found.draft.differences) is said
@@ -83,7 +87,9 @@ def test_unsloths_kernels_are_a_difference() -> None:
 
 @pytest.mark.slow
 def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
-    """A conversation by each template of the tool, with what is learned between {+ and +}."""
+    """Each template that an import writes renders a conversation as LLaMA-Factory's own template does. Text between {+
+    and +} is trained on.
+    """
     head, *records = oracle_support.lines("llamafactory_templates")
     assert {one["template"] for one in records} == {names[0] for names in _alike()}, "make oracles"
     for one in records:
@@ -99,7 +105,7 @@ def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
 
 
 def _alike() -> list[list[str]]:
-    """The names of the templates of each kind."""
+    """Groups of template names with equal contents."""
     found: dict[object, list[str]] = {}
     for name, pieces in templates().items():
         found.setdefault(pieces, []).append(name)

@@ -1,4 +1,6 @@
-"""What a tool answers, as JSON has it: shared by the programs that ask axolotl and LLaMA-Factory."""
+"""Functions shared by the programs that record what axolotl and LLaMA-Factory do: read the files, write the records as
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from file_cases import table as file_table
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: a record by what it holds, anything else as it prints itself."""
+    """Convert a value to JSON: an enum to its value, an object to its attributes, anything unknown to a string."""
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, torch.dtype):
@@ -31,7 +33,7 @@ def plain(value: Any) -> Any:
 
 
 def files(published: str, tool: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name and the keys of each published file of a tool, and of each case of file_cases.py."""
+    """The name and keys of each published file of a tool, and of each case of file_cases.py."""
     import yaml
 
     for path in sorted(glob.glob(os.path.join(published, tool, "**", "*.y*ml"), recursive=True)):
@@ -42,7 +44,7 @@ def files(published: str, tool: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write(out: str, head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> None:
-    """A line for the tool, and one for each thing that it was asked."""
+    """Write a JSONL file: a first line about the tool, and a line for each file or case."""
     with open(out, "w", encoding="utf-8") as handle:
         for one in (head, *lines):
             handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")

@@ -1,11 +1,11 @@
-"""What axolotl would do with its files, asked of axolotl itself, on a CPU without a network.
+"""Record what axolotl itself would train each file with, on a CPU without a network.
 
     python ask_axolotl.py PUBLISHED OUT.jsonl
 
-Run by the interpreter that has axolotl (`make oracles` builds it). Each file goes through axolotl's own reader: its
-plugins, `validate_config`, `normalize_config`, the trainer builder's arguments. Only what asks the machine is answered
-here: a GPU of compute capability 9.0 with bf16, and the model's kind, which our registry knows. A line a file: what
-differs from the class's own defaults; the first line holds these.
+Run it with the interpreter that has axolotl (`make oracles` installs it). Each file goes through axolotl's own code:
+its plugins, `validate_config`, `normalize_config`, and the trainer builder. Only queries about the machine are replaced
+(there is a GPU of compute capability 9.0 with bf16), and the model's type, which our registry knows. OUT.jsonl has a
+line per file with the arguments that differ from the defaults of their class; the first line has the defaults.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 STEPS = 1000
-"""The steps of the run that shares of it are counted in, where the file does not say how many."""
+"""The number of steps of a run if the file does not state it. Shares of the run are computed from it."""
 MACHINE = {
     "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "chat_template", "model_type", "max_steps",
     "accelerator_config", "hub_token", "push_to_hub_token", "dataset_num_proc", "dataloader_num_workers",
 }  # fmt: skip
-"""Arguments that speak of the machine or the folder; of the template, which the rows show."""
+"""Arguments that depend on the machine or the folder, and the template, whose effect the recorded rows show."""
 WANTED = {"axolotl", "torch", "trl", "transformers", "accelerate", "peft"}
 
 
 def types() -> dict[str, str]:
-    """The kind of each model of our registry, by its name in small letters."""
+    """The `model_type` of each model of our registry, by its lower-case id."""
     with open(os.path.join(REPOSITORY, "compiler", "registry", "models.toml"), "rb") as handle:
         table = tomllib.load(handle)
 
@@ -51,7 +51,7 @@ def types() -> dict[str, str]:
 
 
 class Captured(Exception):
-    """The arguments, where the builder would go on to the trainer."""
+    """Raised with the trainer's arguments when axolotl's builder would create the trainer."""
 
     def __init__(self, arguments: Any) -> None:
         super().__init__("captured")
@@ -59,7 +59,7 @@ class Captured(Exception):
 
 
 def tokenizer() -> Any:
-    """A tokenizer of bytes, with a template of its own."""
+    """A tokenizer of bytes with a chat template."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     vocabulary = {"<s>": 0, "</s>": 1, "<pad>": 2, "<unk>": 3}
@@ -74,7 +74,7 @@ def tokenizer() -> Any:
 
 
 def builder(cfg: Any) -> Any:
-    """The trainer's arguments as axolotl's builder makes them."""
+    """The trainer's arguments that axolotl's builder makes."""
     from axolotl.core.builders import HFCausalTrainerBuilder, HFRLTrainerBuilder
 
     class Model:
@@ -89,7 +89,7 @@ def builder(cfg: Any) -> Any:
 
     made = Causal(cfg, Model(), tokenizer())
     if cfg.test_datasets:
-        made.eval_dataset = [{"input_ids": [0, 1], "labels": [0, 1]}]  # that there are rows to evaluate on is asked
+        made.eval_dataset = [{"input_ids": [0, 1], "labels": [0, 1]}]  # axolotl only checks that evaluation rows exist
     try:
         made.build(cfg.max_steps or STEPS)
     except Captured as found:
@@ -98,7 +98,7 @@ def builder(cfg: Any) -> Any:
 
 
 def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What the arguments have otherwise than their class does."""
+    """The arguments that differ from the defaults of their class; `defaults` gets the class's defaults."""
     name = type(made).__name__
     if name not in defaults:
         bare = type(made)(output_dir=tempfile.mkdtemp(), use_cpu=True)
@@ -125,11 +125,13 @@ READ = (
     "tokens", "special_tokens", "datasets", "batch_size", "gradient_checkpointing", "activation_offloading",
     "device_map", "plugins", "max_steps", "streaming",
 )  # fmt: skip
-"""Keys of the file, as they stand after axolotl's defaults, which no argument of the trainer shows."""
+"""Keys of axolotl's configuration that matter but do not appear in the trainer's arguments. Recorded after axolotl has
+filled in its defaults.
+"""
 
 
 def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What axolotl would do with a file of these keys."""
+    """What axolotl would train a file with these keys with: the class, the arguments and the configuration."""
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
     from axolotl.utils import config as configs
     from axolotl.utils.dict import DictDefault
@@ -152,7 +154,9 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     training_args.is_torch_tf32_available = lambda: True
     configs.load_model_config = of_the_registry
     configs.is_torch_bf16_gpu_available = lambda: True
-    sys.modules.setdefault("ring_flash_attn", ModuleType("ring_flash_attn"))  # its presence alone is asked for
+    sys.modules.setdefault(
+        "ring_flash_attn", ModuleType("ring_flash_attn")
+    )  # axolotl only checks that it can be imported
     prepare_plugins(cfg)
     capabilities = {"bf16": True, "fp8": True, "tf32": True, "n_gpu": 1, "compute_capability": "sm_90"}
     cfg = configs.validate_config(cfg, capabilities, {"torch_version": "2.13.0"})
@@ -163,7 +167,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     plugin_set_cfg(cfg)
     cfg.use_cpu = True
     file = cfg.deepspeed
-    cfg.deepspeed = None  # its file is not here; what it holds is known by its name
+    cfg.deepspeed = None  # the file is missing here; its name says its contents
     made = builder(cfg)
     resolved = {key: plain(cfg.get(key)) for key in READ if cfg.get(key) is not None}
     resolved.update({"deepspeed": plain(file)} if file else {})
@@ -171,7 +175,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
 
 
 def main() -> None:
-    """Every file, and what it could not be asked for."""
+    """Record every file, or why axolotl refuses it."""
     from importlib.metadata import version
 
     published, out = sys.argv[1:3]

@@ -1,4 +1,5 @@
-"""Ask a tool whether its arguments depend on the keys of irrelevant_cases.py: a file with the key and one without.
+"""Record whether a tool's arguments depend on the keys of irrelevant_cases.py: it reads a file with and without the
+key.
 
     python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
 
@@ -20,13 +21,13 @@ Answer = dict[str, Any]
 
 
 def of_axolotl(table: dict[str, Any]) -> Answer:
-    """The arguments, and the file's keys after axolotl has filled in its defaults."""
+    """The trainer's arguments, and axolotl's configuration with its defaults."""
     found = ask_axolotl.ask(table, {"qwen/qwen2.5-3b": "qwen2"}, {})
     return {**found["config"], **found["arguments"], "class": found["class"]}
 
 
 def of_llamafactory(table: dict[str, Any]) -> Answer:
-    """The arguments of every kind."""
+    """The arguments of all of LLaMA-Factory's classes."""
     import ask_llamafactory
 
     found = ask_llamafactory.ask(table, {})["arguments"]
@@ -34,7 +35,7 @@ def of_llamafactory(table: dict[str, Any]) -> Answer:
 
 
 def main() -> None:
-    """Ask about every key and write the records."""
+    """Record every key."""
     tool, out = sys.argv[1:3]
     if tool == "llamafactory":
         import ask_llamafactory

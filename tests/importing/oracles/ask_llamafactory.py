@@ -1,11 +1,11 @@
-"""What LLaMA-Factory would do with its files, asked of LLaMA-Factory itself, on a CPU without a network.
+"""Record what LLaMA-Factory itself would train each file with, on a CPU without a network.
 
     python ask_llamafactory.py PUBLISHED OUT.jsonl
 
-Run by the interpreter that has LLaMA-Factory (`make oracles` builds it). A file of the first layout goes through
-`get_train_args`, one of the second (`train_dataset`) through its own parser; only what asks the machine is answered
-here: a GPU with bf16 and a launch of several processes. A line a file: what differs from the classes' own defaults,
-which the first line holds.
+Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A file of the first layout goes through
+`get_train_args`, a file of the newer layout (`train_dataset`) through that layout's parser. Only queries about the
+machine are replaced: there is a GPU with bf16, and several processes are launched. OUT.jsonl has a line per file with
+the arguments that differ from the defaults of their classes; the first line has the defaults.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MACHINE = {
     "push_to_hub_token", "dataloader_num_workers", "preprocessing_num_workers", "device_map", "overwrite_output_dir",
     "ray_init_kwargs", "save_token_string", "distributed_state",
 }  # fmt: skip
-"""Arguments that speak of the machine or the folder."""
+"""Arguments that depend on the machine or the folder."""
 WANTED = ("accelerate", "llamafactory", "peft", "torch", "transformers", "trl")
 
 
 def stated(made: Any, defaults: dict[str, dict[str, Any]], bare: Any) -> dict[str, Any]:
-    """What a record of arguments has otherwise than its class does."""
+    """The arguments that differ from the defaults of their class."""
     name = type(made).__name__ if type(made).__module__.find(".v1.") < 0 else "v1." + type(made).__name__
     if name not in defaults:
         defaults[name] = _read(bare(type(made)))
@@ -55,7 +55,7 @@ def _bare(kind: type) -> Any:
 
 
 def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What LLaMA-Factory would do with a file of these keys."""
+    """What LLaMA-Factory would train a file with these keys with."""
     if "train_dataset" in table or "model_class" in table:
         from llamafactory.v1.config.arg_parser import get_args
 
@@ -63,13 +63,13 @@ def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str,
         return {"layout": 1, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:3]}}
     from llamafactory.hparams import get_train_args
 
-    table.pop("deepspeed", None)  # its file is not here; what it holds is known by its name
+    table.pop("deepspeed", None)  # the file is missing here; its name says its contents
     made = get_train_args({**table, "use_cpu": True, "output_dir": tempfile.mkdtemp()})
     return {"layout": 0, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:4]}}
 
 
 def answers() -> None:
-    """What asks the machine."""
+    """Replace functions that query the machine: there is a GPU with bf16, and several processes are started."""
     import transformers.training_args as training_args
     from llamafactory.hparams import parser
     from transformers import TrainingArguments
@@ -82,7 +82,7 @@ def answers() -> None:
 
 
 def main() -> None:
-    """Every file, and what it could not be asked for."""
+    """Record every file, or why LLaMA-Factory refuses it."""
     from importlib.metadata import version
 
     published, out = sys.argv[1:3]

@@ -1,8 +1,9 @@
-"""The keys that axolotl knows, of a file and of a data set, asked of its own classes and those of its plugins.
+"""Record the keys that axolotl knows for a file and for a dataset, read from its own classes and those of its plugins.
 
     python ask_names.py OUT.txt
 
-Run by the interpreter that has axolotl (`make oracles` builds it). A name a line, `datasets.` before a data set's.
+Run it with the interpreter that has axolotl (`make oracles` installs it). OUT.txt has a name per line; keys of a
+dataset begin with `datasets.`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from axolotl.utils.schemas import config, datasets
 from pydantic import BaseModel
 
 SETS = ("SFTDataset", "PretrainingDataset", "DPODataset", "KTODataset", "StepwiseSupervisedDataset")
-"""The classes of a data set."""
+"""axolotl's classes for a dataset."""
 
 
 def fields(model: type[BaseModel]) -> set[str]:
-    """The names of a class's fields, with the older ones that it reads."""
+    """The names of a class's fields, and their aliases."""
     found = set(model.model_fields)
     for one in model.model_fields.values():
         found.update(str(name) for name in (one.alias, one.validation_alias) if name)
@@ -32,7 +33,7 @@ def fields(model: type[BaseModel]) -> set[str]:
 
 
 def plugins() -> list[ModuleType]:
-    """The modules of arguments that axolotl's own plugins have."""
+    """The modules with the arguments of axolotl's own plugins."""
     every = pkgutil.walk_packages(axolotl.integrations.__path__, "axolotl.integrations.")
     return [importlib.import_module(one.name) for one in every if one.name.endswith(".args")]
 

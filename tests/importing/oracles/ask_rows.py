@@ -1,9 +1,9 @@
-"""What the rows of token_cases.py become in a tool: token ids and labels, asked of the tool on a CPU.
+"""Record the token ids and labels that a tool makes of the rows of token_cases.py, on a CPU.
 
     python ask_rows.py axolotl|llamafactory OUT.jsonl [WORDS OF A CASE'S NAME ...]
 
-Run by the interpreter that has the tool. A line a case, its rows in the tool's order: `ids` and the `trained` tokens'
-places; of a pair the same twice.
+Run it with the interpreter that has the tool. OUT.jsonl has a line per case with its rows in the tool's order: `ids`,
+and in `trained` the positions of tokens that bear loss; for a pair, both for each of the two answers.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from token_cases import CASES, Case
 
 Tokens = dict[str, list[int]]
 UNTOUCHED: dict[str, Any] = {}
-"""LLaMA-Factory's templates before the first case."""
+"""A copy of LLaMA-Factory's templates, because each case changes them."""
 
 
 def tokens(ids: Any, labels: Any) -> Tokens:
-    """A row: its token ids, and the places of those that the loss is on."""
+    """A row's token ids, and the positions of the tokens that bear loss."""
     return {"ids": list(ids), "trained": [at for at, one in enumerate(labels) if one != -100]}
 
 
 def answer(prompt: Any, ids: Any) -> Tokens:
-    """A row of a prompt and an answer: the answer is learned."""
+    """A row of a prompt and an answer, with a loss on the answer."""
     return {"ids": [*prompt, *ids], "trained": list(range(len(prompt), len(prompt) + len(ids)))}
 
 
 def of_axolotl(case: Case) -> list[dict[str, Any]]:
-    """axolotl's own rows: those of its data, or of its trainer where that makes the tokens."""
+    """The rows that axolotl prepares; for preference pairs those that its trainer makes."""
     import transformers.training_args as training_args
     import yaml
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
@@ -47,7 +47,7 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
 
     training_args.is_torch_bf16_gpu_available = training_args.is_torch_tf32_available = lambda: True
     for module in (sft, rl):
-        module.save_preprocessed_dataset = lambda *_, **__: None  # a cache that takes half a minute a case
+        module.save_preprocessed_dataset = lambda *_, **__: None  # writing axolotl's cache takes half a minute per case
     with open("recipe.yaml", encoding="utf-8") as handle:
         cfg = DictDefault(yaml.safe_load(handle))
     prepare_plugins(cfg)
@@ -62,7 +62,9 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
         rows, _ = prepare_preference_datasets(cfg, tokenizer)
         return preferences(cfg, tokenizer, rows)
     made, *_ = prepare_datasets(cfg, tokenizer)
-    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))  # it mixes them anew each time
+    rows = sorted(
+        made, key=lambda row: json.dumps(row, default=str, sort_keys=True)
+    )  # axolotl shuffles them differently each time
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_ids" in row:
@@ -73,12 +75,12 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
 
 
 def preferences(cfg: Any, tokenizer: Any, rows: Any) -> list[dict[str, Any]]:
-    """The rows of axolotl's trainer over pairs, as it begins training with them."""
+    """The preference rows that axolotl's trainer has when its training begins."""
     from axolotl.core.builders import HFRLTrainerBuilder
     from transformers import AutoConfig, AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("model"))
-    model.save_pretrained("model")  # the reference is loaded from there
+    model.save_pretrained("model")  # axolotl loads the reference model from this folder
     builder = HFRLTrainerBuilder(cfg, model, tokenizer)
     builder.train_dataset, builder.model_ref = rows, None
     made = builder.build(4).train_dataset
@@ -94,7 +96,7 @@ def preferences(cfg: Any, tokenizer: Any, rows: Any) -> list[dict[str, Any]]:
 
 
 def of_llamafactory(case: Case) -> list[dict[str, Any]]:
-    """LLaMA-Factory's own rows."""
+    """The rows that LLaMA-Factory prepares."""
     import ask_llamafactory
     import yaml
     from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
@@ -103,7 +105,7 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
     from transformers import AutoTokenizer
 
     ask_llamafactory.answers()
-    TEMPLATES.update(copy.deepcopy(UNTOUCHED.setdefault("all", copy.deepcopy(TEMPLATES))))  # a case changes them
+    TEMPLATES.update(copy.deepcopy(UNTOUCHED.setdefault("all", copy.deepcopy(TEMPLATES))))  # each case changes them
     with open("recipe.yaml", encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
     table.update(use_cpu=True, overwrite_cache=True)
@@ -115,7 +117,7 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_input_ids" in row:
-            learnt = "input_ids" if tuning.stage == "rm" else "labels"  # a reward is of the whole
+            learnt = "input_ids" if tuning.stage == "rm" else "labels"  # a reward model reads the complete row
             out.append({one: tokens(row[f"{one}_input_ids"], row[f"{one}_{learnt}"]) for one in ("chosen", "rejected")})
         else:
             out.append(tokens(row["input_ids"], row.get("labels", row["input_ids"])))
@@ -124,7 +126,7 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Every case, and what it could not be asked for."""
+    """Record the rows of every case, or the error of the tool."""
     from importlib.metadata import version
 
     tool, out = sys.argv[1], os.path.abspath(sys.argv[2])

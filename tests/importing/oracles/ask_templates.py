@@ -1,10 +1,10 @@
-"""The chat templates of LLaMA-Factory: what they write, and what becomes of a conversation by each.
+"""Record the chat templates of LLaMA-Factory: the text that each writes, and a conversation rendered by each.
 
     python ask_templates.py TABLE.jsonl OUT.jsonl
 
-Run by the interpreter that has LLaMA-Factory (`make oracles` builds it). A line of the table is the pieces of a
-template (compiler/importing/llamafactory/templates.py says what they are) with the names that have them. A line of OUT
-is what the tool writes for a conversation, with what is learned between {+ and +}.
+Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A line of TABLE.jsonl has the pieces of
+a template (compiler/importing/llamafactory/templates.py explains them) and the names of the templates with these
+pieces. A line of OUT.jsonl has a conversation as the tool renders it, with {+ and +} around text that bears loss.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_C
 from answers import write
 
 TALK = [("user", "One?"), ("assistant", "It's 1."), ("user", "Two?"), ("assistant", "{0}I see.{1}2.")]
-"""`{0}` and `{1}` are the words around a thought."""
+"""The conversation that is rendered. `{0}` and `{1}` stand for the template's words around reasoning."""
 USUAL = {"first": "", "before": "", "after": "", "user": "", "asked": "", "lead": "", "end": "", "system": "",
          "inside": False, "thought": [], "closes": False}  # fmt: skip
 
 
 class Letters:
-    """A tokenizer with a token for each letter and for each control token."""
+    """A tokenizer with one token for each letter and each control token."""
 
     bos_token, eos_token = "{bos}", "{eos}"
 
@@ -33,25 +33,25 @@ class Letters:
         self.known: dict[str, int] = {}
 
     def convert_tokens_to_ids(self, token: str) -> int:
-        """A token of its own."""
+        """The id of a control token; a new token gets the next free id."""
         return self.known.setdefault(token, 0xE000 + len(self.known))
 
     @property
     def bos_token_id(self) -> int:
-        """The first token."""
+        """The id of the begin token."""
         return self.convert_tokens_to_ids(self.bos_token)
 
     @property
     def eos_token_id(self) -> int:
-        """The last token."""
+        """The id of the end token."""
         return self.convert_tokens_to_ids(self.eos_token)
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        """The letters."""
+        """The ids of a text's letters."""
         return [ord(one) for one in text]
 
     def text(self, ids: list[int], labels: list[int]) -> str:
-        """What stands there, with what is learned between {+ and +}."""
+        """The text of token ids, with {+ and +} around tokens that bear loss."""
         words = {number: token for token, number in self.known.items()}
         out, on = "", False
         for one, label in zip(ids, labels, strict=True):
@@ -62,7 +62,9 @@ class Letters:
 
 
 def pieces(template: Any) -> dict[str, Any] | None:
-    """What a template writes around a system prompt, a question and an answer; None where it is made otherwise."""
+    """The text that a template writes around a system prompt, a question and an answer; None if the template is not
+    built from such pieces.
+    """
     kind = type(template).__name__
     if kind not in ("Template", "Llama2Template", "ReasoningTemplate", "Glm47ReasoningTemplate"):
         return None
@@ -89,18 +91,18 @@ def _written(form: Any) -> str | None:
 def _slot(slot: Any) -> str:
     if isinstance(slot, dict):
         return str(slot["token"])
-    if isinstance(slot, set):  # of others the tool writes nothing
+    if isinstance(slot, set):  # LLaMA-Factory writes nothing for other names
         return "".join(f"{{{one[:3]}}}" for one in ("bos_token", "eos_token") if one in slot)
     return str(slot)
 
 
 def rendered(template: Any, thinks: bool, last: bool) -> str:
-    """A conversation with a system prompt by a template."""
+    """A conversation with a system prompt, rendered by a template."""
     from llamafactory.data.mm_plugin import get_mm_plugin
     from llamafactory.data.processor.supervised import SupervisedDatasetProcessor
 
     letters, arguments = Letters(), SimpleNamespace(cutoff_len=10**6, mask_history=last, train_on_prompt=False)
-    template.enable_thinking, template.mm_plugin = thinks, get_mm_plugin("base")  # there are no pictures
+    template.enable_thinking, template.mm_plugin = thinks, get_mm_plugin("base")  # the rows have no images
     made = SupervisedDatasetProcessor(template, letters, None, arguments)
     words = template.thought_words
     talk = [{"role": who, "content": what.replace("{0}", words[0]).replace("{1}", words[1])} for who, what in TALK]
@@ -108,7 +110,7 @@ def rendered(template: Any, thinks: bool, last: bool) -> str:
 
 
 def main() -> None:
-    """Ask for every template, those of the same pieces once."""
+    """Record every template; templates with equal pieces are recorded once."""
     from importlib.metadata import version
 
     from llamafactory.data.template import TEMPLATES

@@ -1,10 +1,10 @@
-"""What torchtune would do with the files that it brings, asked of its own components, on a CPU without a network.
+"""Record what torchtune would train its own files with, on a CPU without a network.
 
     python ask_torchtune.py OUT.jsonl
 
-Run by the interpreter that has torchtune (`make oracles` builds it). Each file's components are built as the recipe
-builds them: the model on the meta device, the optimizer and the schedule over one parameter. A line a file: the file
-as written, the recipe that torchtune's own register names for it, and what the components are made with.
+Run it with the interpreter that has torchtune (`make oracles` installs it). Each file's components are built as the
+recipe builds them: the model on the meta device, the optimizer and the schedule over one parameter. OUT.jsonl has a
+line per file: its keys, the recipe that torchtune's registry names for it, and the arguments of the components.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from torchtune.modules.peft import LoRALinear
 
 STEPS = 1000
 AT = (0, 1, 50, 100, 500, 999)
-"""Steps of a run of STEPS at which the rate is read off."""
+"""Steps, of a run of STEPS, at which the learning rate is recorded."""
 WANTED = ("torch", "torchao", "torchtune")
 
 
 def made_with(part: Any) -> dict[str, Any]:
-    """What a component is called with: the file's own keys, and its defaults for the others."""
+    """The arguments of a component: the file's keys, and the component's defaults for the others."""
     asked = inspect.signature(_get_component_from_path(part["_component_"])).parameters
     usual = {key: plain(one.default) for key, one in asked.items() if one.default is not inspect.Parameter.empty}
     return {**usual, **OmegaConf.to_container(part)}
 
 
 def optimizer(table: Any) -> dict[str, Any]:
-    """The optimizer's numbers, and the shares of the rate at the steps AT."""
+    """The optimizer's hyperparameters, and its rate at the steps AT as a share of `lr`."""
     made = config.instantiate(table.optimizer, [torch.nn.Parameter(torch.zeros(2, 2))])
     said = {
         key: plain(one) for key, one in made.defaults.items() if key in ("lr", "betas", "eps", "weight_decay", "fused")
@@ -51,7 +51,9 @@ def optimizer(table: Any) -> dict[str, Any]:
 
 
 def adapter(part: Any) -> dict[str, Any] | None:
-    """The modules of a layer that get an adapter, by their last name, and the adapter's numbers."""
+    """The modules of a layer that get an adapter, by the last part of their names, and the adapter's
+    hyperparameters.
+    """
     said = made_with(part)
     if "lora_rank" not in said:
         return None
@@ -72,7 +74,7 @@ def adapter(part: Any) -> dict[str, Any] | None:
 
 
 def one_layer() -> None:
-    """Every model has one layer: the others are the same."""
+    """Build every model with one layer, because all layers are the same."""
     for name, module in list(sys.modules.items()):
         if not (name.startswith("torchtune.models.") and name.endswith("._model_builders")):
             continue
@@ -90,7 +92,7 @@ def _shortened(made: Any) -> Any:
 
 
 def ask(path: str) -> dict[str, Any]:
-    """What torchtune makes of one file."""
+    """What torchtune would train one file with."""
     table = OmegaConf.load(path)
     if "optimizer" not in table:
         return {}
@@ -104,7 +106,7 @@ def ask(path: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every file that torchtune brings, and what it could not be asked for."""
+    """Record every file that ships with torchtune, or why it fails."""
     folder = os.path.join(os.path.dirname(os.path.dirname(torchtune.__file__)), "recipes", "configs")
     runs = {one.file_path: each.name for each in _recipe_registry._ALL_RECIPES for one in each.configs}
     lines = []

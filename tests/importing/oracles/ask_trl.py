@@ -1,9 +1,9 @@
-"""What TRL's own parser makes of its YAML files: the arguments of the trainer after its defaults, on a CPU.
+"""Print the trainer's arguments, with their defaults, that TRL's own parser makes of its YAML files, on a CPU.
 
     python ask_trl.py METHOD=FILE ...
 
-Run by the interpreter of a stack. A line of JSON a file. Keys of the script, the model and the data are left out: they
-are read by classes that the scripts of Open-R1 and of the handbook have themselves.
+Run it with the interpreter of a stack. It prints a line of JSON per file. Keys of the script, the model and the data
+are left out, because they belong to classes in the scripts of Open-R1 and the handbook.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", WANDB_MODE="disab
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Convert a value to JSON."""
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, dict):
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def ask(method: str, path: str, *words: str) -> dict[str, Any]:
-    """The arguments of a file, and of the words after it on the command line."""
+    """The arguments that TRL's parser makes of a file and of further words on the command line."""
     import transformers.training_args as training_args
     import trl
     import yaml
@@ -51,7 +51,7 @@ def ask(method: str, path: str, *words: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every file, and why it is refused where it is."""
+    """Print the arguments of every file, or why the parser refuses it."""
     for one in list(sys.argv[1:]):
         method, _, path = one.partition("=")
         try:

@@ -1,9 +1,9 @@
-"""What the parser of one version of TRL makes of that version's files in trl_cases.py, a line of JSON a file.
+"""Print the arguments that one version of TRL makes of its files in trl_cases.py, a line of JSON per file.
 
     PYTHONPATH=FOLDER python ask_trl_versions.py VERSION
 
-FOLDER has that TRL and the transformers that was current at its release, over another environment's torch. Only the
-configuration classes are used.
+FOLDER has that version of TRL and the version of transformers that was current at its release; torch comes from another
+environment. Only the configuration classes are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trl_cases import CASES
 
 
 def main() -> None:
-    """Every file of the version."""
+    """Record every file of the version."""
     version = sys.argv[1]
     import trl
 

@@ -1,7 +1,8 @@
-"""Whole files of ours, one for each thing in which files of other people were once read otherwise than by their tool.
+"""Our own axolotl and LLaMA-Factory files, one for each feature that an import once read differently from the tool.
 
-A case is what it has over (None: without) the keys that all of a tool have. `ask_axolotl.py` and `ask_llamafactory.py`
-ask the tools for them as for the published files; their records are called `own/NAME`.
+A case states its keys beyond the keys that all files of a tool have (None removes one). `ask_axolotl.py` and
+`ask_llamafactory.py` record what the tools do with these files, as they do for the published files; the records are
+called `own/NAME`.
 """
 
 from __future__ import annotations
@@ -128,6 +129,6 @@ CASES: dict[str, dict[str, Keys]] = {
 
 
 def table(tool: str, name: str) -> Keys:
-    """The keys of a case's file."""
+    """All keys of a case's file."""
     made = {**{"axolotl": AXOLOTL, "llamafactory": LLAMAFACTORY}[tool], **CASES[tool][name]}
     return {key: one for key, one in made.items() if one is not None}

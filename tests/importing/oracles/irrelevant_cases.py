@@ -85,4 +85,4 @@ NEEDED: dict[str, Keys] = {
     **{key: {**dict.fromkeys(LLAMAFACTORY), **SECOND} for key in (
         "sample_backend", "model_class", "init_config", "batching_workers", "save_ckpt_as_hf")},
 }  # fmt: skip
-"""What a key needs beside it to be read at all."""
+"""Further keys without which the tool would not read a key."""

@@ -1,7 +1,8 @@
-"""Files of axolotl and LLaMA-Factory with rows of their data, one for each way that a row becomes tokens.
+"""Files of axolotl and LLaMA-Factory with rows of their data, one for each way in which a row becomes tokens.
 
-A case is a file's keys over those that all of a tool have, the rows, and the family of its tokenizer. The model lies in
-`model/` beside the file, the rows in `rows.jsonl` (LLaMA-Factory: below `data/`, beside its dataset_info.json).
+A case states its keys beyond the keys that all files of a tool have, the rows, and the family of the tokenizer. The
+model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to its
+dataset_info.json).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`about` is what LLaMA-Factory's dataset_info.json says of the rows."""
+    """A file with its rows. `dataset` has axolotl's keys of the dataset, `about` the entry of LLaMA-Factory's
+    dataset_info.json.
+    """
 
     name: str
     rows: list[Row]
@@ -28,14 +31,14 @@ class Case:
     about: dict[str, Any] = field(default_factory=dict)
 
     def source(self, tool: str) -> dict[str, Any]:
-        """The file's keys."""
+        """The keys of the case's file."""
         if tool == "llamafactory":
             return {**LLAMAFACTORY, **self.keys}
         made = {**AXOLOTL, "datasets": [{"path": "rows.jsonl", **self.dataset}], **self.keys}
         return {key: one for key, one in made.items() if one is not None}
 
     def lay(self, tool: str, folder: str) -> str:
-        """The model, the rows and the file (JSON is YAML, too), in a folder; gives the file's text."""
+        """Write the model, the rows and the file (JSON is YAML, too) into a folder; returns the file's text."""
         token_models.build(os.path.join(folder, "model"), self.tokenizer)
         data = os.path.join(folder, "data") if tool == "llamafactory" else folder
         os.makedirs(data, exist_ok=True)
@@ -65,7 +68,9 @@ LLAMAFACTORY: dict[str, Any] = {
 
 def talk(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[str, ...] = ("user", "assistant"),
          system: str = "") -> list[Row]:  # fmt: skip
-    """Turns of a user and an assistant in the words of a data set."""
+    """A conversation with alternating turns of a user and an assistant; `who` has the keys and `names` the roles of the
+    dataset.
+    """
     begun = [{who[0]: "system", who[1]: system}] if system else []
     return begun + [{who[0]: names[index % 2], who[1]: turn} for index, turn in enumerate(turns)]
 
@@ -77,7 +82,7 @@ CHAT = [
     {"messages": talk(*TALK, system="Be brief:\nuse few words.")},
     {"messages": talk("Hi", "\nHello.\n")},
 ]
-"""Conversations of one turn and of two, with a system prompt, and with an answer between ends of lines."""
+"""Conversations with one and with two questions, with a system prompt, and with an answer between line breaks."""
 SHAREGPT = [
     {"conversations": talk(*TALK[:2], who=("from", "value"), names=("human", "gpt"))},
     {"conversations": talk(*TALK, who=("from", "value"), names=("human", "gpt"), system="Be brief.")},
@@ -87,7 +92,7 @@ INSTRUCTIONS = [
     {"instruction": "Name the toy in the box:", "input": "a box, a toy", "output": "In the box: a toy"},
 ]
 BEGUN = [{**INSTRUCTIONS[1], "output": "\nIn the box."}]
-"""An answer that begins with the end of a line."""
+"""An answer that begins with a line break."""
 WITH_SYSTEM = [{**row, "system": system} for row, system in zip(INSTRUCTIONS, ("Be brief.", ""), strict=True)]
 TEXTS = [{"text": "The toy is in the box.\n\nThe user has it."}, {"text": "Another: none. " * 40}, {"text": "Hi\n"}]
 LONG = [{"messages": talk("Hi", "Hello. " * size)} for size in (2, 4, 60)]
@@ -117,7 +122,7 @@ OF_REWARDS = {"reward_model": True, "num_labels": 1, "model_type": "AutoModelFor
 
 def chat(name: str, tokenizer: str = "chatml", rows: list[Row] = CHAT, keys: dict[str, Any] | None = None,
          **dataset: Any) -> Case:  # fmt: skip
-    """A data set of axolotl's type `chat_template`."""
+    """The entry of an axolotl dataset of the type `chat_template`."""
     return Case(name, rows, tokenizer, TEMPLATE if keys is None else keys, {**TALKED, **dataset})
 
 
@@ -233,7 +238,7 @@ ASKED_OF_AXOLOTL = [
 
 def factory(name: str, rows: list[Row], tokenizer: str = "chatml", about: dict[str, Any] | None = None,
             **keys: Any) -> Case:  # fmt: skip
-    """A data set of LLaMA-Factory's."""
+    """A case for LLaMA-Factory."""
     return Case(name, rows, tokenizer, keys, about=about or {})
 
 

@@ -16,7 +16,7 @@ MERGES = (
 )  # fmt: skip
 """`Ċ` is the end of a line and `Ġ` a space, as byte-level tokenizers write them."""
 SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""Where Qwen's and Llama's tokenizers part a text."""
+"""The regular expressions by which Qwen's and Llama's tokenizers split a text."""
 MARKED = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
@@ -40,11 +40,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
               "words": [], "eos": "</s>", "pad": "<pad>", "bos": "<s>",
               "template": None},
 }  # fmt: skip
-"""By name: control tokens, words that are one token, the tokens that end, fill and begin, and the chat template."""
+"""Tokenizer families by name: control tokens, words with a token of their own, the end, padding and begin tokens, and
+the chat template.
+"""
 
 
 def build(folder: str, family: str) -> None:
-    """The tokenizer and the configuration of a tiny Llama, in a folder."""
+    """Write the tokenizer and the configuration of a tiny Llama into a folder."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,6 @@
-"""Small TRL files of several versions: each has names that its version reads, and relies on its defaults otherwise."""
+"""Small TRL files of several versions: each has arguments that its version reads, and otherwise relies on the version's
+defaults.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +27,4 @@ CASES: dict[str, tuple[str, str, str]] = {
     "kto-0.22": ("0.22", "kto", COMMON + TWO + "beta: 0.3\nundesirable_weight: 2.0\n"),
     "rloo-0.22": ("0.22", "rloo", COMMON + EIGHT + "num_generations: 4\nbeta: 0.02\n"),
 }
-"""The version, the method, and the lines of the file, by name."""
+"""By name, the TRL version, the method, and the lines of the file."""

@@ -26,19 +26,19 @@ METHODS = {
     "ModelConfig": "model", "ScriptArguments": "script",
 }  # fmt: skip
 FIRST = {"rloo": (0, 22)}
-"""The version from which on a class is the trainer of today."""
+"""The version since which a class is the trainer of today."""
 Classes = dict[str, list[ast.ClassDef]]
 
 
 def version(path: str) -> tuple[int, ...]:
-    """The major and minor number of a wheel."""
+    """The major and minor version in the name of a wheel."""
     found = re.search(r"trl-(\d+)\.(\d+)", os.path.basename(path))
     assert found is not None
     return int(found[1]), int(found[2])
 
 
 def classes(path: str) -> Classes:
-    """Every class of a wheel's configuration modules, by name."""
+    """Every class in the configuration modules of a wheel, by name."""
     out: Classes = {}
     with zipfile.ZipFile(path) as wheel:
         for name in wheel.namelist():
@@ -50,7 +50,7 @@ def classes(path: str) -> Classes:
 
 
 def default(value: ast.expr | None) -> Any:
-    """The default of a field as JSON; a text in angle brackets for one that is no literal."""
+    """The default of a field as JSON; an expression that is no literal becomes a text in angle brackets."""
     if isinstance(value, ast.Call):
         words = {one.arg: one.value for one in value.keywords}
         factory = words.get("default_factory")
@@ -77,8 +77,8 @@ def own(node: ast.ClassDef) -> dict[str, Any]:
 
 
 def fields(found: Classes, name: str) -> dict[str, Any]:
-    """The fields of a class with those of its bases. Of several classes with this name, the one with most fields: the
-    others are wrappers that warn about a new place.
+    """The fields of a class and its bases. If a wheel has several classes with this name, the one with the most fields:
+    the others only warn that the class has moved.
     """
     if name not in found:
         return {}

@@ -15,11 +15,11 @@ from typing import Any
 
 
 class Stop(Exception):
-    """Raised when the trainer would train."""
+    """Raised when the script would start training."""
 
 
 class Recorder:
-    """A trainer that does not train."""
+    """A trainer that records its arguments and does not train."""
 
     def train(self) -> None:
         """Stop the script."""
@@ -27,7 +27,7 @@ class Recorder:
 
 
 def main() -> None:
-    """Run the scripts and print the fields of the configurations that they give their trainers."""
+    """Run the scripts, and print the fields of the configurations that they pass to their trainers."""
     import datasets
     import transformers
     import trl

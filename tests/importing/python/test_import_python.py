@@ -29,12 +29,12 @@ trainer.train()
 
 
 def script(body: str, *arguments: str) -> Imported:
-    """Import a script."""
+    """Import a script from memory."""
     return imported(HEAD + body, *arguments, name="train.py")
 
 
 def rate(before: str, value: str) -> Any:
-    """The learning rate of a script with a value."""
+    """The learning rate of the spec that a script with this expression as its rate becomes."""
     return script(before + SFT.format(value)).arguments["learning_rate"]
 
 
@@ -380,7 +380,7 @@ def test_notebook() -> None:
 
 
 NESTED = "q = (1,)\n" + "q = (q, q)\n" * 60 + "p = [1]\n" + "p = [p, p]\n" * 60
-"""Two values whose text would have 2 ** 60 parts."""
+"""Two expressions whose text would have 2 ** 60 parts."""
 LOOPS = "for i in range(250):\n    for j in range(250):\n        "
 
 
@@ -527,7 +527,9 @@ trainer.train()
     ],
 )
 def test_a_script_is_read_in_the_encoding_that_it_names(head: str, read: bool) -> None:
-    """Python decodes a script by such a comment, and may then find lines in what is a comment here."""
+    """A comment can name the encoding of a script. Python may then see a line end inside what looks like one comment,
+    and run the text after it.
+    """
     if read:
         assert parts(head, "x.py")[0]
         return

@@ -1,4 +1,4 @@
-"""Values that a script leaves to its libraries: defaults of its classes, and those of its version of TRL."""
+"""Values that a script leaves to its libraries: the spec states the defaults of its classes in its version of TRL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rows = load_dataset("org/rows", split="train")
 
 
 def script(body: str, loading: str = "", partial: bool = False) -> Imported:
-    """Import a script whose model is loaded with these further arguments."""
+    """Import a script that loads its model with these additional arguments."""
     return imported(HEAD.format(loading) + body, *(["--partial"] if partial else []), name="train.py")
 
 
@@ -59,7 +59,9 @@ trainer = GRPOTrainer(model=model, reward_funcs=longer, train_dataset=rows{},
 
 
 def test_arguments_of_the_model_and_its_adapter_do_not_date_a_script():
-    """TRL's own script has an argument `dtype` since 0.23. A script that loads its model itself shows nothing by it."""
+    """TRL's own script has had an argument `dtype` since 0.23. In a script that loads its model itself, `dtype` says
+    nothing about the TRL version.
+    """
     for loading in ("", ", torch_dtype=torch.bfloat16"):
         found = script(GRPO.format(", peft_config=LoraConfig(r=4)"), loading, partial=True)
         assert found.draft.fitting[0] == "0.14", loading
@@ -74,7 +76,7 @@ def test_arguments_that_trainers_no_longer_have_date_a_script(argument: str, las
 
 
 def source(call: str) -> Any:
-    """Import a script that trains on the rows of a call."""
+    """Import a script that trains on the rows which this call returns."""
     body = TRAIN.format("SFTConfig").replace("rows", "data")
     return script(f"data = load_dataset({call})\n" + body, partial=True)
 

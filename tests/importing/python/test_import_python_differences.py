@@ -1,4 +1,6 @@
-"""Where a script and its spec would train something else, the spec does the same or the import reports the line."""
+"""If a script and its spec would train differently, the spec states the script's behaviour, or the import reports the
+line.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"{arguments}), train_da
 
 
 def script(body: str, *options: str, arguments: str = "", more: str = "") -> Imported:
-    """Import a script whose last lines train sft."""
+    """Import a script that ends with these lines and trains by sft."""
     return imported(HEAD + body + SFT.format(arguments=arguments, more=more), *options, name="train.py")
 
 
 def warned(found: Imported, words: str) -> bool:
-    """Whether a warning with a line has the words."""
+    """Whether a warning contains these words and a line number."""
     return any(
         one.severity == "warning" and words in one.text and one.place.startswith("train.py:")
         for one in found.draft.messages

@@ -37,7 +37,7 @@ def script(folder: Path, before: str, value: str, *options: str) -> Imported:
 
 
 def rate(found: Imported) -> Any:
-    """The learning rate of the spec's bundle."""
+    """The learning rate in the bundle of the imported spec."""
     assert not found.draft.wrong, found.messages
     return found.arguments["learning_rate"]
 

@@ -1,4 +1,6 @@
-"""`--partial` of scripts whose text leaves something open: conditions, required arguments, rows that a script makes."""
+"""`--partial` for scripts whose text leaves values open: conditions, required arguments, rows that the script
+builds.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def script(
 
 
 def decisions(found: Imported) -> list[str]:
-    """What a person must decide."""
+    """The list of decisions that the import leaves to its user."""
     chosen = options.parse(["train.py", "--partial"])
     partial.apply(found.draft, edge.overrides_of(chosen, SourceFile("train.py", "", ".")))
     return [one.text for one in found.draft.decisions]
@@ -351,7 +353,9 @@ def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Pa
 
 
 def test_the_script_and_its_modules_are_read_and_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each assumed condition, and each argument of a usage line, follows the script once more."""
+    """The import evaluates the script again for each assumed condition and each argument of a usage line, but parses it
+    once.
+    """
     parsed: list[str] = []
     opened: list[str] = []
     part, read_file = source._part, nearby.read_file

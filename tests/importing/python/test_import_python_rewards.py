@@ -1,4 +1,4 @@
-"""Columns that a script makes for its reward functions are made by the file that `--rewards` writes."""
+"""If a script computes columns for its reward functions, the file that `--rewards` writes computes them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ PROMPT = "'prompt': [{'role': 'user', 'content': x['question']}]"
 
 
 def script(function: str, *options: str, more: str = "") -> Imported:
-    """Import a script whose rows a function makes."""
+    """Import a script in which a function builds the rows."""
     text = SCRIPT.replace("{function}", function).replace("{more}", more)
     return imported(text, *(options or ("--rewards", "my_rewards.py")), name="train.py")
 
 
 def rewards(found: Imported, **columns: list[Any]) -> list[float]:
-    """What the written reward function returns for two prompts."""
+    """What the reward function in the written file returns for two prompts."""
     scope: dict[str, Any] = {}
-    exec(found.draft.files["my_rewards.py"].decode(), scope)  # the test's own text
+    exec(found.draft.files["my_rewards.py"].decode(), scope)  # code from this test
     assert scope["right"].__name__ == "right"
     prompts = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
     result: list[float] = scope["right"](prompts=prompts, completions=["7", "8"], **columns)

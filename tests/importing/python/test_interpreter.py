@@ -1,4 +1,6 @@
-"""Each kind of expression and call of a script has the value that Python gives it; an unclear one is unknown."""
+"""The importer's interpreter gives each kind of expression and call the value that Python gives it, or reports it as
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ HERE = Place("train.py", 1)
 
 
 def value(text: str) -> Any:
-    """The value of `x` after a script."""
+    """The value of `x` at the end of a script."""
     found, broken = parts(text, "train.py")
     assert not broken
     return followed(found, lambda name: None).main["x"]

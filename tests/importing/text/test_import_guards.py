@@ -1,5 +1,5 @@
-"""Shell scripts with checks before the training, and arguments that conditions add: what runs is what the shell runs,
-and words that a condition may add are reported.
+"""Shell scripts that check something before the training, or add arguments under a condition: the import follows the
+branch that the shell would run, and reports arguments that a condition may add.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(folder: Path, text: str, *arguments: str) -> Imported:
 
 
 def last(text: str, **sets: str) -> list[tuple[str, str]]:
-    """The words of the last command, each with the variable in it that is not known."""
+    """The words of the last command, each with its unknown variable."""
     return [(one.text, one.open) for one in calls(text, sets)[-1].words]
 
 

@@ -1,4 +1,4 @@
-"""Scripts with variables, arrays, loops and several commands: nothing of them is executed."""
+"""Shell scripts with variables, arrays, loops and several commands; nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -267,6 +267,6 @@ def test_numbers_and_brackets_that_no_shell_reads(text: str, expected: list[str]
     ids=["brackets", "quotes", "conditions", "replacement"],
 )
 def test_hostile_scripts_are_refused_at_once(text: str) -> None:
-    """Each took a minute, or ten gigabytes."""
+    """Each of these scripts once took a minute or ten gigabytes."""
     with pytest.raises(Unreadable, match=r"takes more than|levels deep"):
         calls(text)

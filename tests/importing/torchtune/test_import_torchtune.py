@@ -1,5 +1,6 @@
-"""torchtune's own files (oracles/torchtune.jsonl, made by `make oracles`): what its components are made with is what
-the bundle states, or a difference that the import says; other recipes are refused in one sentence."""
+"""Files that ship with torchtune (oracles/torchtune.jsonl, made by `make oracles`): the bundle states the arguments of
+its components, or the import reports the difference. Other recipes are refused in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +24,16 @@ NOT_OURS = {
     "qat": "quantization-aware training", "knowledge_distillation": "distillation", "ppo": "ppo",
     "eleuther_eval": "optimizer", "generate": "optimizer", "quantize": "optimizer", "dev/": "",
 }  # fmt: skip
-"""Recipes that the language will not have, to what the refusal speaks of."""
+"""Recipes that the language excludes, to a word of the message that refuses them."""
 NAMES = {"output_proj": "o_proj", "w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj",
          "up_proj": "gate_up_proj"}  # fmt: skip
-"""The published names of layers that torchtune has apart, or calls otherwise."""
+"""The names of fused layers in published checkpoints, for layers that torchtune splits or names differently."""
 OPTIMIZERS = {"AdamW": "adamw_torch", "PagedAdamW": "paged_adamw_32bit", "PagedAdamW8bit": "paged_adamw_8bit"}
 
 
 def brought(record: dict[str, Any], **other: Any) -> Imported:
-    """A file of torchtune imported under its own name, for the devices that its recipe is for."""
+    """Import a file of torchtune under its own name, for as many devices as its recipe is made for."""
     name = record["file"]
     single = "single_device" in str(record["recipe"])
     text = yaml.safe_dump({**record["written"], **other}, sort_keys=False)
@@ -76,7 +77,7 @@ def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
 
 
 def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, Any]]:
-    """What torchtune would do, beside what the bundle states."""
+    """By name, what torchtune would do and what the bundle states."""
     written, made, stated, payload = record["written"], record["optimizer"], found.arguments, found.payload
     said = found.draft.differences
     out = {
@@ -147,7 +148,7 @@ def _adapter(made: Any) -> Any:
 
 
 def _checkpointing(stated: dict[str, Any]) -> bool:
-    """Recomputation, never by the older implementation."""
+    """Whether the bundle checkpoints activations. Fails if it does so by reentrant checkpointing."""
     on = bool(stated.get("activation_checkpointing", stated.get("gradient_checkpointing")))
     kwargs = stated.get("activation_checkpointing_kwargs") or stated.get("gradient_checkpointing_kwargs") or {}
     assert not (on and kwargs.get("use_reentrant"))
@@ -155,7 +156,7 @@ def _checkpointing(stated: dict[str, Any]) -> bool:
 
 
 def _rates(stated: dict[str, Any]) -> list[float]:
-    """The shares of the rate that transformers has at the steps at which torchtune was asked."""
+    """The rates of transformers' schedule, as shares of `lr`, at the steps at which torchtune's were recorded."""
     if stated["lr_scheduler_type"].startswith("constant"):
         return [1.0] * len(HEAD["at"])
     assert stated["lr_scheduler_type"] == "cosine"
@@ -179,7 +180,7 @@ FULL = {
 
 
 def written(**other: Any) -> Imported:
-    """A small file with other keys."""
+    """Import a small torchtune file with these keys changed."""
     return brought({"file": "recipe.yaml", "recipe": "full_finetune_distributed", "written": FULL}, **other)
 
 

@@ -1,4 +1,6 @@
-"""TRL's YAML with accelerate's file beside it: what each kind of key becomes, and what is said of the others."""
+"""TRL's YAML together with accelerate's file: what each kind of key becomes, and what is reported about keys that are
+not imported.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The files of Open-R1 and of the alignment handbook: the bundle states what TRL's own parser makes of their arguments,
-after its defaults."""
+"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser makes of them,
+with its defaults.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ STATED = {
     "packing_strategy": "no TRL has ffd",
     "dataset_kwargs": "no version of the targets reads these keys of it",
 }
-"""What a bundle states otherwise, and why the run is the same or the import says so."""
+"""Arguments for which a bundle states another value, and why the run is the same or the import reports it."""
 UNSAID = {
     "tf32": False,
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""What None stands for."""
+"""The value that TRL uses if an argument is None."""
 DATED = {
     ("sft", "average_tokens_across_devices"): False,
     ("dpo", "average_tokens_across_devices"): False,
@@ -48,7 +49,7 @@ DATED = {
     ("dpo", "optim"): "adamw_torch",
     ("dpo", "truncation_mode"): "keep_end",
 }
-"""Defaults of the older TRL that a file counts on whose target is the newer one."""
+"""Defaults of the older TRL on which a file relies although its spec is for the newer stack."""
 
 
 def recipes() -> list[str]:
@@ -57,7 +58,7 @@ def recipes() -> list[str]:
 
 
 def answers(stack: str, asked: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """What the parser of a stack makes of files, each with its method."""
+    """The arguments that the parser of a stack makes of files, given with their methods."""
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
     words = [f"{method}={path}" for path, method in asked]
     done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)
@@ -66,13 +67,13 @@ def answers(stack: str, asked: list[tuple[str, str]]) -> dict[str, dict[str, Any
 
 
 def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, tuple[Any, Any]]:
-    """The arguments that differ without a reason that stands above."""
+    """The arguments that differ without a reason in the tables above."""
     out = {}
     for key, ours in found.arguments.items():
         if key not in theirs or key in MACHINE or key in STATED:
             continue
         if key == "per_device_eval_batch_size" and theirs["eval_strategy"] == "no":
-            continue  # nothing is evaluated
+            continue  # the run has no evaluation
         said, written = theirs[key], key in theirs["written"]
         if said is None and key in UNSAID:
             said = UNSAID[key]
@@ -80,7 +81,7 @@ def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, 
             said = theirs["packing"] if theirs["eval_strategy"] != "no" else ours
         if stack == DEFAULT and not written:
             said = DATED.get((found.draft.method, key), said)
-        if key == "report_to" and not written:  # whatever happens to be installed
+        if key == "report_to" and not written:  # the default depends on installed packages
             said = []
         if key == "warmup_steps" and "warmup_ratio" not in found.arguments:
             said = theirs["written"].get("warmup_ratio", said)
@@ -97,7 +98,7 @@ def test_trls_own_parser_makes_the_arguments_of_the_bundle() -> None:
         asked = [(path, one.draft.method) for path, one in drafts.items() if one.draft.stack.name == stack]
         for path, answer in answers(stack, asked).items():
             found = drafts[path]
-            if "refused" in answer:  # groups of 14 that no batch holds
+            if "refused" in answer:  # 14 completions per prompt fit no batch
                 assert found.errors, (path, answer["refused"])
                 continue
             with open(path, encoding="utf-8") as handle:

@@ -16,7 +16,7 @@ sys.path.append(oracle_support.FOLDER)
 from trl_cases import CASES, HEAD
 
 MACHINE = ("accelerator_config", "dataloader_pin_memory", "use_cpu", "output_dir", "run_name", "logging_dir")
-"""Arguments that follow the machine, or name the run."""
+"""Arguments that depend on the machine, or name the run."""
 UNUSED = {
     "ref_model_mixup_alpha": "`sync_ref_model` is off",
     "ref_model_sync_steps": "`sync_ref_model` is off",
@@ -26,26 +26,26 @@ UNUSED = {
     "ddp_find_unused_parameters": "a run has one process",
     "vllm_gpu_memory_utilization": "`use_vllm` is off",
 }
-"""Arguments that change nothing that is learned in these files."""
+"""Arguments that change nothing that these files train, with the reason."""
 UNSET = {
     "tf32": False,
     "eval_packing": False,
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""What None does."""
+"""The value that TRL uses if an argument is None."""
 SPELLED: dict[str, dict[str, Any]] = {
     "include_num_input_tokens_seen": {"no": False},
     "lr_scheduler_kwargs": {"{}": None},
     "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
 }
-"""The same value in another version's spelling."""
+"""Values that another version writes differently, to our spelling."""
 KNOWN = {("kto", "remove_unused_columns"): "KTO's trainer turns it off itself"}
 REWARDS = "reward_funcs:\n- accuracy\n"
 
 
 def answers() -> dict[str, dict[str, Any]]:
-    """What each version's parser makes of its files."""
+    """The recorded arguments of each file from the parser of its version."""
     with open(os.path.join(oracle_support.FOLDER, "trl_versions.jsonl"), encoding="utf-8") as handle:
         return {one["case"]: one["arguments"] for one in map(json.loads, handle)}
 
@@ -55,7 +55,7 @@ def test_every_case_has_an_answer() -> None:
 
 
 def plain(key: str, value: Any) -> Any:
-    """A value in one spelling."""
+    """A value in our spelling; None becomes the value that TRL uses."""
     value = SPELLED.get(key, {}).get(str(value), value)
     return UNSET.get(key) if value is None else value
 

@@ -1,4 +1,6 @@
-"""A TRL file is dated by its names. A default that moved among the fitting versions is stated, and `--trl` decides."""
+"""The argument names in a TRL file show its version. A default that differs among the possible versions is stated;
+`--trl` selects one.
+"""
 
 from __future__ import annotations
 
