@@ -1,9 +1,9 @@
-"""`make gpu`: runs what only a GPU can show, in pieces that can be stopped, and writes a JSON line for each.
+"""`make gpu`: measure what cannot be tested without a GPU. It can be stopped, and writes a JSON line per measurement.
 
-    python tests/gpu/campaign.py --out gpu-readings            # goes on where it was stopped; at most 8 minutes a call
+    python tests/gpu/campaign.py --out gpu-readings            # continues where it was stopped; at most 8 minutes
     python tests/gpu/campaign.py --out /tmp/r --rehearse       # the same on a CPU, with small shapes
 
-The versions that are installed are taken as they are, and stand in each reading. A piece that fails is a reading, too.
+The installed versions are used, and each measurement records them. A measurement that fails is recorded with its error.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from attrs import frozen
 
 Reading = dict[str, Any]
 UNFINISHED = 75
-"""Exit status where pieces are left: the same command goes on."""
+"""Exit status if measurements are left; the same command continues."""
 CLOSE = 1e-3
-"""Largest difference of losses, relative, among runs that compute the same."""
+"""Largest relative difference between the losses of runs that compute the same."""
 
 
 @frozen
 class Piece:
-    """One reading: a name that finds it again, what kind it is, and what makes it."""
+    """One measurement: its name, its kind, and the function that makes it."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class Piece:
 
 
 def pieces(place: machine.Machine) -> Iterator[Piece]:
-    """Every piece of the campaign, the most telling first."""
+    """Every measurement of the campaign, the most informative first."""
     yield Piece("preflight", "preflight", lambda: runs.preflight(place))
     for case in runs.cases(place):
         yield Piece(f"run {case.name}", "run", lambda case=case: runs.read(case, place))  # type: ignore[misc]
@@ -56,7 +56,7 @@ def pieces(place: machine.Machine) -> Iterator[Piece]:
 
 
 class Readings:
-    """The file of readings; what another set of versions or another card read is another reading."""
+    """The file of measurements. Measurements with other package versions or on another GPU are kept apart."""
 
     def __init__(self, folder: str, place: machine.Machine) -> None:
         os.makedirs(folder, exist_ok=True)
@@ -69,7 +69,7 @@ class Readings:
             self.known = {one["piece"]: one for one in found if one["machine"] == place.facts}
 
     def take(self, piece: Piece) -> Reading:
-        """Makes a reading and writes it down whole."""
+        """Make a measurement and append it to the file; a failure is recorded as a measurement with its error."""
         began = time.monotonic()
         try:
             found = {"ok": True, **piece.read()}
@@ -86,7 +86,7 @@ class Readings:
 
 
 def unequal(found: dict[str, Reading]) -> Iterator[str]:
-    """The runs of one group whose losses differ by more than CLOSE from those of its first."""
+    """A sentence for each run whose losses differ from those of the first run in its group by more than CLOSE."""
     first: dict[str, Reading] = {}
     for one in found.values():
         if one["kind"] != "run" or not one["ok"] or "group" not in one:
@@ -98,7 +98,9 @@ def unequal(found: dict[str, Reading]) -> Iterator[str]:
 
 
 def planned(found: dict[str, Reading]) -> Iterator[str]:
-    """How far off the plan is on the readings of memory: mean, median and worst, predicted over measured, less one."""
+    """The error of the plan's memory (predicted / measured - 1) over all memory measurements: mean, median and
+    worst.
+    """
     off = sorted(abs(one["off"]) for one in found.values() if "off" in one)
     if off:
         mean, median = statistics.mean(off), statistics.median(off)
@@ -106,7 +108,7 @@ def planned(found: dict[str, Reading]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Takes readings until the time is over. Status 0: all are there and good; 1: some failed; 75: unfinished."""
+    """Make measurements until the time is over. Exit status 0: all exist and passed; 1: some failed; 75: unfinished."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of readings.jsonl and of the runs")
     parser.add_argument("--minutes", type=float, default=8, help="begin no piece after so many (default: 8)")
@@ -114,7 +116,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="pieces whose name has the word")
     options = parser.parse_args()
     place = machine.find_machine(os.path.abspath(options.out), options.rehearse)
-    began = time.monotonic()  # a call takes one piece at least
+    began = time.monotonic()  # each call makes at least one measurement
     readings = Readings(options.out, place)
     wanted = [one for one in pieces(place) if options.only in one.name]
     for one in wanted:

@@ -1,6 +1,6 @@
-"""Tokens a second of what the compiler chooses by itself, against the best of a small grid of the same run.
+"""Tokens per second with the micro-batch and recomputation that the compiler chooses, and with those of a small grid.
 
-The spec says neither micro-batch nor recomputation; each point of the grid says both. None changes what is learned.
+All specs are the same except for these two settings, which do not change what is learned.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ WRITTEN = ("gradient_checkpointing", "activation_checkpointing")
 
 @frozen
 class Choice:
-    """One point: what the spec says. `micro` is 0 and `checkpointing` None where the compiler chooses."""
+    """One point: the settings of the spec. `micro` is 0 and `checkpointing` None if the compiler chooses."""
 
     micro: int
     checkpointing: bool | None
 
     @property
     def name(self) -> str:
-        """What finds the reading again."""
+        """The name of the measurement."""
         if self.checkpointing is None:
             return "the compiler's own"
         return f"micro {self.micro}, {'recomputed' if self.checkpointing else 'kept'}"
 
 
 def choices(place: Machine) -> Iterator[Choice]:
-    """The compiler's own first, then the grid: the divisors of the global batch, with and without recomputation."""
+    """The compiler's choice first, then the grid: divisors of the global batch, with and without recomputation."""
     yield Choice(0, None)
     for micro in (2, 8) if place.rehearsal else (1, 2, 4, 8, 16):
         for checkpointing in (False, True):
@@ -41,7 +41,7 @@ def choices(place: Machine) -> Iterator[Choice]:
 
 
 def read(choice: Choice, place: Machine) -> dict[str, Any]:
-    """Compiles and runs it; a run that the card cannot hold is a reading, too."""
+    """Compile and run the spec; running out of GPU memory is a result, too."""
     lines = "" if choice.checkpointing is None else f"memory(checkpointing={str(choice.checkpointing).lower()})"
     case = Case(f"choice {choice.name}", f"strategy ddp\n{lines}", micro=choice.micro)
     made = bundle(case, place, steps=6 if place.rehearsal else 30)
@@ -60,7 +60,7 @@ def read(choice: Choice, place: Machine) -> dict[str, Any]:
 
 
 def compared(found: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """The compiler's own choice as a share of the best that ran."""
+    """The speed of the compiler's choice as a share of the fastest run of the grid."""
     speeds = {one["piece"]: one.get("tokens_per_second") or 0.0 for one in found.values() if one["kind"] == "choice"}
     own = next((speeds[name] for name in speeds if name.endswith(Choice(0, None).name)), 0.0)
     if own and len(speeds) > 1:

@@ -1,4 +1,4 @@
-"""The machine of a campaign: its card, its versions, and a place to work with a model and rows."""
+"""The machine of a measurement campaign: its GPU, its package versions, and a folder with a model and rows."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def short(completions, **others):
 
 
 class Failed(Exception):
-    """A piece did not come to its end; the last lines that it printed."""
+    """Raised if a measurement's command fails or takes too long, with the last lines that it printed."""
 
 
 @frozen
 class Machine:
-    """Where a campaign runs. `gpu` is the registry's name of the card, "cpu" in a rehearsal."""
+    """The machine of a campaign. `gpu` is the registry's name of the GPU, "cpu" in a rehearsal."""
 
     folder: str
     facts: dict[str, Any]
@@ -70,17 +70,17 @@ class Machine:
     rehearsal: bool
 
     def hardware(self, cards: int = 1) -> str:
-        """What a spec says of it."""
+        """The hardware as a spec states it."""
         return "cpu" if self.rehearsal else f"{cards} x {self.gpu}"
 
     @property
     def precision(self) -> str:
-        """The precision of the runs: that of the mission where the card has it."""
+        """The precision of the runs: bf16 if the GPU has it."""
         return "bf16" if not self.rehearsal and tuple(self.facts["capability"]) >= (8, 0) else "fp32"
 
 
 def find_machine(folder: str, rehearsal: bool) -> Machine:
-    """Looks at the card and the packages, and makes the model and the rows. Exits where there is no card."""
+    """Find the GPU and the packages, and make the model and the rows. Exits the program if there is no GPU."""
     facts = json.loads(output([sys.executable, "-c", LOOK]))
     if rehearsal:
         facts = {**facts, "card": "cpu", "memory": 0, "capability": [], "cards": 0}
@@ -102,7 +102,9 @@ def find_machine(folder: str, rehearsal: bool) -> Machine:
 
 
 def card_name(card: str, memory: int) -> str:
-    """The registry's name of a card that the driver calls `NVIDIA H100 80GB HBM3`: its words, then its memory."""
+    """The registry's name of a GPU, found by the words of the driver's name (`NVIDIA H100 80GB HBM3`) and by its memory
+    in bytes.
+    """
     words = set(re.split(r"[^a-z0-9]+", card.lower()))
     found = []
     for name in gpu_names():
@@ -127,7 +129,7 @@ def _version(name: str) -> str:
 
 
 def output(command: list[str], folder: str | None = None, seconds: float = 460, **environment: str) -> str:
-    """What a command printed. Raises Failed with its last lines where it failed or took too long."""
+    """The output of a command. Raises Failed, with its last lines, if it fails or takes more than `seconds`."""
     added = {"PYTHONPATH": SUPPORT, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     whole = {**os.environ, **added, **environment}
     try:

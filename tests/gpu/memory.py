@@ -1,4 +1,6 @@
-"""Memory by phase: sizes, precision, recomputation, tokens and the head of a decoder, each in a process of its own."""
+"""Measure memory by phase for decoders of different size, precision, recomputation, tokens and head, each in a new
+process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from xpc.compiler.registry.types import ModelFacts
 
 @frozen
 class Shape:
-    """One reading. `layers` x `hidden` decide the size; `head` is `full` or `liger`; `precision` `mixed` or `bf16`."""
+    """One measurement. `layers` x `hidden` set the size; `head` is `full` or `liger`, `precision` is `mixed` or
+    `bf16`.
+    """
 
     layers: int
     hidden: int
@@ -30,7 +34,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """What finds the reading again."""
+        """The name of the measurement."""
         kept = "recomputed" if self.checkpointing else "kept"
         return f"{self.layers}x{self.hidden} v{self.vocab} t{self.tokens} {self.precision} {kept} {self.head}"
 
@@ -40,7 +44,7 @@ SIZES = ((12, 768, 32_000), (16, 1536, 32_000), (24, 2048, 151_936), (28, 2560, 
 
 
 def shapes(rehearsal: bool) -> Iterator[Shape]:
-    """About forty shapes; in a rehearsal four small ones."""
+    """About forty shapes; in a rehearsal four small shapes."""
     if rehearsal:
         for precision in ("mixed", "bf16"):
             for checkpointing in (False, True):
@@ -56,7 +60,7 @@ def shapes(rehearsal: bool) -> Iterator[Shape]:
 
 
 def planned(shape: Shape, parameters: int) -> dict[str, float]:
-    """What the plan says of a reading: bytes at the peak of each phase. Empty where it says `unknown`."""
+    """The bytes that the plan predicts for the peak of each phase; empty if the plan says `unknown`."""
     heads, tied = max(4, shape.hidden // 128), shape.vocab > 100_000
     tables = shape.vocab * shape.hidden * (1 if tied else 2)
     facts = ModelFacts(
@@ -77,7 +81,7 @@ def planned(shape: Shape, parameters: int) -> dict[str, float]:
 
 
 def read(shape: Shape, place: Machine) -> dict[str, Any]:
-    """Bytes at the end of each phase and its peak, beside what the plan says of them."""
+    """The measured bytes at the end and at the peak of each phase, and the bytes that the plan predicts."""
     probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "memory_probe.py")
     asked = json.dumps({**asdict(shape), "device": "cpu" if place.rehearsal else "cuda"})
     found: dict[str, Any] = json.loads(output([sys.executable, probe, asked]).splitlines()[-1])

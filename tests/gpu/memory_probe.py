@@ -1,7 +1,8 @@
-"""One reading of memory: a Qwen2 of the asked shape takes two steps, and each phase says what it left and its peak.
+"""One memory measurement: a Qwen2 of the given shape takes two steps, and the bytes left and the peak of each phase are
+recorded.
 
-On a GPU the numbers are the allocator's (`max_memory_allocated`). On a CPU, which has none, they are the bytes of
-weights, gradients, states and of what autograd saved, so that the way to them is tried.
+On a GPU the numbers are those of torch's allocator (`max_memory_allocated`). On a CPU, which has none, they are the
+bytes of weights, gradients, optimizer states and tensors saved by autograd, so that a rehearsal runs this code, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def main(asked: dict[str, Any]) -> dict[str, Any]:
-    """Bytes by phase."""
+    """Take the two steps; returns bytes by phase."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -40,7 +41,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
         model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     rows = torch.randint(0, asked["vocab"], (1, asked["tokens"]), device=device)
-    for _ in range(2):  # the second step has the optimizer's states from the start
+    for _ in range(2):  # in the second step the optimizer's states exist from the start
         mixed = asked["precision"] == "mixed"
         with meter.phase("forward"), meter.saved(), torch.autocast(device, dtype=half, enabled=mixed):
             loss = model(input_ids=rows, labels=rows).loss
@@ -57,7 +58,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 class Meter:
-    """Bytes at the end of each phase, and its peak."""
+    """Records the bytes at the end and at the peak of each phase."""
 
     def __init__(self, torch: Any, device: str) -> None:
         self.torch = torch
@@ -67,7 +68,7 @@ class Meter:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """The block is one phase; the same phase of a later step takes its place."""
+        """Measure the block as one phase; the same phase of a later step replaces the result."""
         if self.cuda:
             self.torch.cuda.synchronize()
             self.torch.cuda.reset_peak_memory_stats()
@@ -79,7 +80,7 @@ class Meter:
 
     @contextlib.contextmanager
     def saved(self) -> Iterator[None]:
-        """On a CPU, the bytes that autograd saves in the block."""
+        """On a CPU, record the bytes that autograd saves in the block."""
         if self.cuda:
             yield
             return
@@ -95,7 +96,7 @@ class Meter:
         self.phases["forward"] = {"saved": sum(self.bytes.values())}
 
     def held(self, model: Any, optimizer: Any) -> dict[str, int]:
-        """Bytes of weights, gradients and optimizer states."""
+        """The bytes of weights, gradients and optimizer states."""
         states = [one for state in optimizer.state.values() for one in state.values() if hasattr(one, "nbytes")]
         return {
             "weights": sum(one.nbytes for one in model.parameters()),

@@ -1,4 +1,6 @@
-"""Runs of compiled bundles: each strategy, adapter and method for a few steps, and one that is killed and goes on."""
+"""Runs of compiled bundles: each strategy, adapter and method for a few steps, and one run that is killed and
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,11 @@ save "out" every={every}
 
 @frozen
 class Case:
-    """One run. Runs of one `group` compute the same, and their losses are compared; `needs` is a package.
+    """One run. Runs of the same `group` compute the same, so their losses are compared; `needs` is a required package.
 
-    `cards` are the GPUs of the run: FSDP over one process shares nothing, and the compiler refuses it. `rows` names the
-    file of its data, and `micro` the sequences of one GPU at once: 0 leaves them to the compiler, None to the case.
+    `cards` is the number of GPUs: FSDP over one process shards nothing, and the compiler refuses it. `rows` names the
+    file of the data. `micro` is the number of sequences per GPU: with 0 the compiler chooses it, with None it is the
+    campaign's value.
     """
 
     name: str
@@ -48,7 +51,7 @@ class Case:
     micro: int | None = None
 
     def spec(self, hardware: str, precision: str, micro: int, seq: int, steps: int, every: str) -> str:
-        """The text of its spec. `micro` is what the GPUs have at once where the case does not say."""
+        """The text of the run's spec. `micro` is the sequences of all GPUs at once, used if the case has no `micro`."""
         at_once = micro // self.cards if self.micro is None else self.micro
         batch = f" micro={at_once}" if at_once else ""
         batch += f" seq={seq}" if self.rows != "prompts" else ""
@@ -60,7 +63,7 @@ class Case:
 
     @property
     def optimizer(self) -> str:
-        """Its optimizer."""
+        """The optimizer of the run."""
         return "adamw8bit" if self.name == "adamw in 8 bits" else "adamw"
 
 
@@ -69,7 +72,7 @@ GRPO = f'method grpo(generations=4, max_completion=32, rewards="rewards.py:short
 
 
 def cases(place: Machine) -> Iterator[Case]:
-    """Every case that the machine can run; a rehearsal leaves out what a CPU cannot do."""
+    """Every case that the machine can run; a rehearsal excludes cases that a CPU cannot run."""
     for one in CASES:
         gpu_only = any(word in one.lines for word in GPU_ONLY)
         there = not one.needs or importlib.util.find_spec(one.needs) is not None
@@ -108,7 +111,7 @@ CASES = (
 
 
 def bundle(case: Case, place: Machine, steps: int = 6, every: str = "never") -> str:
-    """The bundle of a case, compiled anew in a folder of its own."""
+    """Compile the bundle of a case into a new folder of its own; returns the bundle's path."""
     folder = os.path.join(place.folder, "runs", re.sub(r"\W+", "-", case.name))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -123,7 +126,7 @@ def bundle(case: Case, place: Machine, steps: int = 6, every: str = "never") -> 
 
 
 def command(made: str) -> list[str]:
-    """What launch.sh starts after its look at the machine, which would stop at other versions than the pins."""
+    """The command that launch.sh starts after its preflight, which would refuse versions other than the pins."""
     return shlex.split(output([os.path.join(made, "launch.sh"), "--dry-run"], PYTHON=sys.executable))
 
 
@@ -134,7 +137,7 @@ def events(made: str) -> list[dict[str, Any]]:
 
 
 def facts(made: str, started: list[str]) -> dict[str, Any]:
-    """What a run left: its losses, tokens a second between its first step and its last, and its command."""
+    """The results of a run: its losses, tokens per second between its first and its last step, and its command."""
     found = events(made)
     out: dict[str, Any] = {
         "losses": [one["loss"] for one in found],
@@ -147,7 +150,7 @@ def facts(made: str, started: list[str]) -> dict[str, Any]:
 
 
 def read(case: Case, place: Machine) -> dict[str, Any]:
-    """Compiles and runs one case."""
+    """Compile and run one case."""
     made = bundle(case, place)
     started = command(made)
     output(started, os.path.dirname(made), XPC_PREFLIGHT="passed")
@@ -156,7 +159,7 @@ def read(case: Case, place: Machine) -> dict[str, Any]:
 
 
 def killed(place: Machine) -> dict[str, Any]:
-    """A run that is killed with -9 after its first checkpoint and started again, beside one that was left alone."""
+    """A run that is killed with -9 after its first checkpoint and started again, and the same run undisturbed."""
     case = Case("killed", f"strategy ddp\n{PLAIN}")
     made = bundle(case, place, steps=20, every="4")
     started, folder = command(made), os.path.dirname(made)
@@ -179,7 +182,7 @@ def killed(place: Machine) -> dict[str, Any]:
 
 
 def preflight(place: Machine) -> dict[str, Any]:
-    """What a bundle's own look at the machine says; where the versions are not the pins, it says so."""
+    """The output of a bundle's preflight; if versions differ from the pins, it says so."""
     made = bundle(CASES[0], place)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHON": sys.executable}
     done = subprocess.run([os.path.join(made, "launch.sh"), "--preflight"], cwd=os.path.dirname(made), env=environment,

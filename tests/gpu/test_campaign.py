@@ -1,4 +1,4 @@
-"""The campaign for a GPU, tried on a CPU: it is stopped and goes on, and says what is wrong."""
+"""The GPU campaign, rehearsed on a CPU: it can be stopped and continued, and reports what failed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_unknown_card_is_reported():
 @pytest.mark.parametrize("gpu", ["h200", "a100-80gb", "h100-80gb"])
 @pytest.mark.parametrize("case", runs.CASES, ids=lambda one: one.name)
 def test_every_case_is_a_spec_that_compiles_for_a_gpu(case, gpu, tmp_path):
-    """Its specs are tried here without the card, so that none is refused there."""
+    """The specs are compiled here without a GPU, so that none is refused on the machine with the GPU."""
     text = case.spec(f"{case.cards} x {gpu}", "bf16", 8, 512, 6, "never")
     text = text.replace('"model"', "qwen2.5-0.5b-instruct")
     row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}

@@ -1,4 +1,4 @@
-"""Tokens a second of a bundle beside the plain TRL script of the same arguments, in turn."""
+"""Tokens per second of a bundle and of a plain TRL script with the same arguments, run alternately."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SCRIPT = os.path.join(SUPPORT, "plain_trl.py")
 
 @frozen
 class Pair:
-    """A bundle and the script of its arguments."""
+    """A bundle and a TRL script with its arguments."""
 
     case: Case
     times: int = 2
 
     @property
     def name(self) -> str:
-        """What finds the reading again."""
+        """The name of the measurement."""
         return self.case.name
 
 
 def comparisons(place: Machine) -> Iterator[Pair]:
-    """What is compared."""
+    """The pairs that are compared."""
     yield Pair(Case("plain", f"strategy ddp\n{PLAIN}"))
     yield Pair(Case("recomputed", "strategy ddp\nmemory(checkpointing)"))
     if not place.rehearsal:
@@ -37,7 +37,7 @@ def comparisons(place: Machine) -> Iterator[Pair]:
 
 
 def read(pair: Pair, place: Machine) -> dict[str, Any]:
-    """Both ways in turn: tokens a second of each, and whether the losses are the same numbers."""
+    """Run bundle and script alternately: the tokens per second of each, and whether their losses are equal."""
     steps = 12 if place.rehearsal else 60
     found: dict[str, list[dict[str, Any]]] = {"bundle": [], "script": []}
     for _ in range(pair.times):

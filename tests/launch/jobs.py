@@ -1,4 +1,4 @@
-"""Jobs of the tests: specs compiled for Slurm, and a launch.sh that stands in for the training."""
+"""Jobs of the tests: specs compiled for Slurm, and a short launch.sh in place of the training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patience import HUNG
 from whole_lines import events, whole_lines
 
 STEPS = 30
-"""Of a run that is compared with another."""
+"""The number of steps of a run that is compared with another run."""
 
 SPEC = """\
 xpc 1
@@ -80,7 +80,7 @@ sys.exit(1)
 
 def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: int = 30,
          more: str = "launch slurm", data: str = "messages.jsonl") -> str:  # fmt: skip
-    """A small run; on one node the line `nodes` is left out."""
+    """A spec for Slurm; a spec for one node has no line `nodes`."""
     line = f"nodes {nodes}\n" if nodes > 1 else ""
     return SPEC.format(
         seq="" if "method grpo" in more else " seq=64",
@@ -94,7 +94,9 @@ def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: 
 
 
 def stand_in(folder: str, text: str, *starts: str) -> str:
-    """A compiled bundle in a folder, whose launch.sh does on each start what `starts` say. Gives its job.sbatch."""
+    """Write a compiled bundle with a launch.sh that does, on each start, the next of `starts`; returns its
+    job.sbatch.
+    """
     put(folder, FILES)
     bundle = compiled(text, folder, os.path.join(folder, "the job.bundle"), "job.xp")
     members = os.path.join(bundle, "members")
@@ -109,7 +111,7 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
 
 
 def repinned(bundle: str, runs: list[str]) -> None:
-    """Has the jobs of a bundle take its runs as they stand now for those that were compiled."""
+    """Update the digests in a bundle's jobs after files of its runs have changed."""
     pins = {}
     for run in runs:
         path = os.path.join(run, "run.sha256")
@@ -138,7 +140,7 @@ def repinned(bundle: str, runs: list[str]) -> None:
 
 
 def replaced(path: str, text: str) -> dict[str, str]:
-    """Writes the text in the place of what a file held; gives the old digest and the new one."""
+    """Replace the content of a file; returns its old digest and its new one."""
     with open(path, "rb") as handle:
         old = sha256(handle.read()).hexdigest()
     with open(path, "w", encoding="utf-8") as handle:
@@ -147,7 +149,7 @@ def replaced(path: str, text: str) -> dict[str, str]:
 
 
 def node_lines(folder: str, rank: int) -> list[str]:
-    """The lines of the stand-in of a node."""
+    """The lines that the short launch.sh of a node wrote."""
     return whole_lines(os.path.join(folder, f"said-{rank}"))
 
 
@@ -162,7 +164,7 @@ def log(folder: str) -> str:
 
 
 def until(seen: Callable[[], object], what: str, seconds: float = HUNG) -> None:
-    """Waits until something is seen. Raises TimeoutError with the words for it."""
+    """Wait until `seen` is true. Raises TimeoutError, with `what` in its message, after `seconds`."""
     end = time.monotonic() + seconds
     while not seen():
         if time.monotonic() > end:
@@ -171,7 +173,7 @@ def until(seen: Callable[[], object], what: str, seconds: float = HUNG) -> None:
 
 
 def steps_of(cwd: str | Path) -> list[dict[str, Any]]:
-    """What a run that was started in a folder has told of its steps by now."""
+    """The logged steps, up to now, of a run that was started in a folder."""
     return [one for one in events(os.path.join(cwd, "out")) if "loss" in one]
 
 
@@ -181,7 +183,9 @@ def weights(cwd: str) -> str:
 
 
 def same(cwd: Path, alone: str) -> None:
-    """Every step once, in order, with the very loss and gradient of the other run; and the very weights."""
+    """Check that a run logged every step once, in order, with the losses and gradient norms of the other run, and saved
+    equal weights.
+    """
     one, other = steps_of(alone), steps_of(cwd)
     assert [event["step"] for event in other] == list(range(1, STEPS + 1))
     for name in ("loss", "grad_norm", "lr", "tokens"):
@@ -193,10 +197,10 @@ def same(cwd: Path, alone: str) -> None:
 
 
 def moments(chance: random.Random) -> list[int]:
-    """Two steps of a run, at which something happens to it."""
+    """Two random steps of a run, at which a test disturbs it."""
     return [chance.randint(1, 11), chance.randint(15, 25)]
 
 
 def reaches(cwd: Path, step: int) -> None:
-    """Waits until a run tells of a step."""
+    """Wait until a run has logged a step."""
     until(lambda: [one for one in steps_of(cwd) if one["step"] >= step], f"step {step}")

@@ -1,4 +1,4 @@
-"""Several nodes without a scheduler: the commands that `xpc compile` prints train, typed as they are."""
+"""Several nodes without a scheduler: the commands that `xpc compile` prints are typed as they are, and train."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from xpc.compiler.engines.local import ADDRESS, PORT
 
 
 def commands(text: str) -> list[str]:
-    """The commands of nodes in a text."""
+    """The node commands in a text."""
     return re.findall(r"^ *(MASTER_ADDR=.*)$", text, re.M)
 
 
 def printed(folder: object, nodes: int, *more: str) -> tuple[str, list[str]]:
-    """What `xpc compile` prints for a run of this many nodes, and the README's commands."""
+    """The node commands that `xpc compile` prints for a run of this many nodes, and those in the README."""
     lines = "\n".join(("train qwen2.5-0.5b-instruct on capybara for 3 steps", "hardware 2 x h100-80gb", *more))
     put(folder, {"two.xp": f"xpc 1\n{lines}\nnodes {nodes}\nbatch(gbs={4 * nodes}, micro=1)\n"})
     done = xpc("compile", "two.xp", "--force", cwd=str(folder))

@@ -1,4 +1,4 @@
-"""`launch.sh --prepare`: rows are prepared once, without a GPU, and the run that reads them is the same run."""
+"""`launch.sh --prepare` prepares the rows once, without a GPU, and a run that reads them equals a run without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled runs on two nodes of a Ray cluster of this machine, which learn what two processes of one node learn."""
+"""Compiled runs on two nodes of a Ray cluster on this machine end with the weights of two processes on one node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ esac
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes with a core each."""
+    """A Ray cluster of two nodes with one core each."""
     why = missing()
     if why:
         assert not os.environ.get("XPC_EVERY_TEST"), f"every test is asked for: {why}"
@@ -54,7 +54,7 @@ def submit(
     cluster: Cluster, warm: Forks, place: str, strategy: str, folder: Path, **variables: str
 ) -> subprocess.Popen[bytes]:
     name = f"ray-{strategy}-{folder.name}"
-    os.symlink(os.path.join(place, "tiny"), folder / "tiny")  # the model comes to the nodes in the shared folder
+    os.symlink(os.path.join(place, "tiny"), folder / "tiny")  # the nodes read the model from the shared folder
     bundle = compiled(text(strategy, folder), place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
     return cluster.submit(bundle, f"{folder}/log", environment(PYTHON=warm.python, **variables))
 
@@ -67,9 +67,9 @@ def log(folder: Path) -> str:
 def test_what_is_killed_is_started_again(
     cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """A worker of Ray, and then a process that trains, each with SIGKILL; the run goes on from the newest checkpoint.
+    """SIGKILL ends a Ray worker and later a training process; the run continues from the newest checkpoint.
 
-    What it learns is what two processes of one node learn that nobody kills, to the last bit.
+    It ends bit-identical to an undisturbed run of two processes on one node.
     """
     started = submit(cluster, warm, place, "zero2", tmp_path)
     first, second = moments(chance)
@@ -97,7 +97,7 @@ def test_a_rehearsed_job_trains_as_without(
 
 @pytest.fixture
 def stand_in(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Submits a bundle whose launch.sh does on each start what is said, and may fail once."""
+    """Submit a bundle whose launch.sh does, on each start, the next of `starts`; the job has one retry."""
 
     def start(*starts: str) -> subprocess.Popen[bytes]:
         put(str(tmp_path), FILES)
@@ -115,11 +115,13 @@ def node_lines(folder: Path, node: int) -> list[list[str]]:
     return [line.split() for line in whole_lines(folder / f"said-{node}")]
 
 
-@pytest.mark.nightly  # eight minutes
+@pytest.mark.nightly  # takes eight minutes
 def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """Of one failure that is borne, the stop before it counts for nothing. The status of the second comes back."""
+    """With one retry, the stop before the first failure does not count as a failure. The job ends with the status of
+    the second failure.
+    """
     assert stand_in("75", "fail", "fail", "0").wait(900) == 3, log(tmp_path)
     one, other = node_lines(tmp_path, 0), node_lines(tmp_path, 1)
     assert len(one) == len(other) == 3
@@ -132,7 +134,7 @@ def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
 def test_the_end_of_the_job_asks_the_run_to_stop(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """`ray job stop` sends SIGTERM to ray_job.py; the workers end with it."""
+    """`ray job stop` sends SIGTERM to ray_job.py; each node's launch.sh gets a stop signal, and the job ends."""
     started = stand_in("wait")
     until(lambda: node_lines(tmp_path, 0) and node_lines(tmp_path, 1), "both nodes start")
     started.send_signal(signal.SIGTERM)

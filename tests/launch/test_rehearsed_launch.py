@@ -1,4 +1,6 @@
-"""`launch.sh --rehearse`: two steps, a save and a resume before the run, which is then as without a rehearsal."""
+"""`launch.sh --rehearse` trains two steps with a save and a resume; the run after it equals a run without a
+rehearsal.
+"""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("option", ["-X", "--pty"])
 def test_ctrl_c_under_srun_saves(cluster: Cluster, warm: Forks, place: str, tmp_path: Path, option: str) -> None:
-    """With -X, srun passes the first Ctrl-C on, to every process of the step; with --pty, the node's own terminal does.
+    """With -X, srun passes the first Ctrl-C to every process of the step; with --pty, the terminal on the node does.
 
-    Without them, srun only prints the state of the step, and a second Ctrl-C within a second kills it.
+    Without these options, srun only prints the state of the step, and a second Ctrl-C within a second kills the step.
     """
     text = spec("zero2", hardware="2 x cpu", nodes=1, steps=4000, more="")
     bundle = compiled(text, place, os.path.join(place, "interrupted.bundle"), "interrupted.xp")

@@ -1,4 +1,4 @@
-"""What job.sbatch does in a real Slurm of two nodes, with a stand-in for the training: seconds, not minutes."""
+"""What job.sbatch does in a real Slurm cluster of two nodes, with a short script in place of the training."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ def test_slurm_accepts_the_script(cluster: Cluster, tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("setting", ["partition=elsewhere", "partition=gpu, time=8d"])
 def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: str) -> None:
-    """The same test says no where the cluster has no such partition, or ends jobs before."""
+    """`sbatch --test-only` refuses the script if the cluster has no such partition, or if the time exceeds its
+    limit.
+    """
     assert accepts(cluster, tmp_path, one("a", f"launch slurm({setting})").text).returncode != 0
 
 
 def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
-    """What Slurm makes of a compiled job with further `#SBATCH` lines, as it waits."""
+    """Slurm's record of a compiled job with further `#SBATCH` lines, while it is held."""
     script = Path(stand_in(str(folder), spec(), "0"))
     added = "".join(f"#SBATCH {one}\n" for one in lines)
     script.write_text(script.read_text().replace("#SBATCH --open-mode", f"{added}#SBATCH --open-mode"))
@@ -64,13 +66,13 @@ def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
 
 
 def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
-    """XP920: a further option would change the shape of the job, silently."""
+    """A further `#SBATCH` option would silently change the shape of the job, so xpc refuses it (XP920)."""
     assert held(cluster, tmp_path, "--nice=5")["NumNodes"].split("-")[0] == "2"
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
 
 
 def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
-    """XP922: the cores of the task are 2, and nobody else gets the others."""
+    """With --exclusive, the task still has only its 2 cores, and no other job gets the remaining cores (XP922)."""
     (tmp_path / "part").write_text("#!/bin/sh\nsleep 60\n")
     number = cluster.submit("--exclusive", "--cpus-per-task=2", str(tmp_path / "part"), cwd=str(tmp_path))
     until(lambda: cluster.job(number)["JobState"] == "RUNNING", "it runs")
@@ -81,19 +83,19 @@ def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path:
 
 
 def test_without_pyxis_srun_knows_no_container(cluster: Cluster) -> None:
-    """XP921: the options are those of a plugin, which the cluster has or has not."""
+    """The container options belong to the plugin pyxis, which a cluster may not have (XP921)."""
     done = cluster.run("srun", "--container-image=ubuntu", "true")
     assert done.returncode != 0
     assert "unrecognized option '--container-image=ubuntu'" in done.stderr
 
 
 def running(folder: Path, start: int = 0) -> bool:
-    """Whether both nodes have begun."""
+    """Whether launch.sh has started on both nodes more than `start` times."""
     return all(sum(line.startswith("rank") for line in node_lines(str(folder), rank)) > start for rank in (0, 1))
 
 
 def test_each_node_gets_its_rank(cluster: Cluster, tmp_path: Path) -> None:
-    # The bundle's folder has a space, and the job is submitted from beside it
+    # The bundle's path has a space, and the job is submitted from the folder that contains the bundle.
     script = stand_in(str(tmp_path), spec(), "0")
     number = cluster.submit(script, cwd=str(tmp_path))
     job = cluster.wait(number)
@@ -115,7 +117,9 @@ exec "$@"
 
 
 def test_container_mounts_complete_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job is submitted by a relative path; apptainer 1.4.5 refuses one as the place of a mount."""
+    """The job is submitted by a relative path, and apptainer 1.4.5 refuses relative paths as mount points, so mounts
+    are absolute.
+    """
     script = Path(stand_in(str(tmp_path), spec(more='launch slurm(image="/shared/a.sif", container=apptainer)'), "0"))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "apptainer").write_text(APPTAINER)
@@ -158,7 +162,7 @@ def test_stopped_job_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
         starts = [line for line in lines if line.startswith("rank")]
         assert f"asked {rank}" in lines
         assert [line[-7:] for line in starts] == ["start 0", "start 1"]
-        assert starts[0].split(":")[1].split()[0] != starts[1].split(":")[1].split()[0]  # another port
+        assert starts[0].split(":")[1].split()[0] != starts[1].split(":")[1].split()[0]  # a new port
     assert "queued again" in log(str(tmp_path))
     assert "restart 1" in log(str(tmp_path))
 
@@ -183,7 +187,9 @@ def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> No
 def test_a_stop_is_one_where_another_node_had_not_begun(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """The TERM of srun ends its shell, or its launch.sh, before they hear of signals; the highest status is theirs."""
+    """srun's SIGTERM ends the shell or launch.sh of a node that has not begun to handle signals; its status is the
+    highest, but the job still counts as stopped.
+    """
     slow = tmp_path / "slow"
     slow.write_text(
         f'if [ "${{SLURM_PROCID:-}}" = 1 ] && [ "${{{where}:-}}" ]; then while ((SECONDS < 60)); do :; done; fi\n'
@@ -216,7 +222,9 @@ def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
-    """The batch shell is gone with it: all is Slurm's to do. The loss of another node is among the trainings."""
+    """The batch shell is lost with the first node, so only Slurm can requeue the job. test_slurm_trains.py loses the
+    other node.
+    """
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
     cluster.kill_node("node1")
@@ -230,7 +238,9 @@ def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_p
 
 
 def test_a_member_of_a_sweep_is_queued_again_alone(cluster: Cluster, tmp_path: Path) -> None:
-    """The last task of an array has the array's own number, and must not speak for all."""
+    """The last task of an array has the array's own job number, so requeueing this task must not requeue the whole
+    array.
+    """
     text = spec(more="launch slurm\nsweep {\n  lr = [1e-3, 2e-3]\n}").replace("(lr=1e-3)", "")
     number = cluster.submit(stand_in(str(tmp_path), text, "wait", "0"), cwd=str(tmp_path))
 
@@ -268,7 +278,7 @@ def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) ->
 
 @pytest.fixture
 def served(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A spec whose completions come from a server, and a program that stands in for vLLM."""
+    """A spec of grpo with a vLLM server, and a program in place of vLLM."""
     program = tmp_path / "vllm"
     program.write_text(SERVER.format(python=sys.executable))
     program.chmod(0o755)
@@ -293,7 +303,7 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
-    assert not os.path.exists(tmp_path / "end")  # it was ended by the job, both times
+    assert not os.path.exists(tmp_path / "end")  # the job ended the server both times
 
 
 def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Path, served: str) -> None:

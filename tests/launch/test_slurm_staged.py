@@ -1,4 +1,4 @@
-"""A run of two nodes of a real Slurm from what `launch.sh --stage` fetched, where there is no hub any more."""
+"""A run on two nodes of a real Slurm cluster reads what `launch.sh --stage` downloaded, without access to the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An array of a real Slurm runs every member of a sweep, each in its own bundle; with a stand-in for the training."""
+"""A Slurm array runs every member of a sweep, each in its own bundle, with a short script in place of the training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SWEEP = "launch slurm\nsweep {\n  seed = [1, 2]\n  zip {\n    warmup = [1, 2]\n 
 
 
 def written(place: Path) -> str:
-    """The folder of a sweep of four members, on two nodes; the folder's name has a space."""
+    """Compile a sweep of four members on two nodes; the folder's name has a space."""
     put(str(place), FILES)
     text = SPEC.format(
         data="messages.jsonl", steps=4, hardware="cpu", nodes="nodes 2\n", strategy="ddp", seq="", more=SWEEP
@@ -67,7 +67,7 @@ def test_every_task_runs_the_member_of_its_number(cluster: Cluster, tmp_path: Pa
 def test_slurm_takes_an_array_as_large_as_the_rule_says(
     cluster: Cluster, tmp_path: Path, last: int, taken: bool
 ) -> None:
-    """XP888 warns above 1,001 tasks, where slurm.conf says nothing of MaxArraySize, as that of the tests."""
+    """XP888 warns above 1,001 tasks, the limit if slurm.conf does not set MaxArraySize, as in this cluster."""
     job = os.path.join(written(tmp_path), "job.sbatch")
     done = cluster.run("sbatch", "--test-only", f"--array=0-{last}", job, cwd=str(tmp_path))
     assert (done.returncode == 0) is taken, done.stderr

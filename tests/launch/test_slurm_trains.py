@@ -1,8 +1,8 @@
-"""Compiled runs on two nodes of a real Slurm: they learn what two processes of one node learn, to the last bit.
+"""Compiled runs on two nodes of a real Slurm cluster end bit-identical to two processes on one node.
 
-No tolerance: the world size, the order of the rows and every sum are the same. Two addends have one sum in either
-order, and what carries them between the processes adds nothing. With more ranks the order of a sum may depend on how
-they are laid out, and its last digit with it.
+The tolerance is zero: world size and order of the rows are the same, a sum of two values does not depend on their
+order, and the communication adds nothing. With more ranks, the order of a sum may depend on how ranks are placed on
+nodes, and so may its last digit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def trains(cluster: Cluster, warm: Forks, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """The cluster, with the environment of a training."""
+    """The cluster, with environment variables for training."""
     monkeypatch.setattr(cluster, "environment", environment(**cluster.environment, PYTHON=warm.python))
     return cluster
 
@@ -49,7 +49,7 @@ def job_report(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
 def test_stopped_job_continues_where_it_was(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """The signal that Slurm sends before the limit; no step is lost, and none is done twice."""
+    """After the signal that Slurm sends before the time limit, no step is lost or repeated."""
     number = submit(trains, place, "zero2", tmp_path)
     for step in moments(chance):
         reaches(tmp_path, step)
@@ -77,12 +77,14 @@ def test_a_rehearsed_job_trains_as_without(
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """All that ran there is killed; the job finds it out itself, long before Slurm does, and goes on with another."""
+    """All processes of a node are killed. The job notices this long before Slurm does, and continues with
+    another node.
+    """
     number, lost = submit(trains, place, "zero3", tmp_path), []
     try:
         for restarts, step in enumerate(moments(chance), 1):
             reaches(tmp_path, step)
-            lost.append(nodes(trains, trains.job(number))[-1])  # the first one has the batch shell
+            lost.append(nodes(trains, trains.job(number))[-1])  # the batch shell runs on the first node
             trains.kill_node(lost[-1])
             again(trains, number, restarts, tmp_path)
             trains.notice(lost[-1])
@@ -93,14 +95,14 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
     assert not set(nodes(trains, job)) & set(lost)
     assert log(tmp_path).count("Task launch for StepId=") == 2
-    assert log(tmp_path).count("resuming from checkpoint-") >= 1  # the first may have come before there was one
+    assert log(tmp_path).count("resuming from checkpoint-") >= 1  # the first kill may precede any checkpoint
     same(tmp_path, alone("zero3"))
 
 
 def test_a_killed_process_costs_the_steps_since_the_checkpoint(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """kill -9 of a rank on either node: the job begins a step anew on the same nodes, and is not queued again."""
+    """After `kill -9` of a rank on either node, the job restarts the run on the same nodes and is not requeued."""
     number = submit(trains, place, "zero2", tmp_path)
     for rank, step in enumerate(moments(chance)):
         reaches(tmp_path, step)
@@ -115,7 +117,7 @@ def test_a_killed_process_costs_the_steps_since_the_checkpoint(
 
 
 def process(job: str, rank: int) -> int:
-    """The process of a rank that trains in a job of this machine."""
+    """The process of a rank that trains in a job on this machine."""
     wanted = {f"SLURM_JOB_ID={job}", f"RANK={rank}"}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -133,9 +135,9 @@ def nodes(cluster: Cluster, job: dict[str, str]) -> list[str]:
 
 
 def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
-    """Waits until a job has queued itself again, and until it may start again on a node that it was on."""
+    """Wait until a job has requeued itself and may start again on a node that it used before."""
     try:
         until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again", 150)
     except TimeoutError:
         pytest.fail(job_report(cluster, cluster.job(number), cwd))
-    time.sleep(2)  # a node starts no job whose credential is of the second in which it ended the job's last run
+    time.sleep(2)  # Slurm starts no job on a node in the second in which that job ended there

@@ -1,4 +1,4 @@
-"""XP913: what `ray job submit` makes of further words, asked of Ray's own command; only the cluster is a stand-in."""
+"""Which further arguments `ray job submit` accepts, tested with Ray's own command and a fake cluster (rule XP913)."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def text(*words: str) -> str:
 
 
 def refused(word: str) -> bool:
-    """Whether the checker refuses this word of a submission."""
+    """Whether the rule refuses this argument in `extra_args`."""
     found = check_text(text(word).encode(), "spec.xp", Workspace("."))
     return "XP913" in [problem.code for problem in found.problems]
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The command of a bundle's README.md."""
+    """The `ray job submit` command in a bundle's README.md."""
     folder = tmp_path_factory.mktemp("made")
     bundle = compiled(text("--verbose"), str(folder), str(folder / "b.bundle"))
     lines = Path(bundle, "README.md").read_text().splitlines()
@@ -58,7 +58,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
-    """The status of the command with a word in the place of `--verbose`, and what it asks of the cluster."""
+    """The exit status of the command with an argument in place of `--verbose`, and its requests to the cluster."""
     if missing():
         pytest.skip(missing())
     done = subprocess.run(
@@ -81,9 +81,9 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
 @pytest.mark.parametrize(
     ("word", "differs"),
     [
-        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # another program is started
-        ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),  # GPUs that no worker of the run gets any more
-        ("--working-dir=/elsewhere", {}),  # of two the last wins: this one does nothing
+        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # it starts another program
+        ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),  # takes GPUs away from the run's workers
+        ("--working-dir=/elsewhere", {}),  # of two values the last wins, so this one has no effect
     ],
 )
 def test_what_is_refused_goes_wrong_in_silence(command: str, word: str, differs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""XP912: taints and labels as kubectl reads them, which looks at its words before it asks any server."""
+"""Which taints and labels kubectl accepts before it contacts a server (rule XP912)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ WRONG_EFFECTS = ("Never", "noschedule", "")
 
 
 def takes(kind: str, text: str) -> bool:
-    """Whether `kubectl taint` or `kubectl label` goes on to ask the server, which is not there."""
+    """Whether `kubectl taint` or `kubectl label` accepts the argument and tries to contact the server, which does not
+    exist.
+    """
     done = subprocess.run(
         ["kubectl", "--server=http://127.0.0.1:9", kind, "--", "nodes", "n", text],
         text=True, capture_output=True, timeout=60,
     )  # fmt: skip
     assert done.returncode, done.stdout
-    refused = "was refused" in done.stderr  # the connection
+    refused = "was refused" in done.stderr  # the connection is refused
     assert refused or "invalid" in done.stderr or "required" in done.stderr, done.stderr
     return refused
 
@@ -39,13 +41,13 @@ def combinations(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
 def test_labels_are_those_of_kubectl() -> None:
     for label in combinations(KEYS, VALUES):
         assert (label_fault(label), takes("label", label)) == ("", True), label
-    for label in ("a100", *combinations(KEYS[:1], WRONG_VALUES)[1:]):  # it leaves the keys of labels to the server
+    for label in ("a100", *combinations(KEYS[:1], WRONG_VALUES)[1:]):  # kubectl leaves the keys of labels to the server
         assert label_fault(label), label
         assert not takes("label", label), label
 
 
 def test_taints_are_those_of_kubectl() -> None:
-    """Whose keys are written as those of labels are."""
+    """kubectl checks the keys of taints as it checks those of labels."""
     for taint in ("gpu:NoSchedule", *(f"{one}:{effect}" for effect in EFFECTS for one in combinations(KEYS, VALUES))):
         assert (taint_fault(taint), takes("taint", taint)) == ("", True), taint
     wrong = [f"gpu:{one}" for one in WRONG_EFFECTS]

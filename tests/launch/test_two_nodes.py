@@ -1,4 +1,4 @@
-"""Bundles of two nodes, each node in a network namespace with a name and an address of its own."""
+"""Bundles for two nodes, each node in a network namespace with its own host name and address."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 NOISE = ("[c10d] The hostname", "ProcessGroup.hpp", "Failed to load CPU gemm_4bit_forward")
-"""The reverse of an address need not be known; of a fork, torch takes the parent's groups for groups of its own; on a
-processor with AVX512-BF16, bitsandbytes asks at its import for a kernel of the hub."""
+"""Warnings of libraries that the tests ignore.
+
+gloo cannot resolve an address to a name; torch takes process groups that a fork inherits for new ones; on a processor
+with AVX512-BF16, bitsandbytes looks for a kernel on the hub when it is imported.
+"""
 PATIENCE = HUNG
-"""Seconds; only a run that hangs takes them."""
+"""A timeout in seconds, which only a hanging run reaches."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def begin(
 
 
 def both(pair: Nodes, bundle: str, cwd: str, *words: str, **variables: str) -> list[tuple[int, str]]:
-    """Status and words of the two nodes, to their ends."""
+    """The exit status and output of the two nodes when they have ended."""
     started = [begin(pair, bundle, node, cwd, *words, **variables) for node in (0, 1)]
     return [ended(one) for one in started]
 
@@ -86,9 +89,9 @@ def test_two_nodes_train_as_one_does(
     pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool,
 ) -> None:  # fmt: skip
-    """Without `named` no machine's name has an address, its own neither: gloo would listen on the loopback alone.
+    """Without `named`, no machine's name has an address, not even its own, so gloo would listen on the loopback only.
 
-    The run of the warm interpreters is rehearsed on both nodes before it begins.
+    The run of the warm interpreters is rehearsed on both nodes first.
     """
     pair.name(named)
     cwd, python = str(tmp_path), pair.python if warmed else interpreter(DEFAULT)
@@ -99,11 +102,11 @@ def test_two_nodes_train_as_one_does(
     assert said.count("preflight passed") == (3 if warmed else 1)
     assert said.count("resuming from checkpoint-") == int(warmed)
     assert "out.rehearsal" not in os.listdir(cwd)
-    # torch numbers the machines of a c10d rendezvous by their addresses: here as they are numbered
+    # torch numbers the machines of a c10d rendezvous by their addresses, which here have the order of the node ranks
     spoken = [line for line in silent.splitlines() if "stopped as asked: the same command resumes" not in line]
     assert not spoken, "node 0 speaks for both"
-    # To the last digit: each process computes what it would on one machine, and a sum of two does not depend on their
-    # order. With three processes or more it would, on how gloo cuts the buffer.
+    # The losses are equal to the last digit: each process computes what it would compute on one machine, and a sum of
+    # two values does not depend on their order. With three processes it would depend on how gloo divides the buffer.
     assert losses(cwd) == alone
     assert len(alone) == 4
 
@@ -147,7 +150,7 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     assert ": the file trainer/core/rows.py differs\n" in said
     assert f"  - node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in said
     assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
-    assert [os.listdir(one) for one in folders] == [[], []]  # the file that shows a shared folder is gone, too
+    assert [os.listdir(one) for one in folders] == [[], []]  # the file that tests the shared folder is removed, too
 
 
 @pytest.mark.parametrize(
@@ -160,8 +163,9 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
 def test_a_node_that_dies_ends_the_other(
     pair: Nodes, place: str, tmp_path: object, dies: Callable[..., None], words: str
 ) -> None:
-    """In the middle of a run that would take minutes: every process of node 1 is killed; or its cable is taken out, and
-    nobody is told, so that only the timeout of a collective operation is left."""
+    """During a run that would take minutes, every process of node 1 is killed, or its network cable is removed. Without
+    a closed connection, only the timeout of a collective operation ends the other node.
+    """
     pair.name(True)
     text = ("launch local(nccl_timeout=15s)",) if dies is Nodes.unplug else ()
     cwd, bundle = str(tmp_path), two(place, f"long-{dies.__name__}", *text, length="5000 steps")

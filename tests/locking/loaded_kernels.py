@@ -1,6 +1,6 @@
-"""Loads a bundle's model on this machine with a fake `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
+"""Load a bundle's model on this machine with a fake `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
 
-Runs in the interpreter of a stack. The last line is what the package was asked for, as JSON.
+It runs in the interpreter of a stack. The last line that it prints has the requests to the package, as JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Anything:
 
 
 def stand_in(version: str) -> None:
-    """Install a fake package that transformers accepts as the real one."""
+    """Install a fake package `kernels` that transformers accepts as the real one."""
     folder = tempfile.mkdtemp()
     about = os.path.join(folder, f"kernels-{version}.dist-info")
     os.makedirs(about)

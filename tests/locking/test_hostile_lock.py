@@ -1,4 +1,6 @@
-"""Locks, hubs and packages of somebody else: every field has one form, and an answer that lies is a sentence."""
+"""Hostile locks, hub answers and package indexes: every field has one form, and an invalid answer gives one
+sentence.
+"""
 
 import json
 import os
@@ -132,7 +134,7 @@ def test_a_field_of_another_form(old, new, tmp_path):
 
 
 class Hostile:
-    """A hub with one answer, in bytes, for every request; `pause` seconds between its parts."""
+    """A hub that gives the same answer, in parts of bytes, to every request; it waits `pause` seconds between parts."""
 
     def __init__(self, *parts, pause=0.0):
         self.parts, self.pause = parts, pause
@@ -255,7 +257,7 @@ def alive(pid):
 
 @pytest.mark.slow
 def test_pip_ends_with_the_lock_that_started_it(tmp_path):
-    """`kill -9` of `xpc lock --update` ends its pip and what that started."""
+    """`kill -9` of `xpc lock --update` also ends its pip and the processes that pip started."""
     text = 'xpc 1\n\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\n\nhardware 8 x h100-80gb\nsave "out/x"\n'
     rows = b'{"text": "a"}\n' * 9
     put(tmp_path, {"x.xp": text, "rows.jsonl": rows, "fake/pip/__init__.py": "", "fake/pip/__main__.py": PIP})
@@ -282,7 +284,7 @@ SPEC = "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to nothing", "link to itself"])
 def test_a_lock_that_is_no_file_is_an_error(kind, tmp_path):
-    """Such a lock was ignored, and the run was another one, without its pins."""
+    """A lock that is no regular file was once ignored, so the run had no pins."""
     put(tmp_path, {"t.xp": SPEC})
     path = tmp_path / "t.xp.lock"
     if kind == "pipe":
@@ -296,7 +298,7 @@ def test_a_lock_that_is_no_file_is_an_error(kind, tmp_path):
 
 
 def test_a_lock_that_is_a_link_is_not_written(tmp_path):
-    """A pull request can contain `t.xp.lock -> ../../.ssh/authorized_keys`."""
+    """A pull request can contain a link `t.xp.lock -> ../../.ssh/authorized_keys`."""
     put(tmp_path, {"t.xp": SPEC, "mine": "my keys"})
     (tmp_path / "t.xp.lock").symlink_to("mine")
     with pytest.raises(UsageError, match="is a link, and is not followed"):

@@ -73,7 +73,9 @@ def run(root, served, *words):
 
 @pytest.fixture(autouse=True)
 def resolver(request, monkeypatch):
-    """Replaces pip, which takes seconds, by the requested lines; marked tests use the real pip."""
+    """Replace pip, which takes seconds, by a resolver that returns the requested lines; marked tests use the
+    real pip.
+    """
     if "with_pip" not in request.node.name:
         monkeypatch.setattr(
             command,
@@ -115,7 +117,7 @@ def test_a_lock_pins_commits_packages_and_the_bundle_with_pip(locked, served):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert status == 0, out
     assert payload(locked)["model"]["revision"] == FIRST
-    assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0  # from the configuration in the lock
+    assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0  # from the config.json in the lock
     assert [one["revision"] for one in payload(locked)["data"]["sources"]] == [SECOND]
     assert (locked / "x.bundle" / "constraints.txt").read_text().split() == packages
     assert "pip install -r requirements.txt -c constraints.txt" in (locked / "x.bundle" / "README.md").read_text()
@@ -130,7 +132,7 @@ def test_rules_apply_to_a_locked_model_and_dataset(locked, served):
     status, out = run(locked, served, "check", "x.xp")
     assert "there are 40 rows" in out, out
     assert "1024" in out, out
-    assert "512" in out, out  # more than the model's context
+    assert "512" in out, out  # longer than the model's context
     put(locked, {"x.xp": SPEC.replace("hardware", "method dpo\nhardware")})
     status, out = run(locked, served, "check", "x.xp")
     assert (status, "dpo cannot train on prompt_completion" in out) == (1, True), out
@@ -186,7 +188,7 @@ def test_locked_refuses_what_is_stale(locked, served, old, new, why):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert (status, why in out) == (1, True), out
     assert not (locked / "x.bundle").exists()
-    assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses
+    assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses it
 
 
 def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, served):
@@ -259,7 +261,7 @@ def test_a_lock_that_cannot_be_read_is_an_error(locked, served, text):
     (locked / "x.xp.lock").write_bytes(text)
     status, out = run(locked, served, "check", "x.xp")
     assert (status, "XP114" in out, "x.xp.lock" in out) == (1, True, True), out
-    assert run(locked, served, "lock", "x.xp")[0] == 1  # written again; missing pins are reported
+    assert run(locked, served, "lock", "x.xp")[0] == 1  # a new lock is written; missing pins are reported
 
 
 def test_unresolvable_requirements_are_reported_with_pips_words(tmp_path, served):
@@ -298,13 +300,13 @@ LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
 
 @pytest.mark.parametrize(("target", "id"), KERNELS.items(), ids=KERNELS)
 def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, served, target, id):
-    """Uses the real transformers, with a fake `kernels` that records the requests."""
+    """Uses the real transformers, with a fake `kernels` package that records the requests."""
     python = interpreter(target)
     put(tmp_path, {"x.xp": FLASH.format(target=target)})
-    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # LOADED puts a complete model there
+    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # LOADED writes a complete model
     write_messages(str(tmp_path / "rows.jsonl"), 8)
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0
-    assert "kernels" not in payload(tmp_path)["model"]  # only a lock names commits
+    assert "kernels" not in payload(tmp_path)["model"]  # only a lock pins commits
     status, out = run(tmp_path, served, "lock", "x.xp")
     assert (status, f"not pinned yet: the kernel {id}" in out) == (1, True), out
     status, out = run(tmp_path, served, "compile", "x.xp", "--locked")
@@ -351,7 +353,7 @@ def test_every_load_of_the_runtime_names_a_commit():
                 if getattr(called, "attr", getattr(called, "id", "")) not in ("from_pretrained", "load_dataset"):
                     continue
                 given = ast.get_source_segment(text, node)
-                local = "data_files=" in given or name == "renamed_weights.py"  # a checkpoint of this run
+                local = "data_files=" in given or name == "renamed_weights.py"  # it loads a checkpoint of this run
                 options = "**options" in given and "options = bundle.loading()" in text
                 assert local or options or "revision=" in given or "bundle.loading()" in given, (name, given)
                 seen += 1

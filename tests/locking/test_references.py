@@ -1,4 +1,4 @@
-"""References of the hub in words, and the columns and counts of a dataset's card."""
+"""How hub references are written in messages, and the columns and counts in a dataset's card."""
 
 from __future__ import annotations
 

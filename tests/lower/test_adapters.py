@@ -1,4 +1,6 @@
-"""Adapters of every kind and frozen layers, compiled: what the runtime is told, and what the spec file says again."""
+"""Adapters of every kind and frozen layers, compiled: the values for the runtime, and the lines of the bundle's
+spec.xp.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ LLAMA = "llama-3.1-8b-instruct on infinity-instruct for 1 epochs"
 
 
 def plan(*lines: str, **more: Any) -> dict[str, Any]:
-    """trainer_args.json of a spec of these lines."""
+    """trainer_args.json of a spec with these lines."""
     found: dict[str, Any] = json.loads(compiled(spec(*lines, **more))["trainer_args.json"])
     return found
 
@@ -33,7 +35,9 @@ def plan(*lines: str, **more: Any) -> dict[str, Any]:
 def test_adapters_under_zero3_have_the_type_in_which_deepspeed_makes_their_base(
     strategy: str, target: str, precision: str, dtype: str
 ) -> None:
-    """DeepSpeed makes weights of the precision's type (zero.Init), whatever `model.dtype` is; the run compares."""
+    """DeepSpeed creates weights in the precision's dtype (zero.Init), whatever `model.dtype` is, and the run compares
+    the dtypes.
+    """
     made = plan("lora", f"target {target}", strategy=strategy, precision=precision)
     assert made["lora"]["adapter_dtype"] == dtype
 

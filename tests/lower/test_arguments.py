@@ -1,8 +1,8 @@
-"""A setting becomes these arguments, on every stack. One table: a setting gets a row here, and no test of its own.
+"""Each setting with the trainer arguments that it becomes on every stack. A new setting gets a row in this table.
 
-A row has the lines of a spec, the arguments that they become, and the stacks on which they become others. Where a stack
-refuses the setting, the code of its error stands in their place. A name with a dot in front is the path of a value that
-the runtime reads elsewhere in trainer_args.json.
+A row has the lines of a spec, the arguments that they become, and the stacks on which they become other arguments. If a
+stack refuses the setting, the row has the code of the error instead. A name that begins with a dot is the path of a
+value that the runtime reads elsewhere in trainer_args.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ Values = Mapping[str, object]
 
 @frozen
 class Row:
-    """`written` is one line of a spec or more; `on` has what differs on a stack, or the codes that refuse it there."""
+    """One row. `written` is one line of a spec or more; `on` has the arguments that differ on a stack, or the codes of
+    its errors.
+    """
 
     written: str
     arguments: Values | str
@@ -117,7 +119,7 @@ ROWS = {
         Row("method dpo(loss=[sigmoid(weight=0.8), bco_pair, sft(weight=0.2)])",
             {"loss_type": ["sigmoid", "bco_pair", "sft"], "loss_weights": [0.8, 1.0, 0.2]}, PAIRS,
             on={OLDEST: "XP106"}),
-        # `aot_pair` of TRL 0.18 is `aot_unpaired` of TRL 1.16: the same arithmetic in both `dpo_trainer.py`.
+        # `aot_pair` of TRL 0.18 is `aot_unpaired` of TRL 1.16: both `dpo_trainer.py` compute the same.
         *(Row(f"method dpo(loss={name})", {"loss_type": ["aot_unpaired"]}, PAIRS,
               on={OLDEST: {"loss_type": "aot_pair"}, OLDER: {"loss_type": ["aot_pair"]}})
           for name in ("aot_pair", "aot_unpaired")),

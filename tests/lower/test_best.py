@@ -1,4 +1,6 @@
-"""What the classes would fill in by themselves is stated, and what was written in error is not spoken of twice."""
+"""Values that the libraries' classes would fill in are stated in the bundle, and one mistake in a spec gives
+one error.
+"""
 
 import pytest
 from case_support import spec
@@ -27,7 +29,7 @@ def test_a_holdout_is_read_by_an_evaluation_at_the_start() -> None:
 @pytest.mark.parametrize("method", METHODS)
 @TARGETS
 def test_no_deprecated_name_can_be_written(target: str, method: str) -> None:
-    """Deprecated values have rules of their own (XP607, XP608)."""
+    """Deprecated values, unlike deprecated names, have their own rules (XP607, XP608)."""
     table = stack_of(target)
     fields = table.fields(table.config(method))
     assert not [name for name in extras.legal_names(table, "trl", method) if fields[name].deprecated]

@@ -9,7 +9,7 @@ from tiers import every_fourth
 
 from xpc.compiler.lower.specfile import specfile
 
-SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # theirs: test_sweep.py
+SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # sweeps: test_sweep.py
 
 
 @pytest.mark.parametrize("case", every_fourth(SAME))
@@ -68,6 +68,6 @@ def test_every_model_and_dataset_of_the_registry_survives_the_spec_of_a_bundle()
             continue
         text = spec(train=f"{registry.find_model(model).id} on {source} for 3 epochs", batch="gbs=128 micro=16 seq=64")
         if checked(text).spec is None:
-            continue  # a base model without a chat template, on conversations
+            continue  # conversations for a base model without a chat template
         files = compiled(text)
         assert compiled(files["spec.xp"])["trainer_args.json"] == files["trainer_args.json"], (model, source)

@@ -1,4 +1,4 @@
-"""`eval { tasks = [...] }`: the script, what it is told, the table of names, and task files of the spec's own."""
+"""`eval { tasks = [...] }`: evaluate.sh and its arguments, the table of task names, and the user's own task files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 
 
 def asks(*tasks: str, more: str = "") -> str:
-    """The clause that names tasks."""
+    """The clause `eval` with tasks."""
     return f"eval(tasks=[{', '.join(tasks)}]{more})"
 
 

@@ -1,4 +1,4 @@
-"""`hub`: its forms, what a bundle states for it on both targets, and what a child makes of its base's."""
+"""`hub`: its forms, what a bundle states for it on each stack, and how a child overrides its base's `hub`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xpc.compiler.stacks import Json
 
 
 def stated(text: str) -> tuple[dict[str, Json], Json]:
-    """The arguments that speak of the hub, and the bundle's section."""
+    """The arguments about the hub, and the section `hub` of trainer_args.json."""
     found = checked(text)
     assert found.spec is not None, shown(found)
     plan = payload(found.spec)

@@ -1,4 +1,4 @@
-"""Tools and environments of grpo in a bundle, and what a spec may write for them."""
+"""Tools and environments of grpo in a bundle, and which values a spec may give them."""
 
 from __future__ import annotations
 

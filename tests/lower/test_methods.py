@@ -1,4 +1,4 @@
-"""Methods and adapters: what a spec says of them, and the arguments, sections and files that come out."""
+"""Methods and adapters: the settings of a spec, and the arguments, sections and files of its bundle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
     assert set(stack.base_arguments(config)) - {"use_cpu"} <= set(found["arguments"])
     assert set(found["arguments"]) <= set(stack.fields(config))
     left_alone = {"learning_rate", "beta", "loss_type", "num_generations", "max_completion_length", "temperature"}
-    if METHODS[method].defaults:  # the same on every stack that has the argument
+    if METHODS[method].defaults:  # equal on every stack that has the argument
         for path, value in METHODS[method].defaults.items():
             for name in set(schema.BY_PATH[path].args) & set(stack.fields(config)):
                 assert found["arguments"][name] == value, path
@@ -75,7 +75,7 @@ def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target
     assert json.loads(again["trainer_args.json"]) == json.loads(first["trainer_args.json"])
     lines, before = (one["spec.xp"].count(b"\n") for one in (again, first))
     parts = first["spec.xp"].count(b"\n  checkpointing.")
-    assert lines == before - parts  # checkpointing and its parts, of two origins in the first, stand on one line
+    assert lines == before - parts  # checkpointing and its settings are on one line again
     assert b"\n  checkpointing." not in again["spec.xp"]
 
 
@@ -227,7 +227,7 @@ def test_gbs_counts_completions() -> None:
     found = checked(text)
     assert found.spec is not None, shown(found)
     gbs = found.spec.integer("batch.gbs")
-    assert gbs % (3 * 8) == 0  # whole groups of 8 on 3 processes
+    assert gbs % (3 * 8) == 0  # complete groups of 8 completions on 3 processes
     assert abs(gbs - 128) <= 12
     assert found.spec.integer("batch.seq") == 512 + 512
     assert errors(checked(spec("method grpo(rewards=format)", train=PROMPTS, batch="gbs=128 micro=16 seq=2048"))) == [

@@ -17,7 +17,7 @@ BUNDLES = sorted(name for name in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN
 
 
 def faults(value, kind, place="payload"):
-    """Where a value is not of a type."""
+    """The paths at which a value does not have a type."""
     origin = typing.get_origin(kind)
     if kind is typing.Any:
         return []

@@ -1,4 +1,4 @@
-"""From 1 to 1,024 GPUs: what the files of a bundle say of nodes, processes and the batch is one and the same."""
+"""From 1 to 1,024 GPUs: all files of a bundle agree on the number of nodes, processes and sequences."""
 
 import json
 import re
@@ -52,11 +52,11 @@ def written(nodes, gpus, micro, accum, strategy, engine, *more, readers=None):
 @example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes
 def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accum, strategy, engine):
     assume(nodes * gpus <= MOST)
-    assume(not (engine == "torchrun" and strategy in SHARED))  # XP802
+    assume(not (engine == "torchrun" and strategy in SHARED))  # refused by XP802
     text = written(nodes, gpus, micro, accum, strategy, engine)
     found = checked(text)
-    alone = nodes * gpus == 1 and strategy in SHARED  # nothing to shard over
-    if alone or (strategy == "hsdp" and (nodes == 1 or gpus == 1)):  # one group of ranks, or groups of one
+    alone = nodes * gpus == 1 and strategy in SHARED  # there is nothing to shard over
+    if alone or (strategy == "hsdp" and (nodes == 1 or gpus == 1)):  # one group of ranks, or groups of one rank
         assert errors(found)
         assert all(one.startswith("XP40") for one in errors(found)), shown(found)
         return
@@ -65,7 +65,7 @@ def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accu
 
 
 def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
-    """Every place of a bundle that states the topology or the batch."""
+    """Check every place in a bundle that states the topology or the batch."""
     world = nodes * gpus
     gbs = micro * accum * (readers or world)
     payload = json.loads(files["trainer_args.json"])
@@ -107,7 +107,7 @@ def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
 
 
 def of_engine(files, nodes, gpus, engine):
-    """The files that hand the run to a cluster ask for as many nodes and GPUs as launch.sh starts processes on."""
+    """Check that an engine's files request as many nodes and GPUs as launch.sh starts processes on."""
     assert ("job.sbatch" in files) is (engine == "slurm")
     assert ("trainjob.yaml" in files) is ("jobset.yaml" in files) is (engine == "k8s")
     assert ("sky.yaml" in files) is (engine == "sky")
@@ -147,7 +147,7 @@ def test_ranks_that_share_a_sequence_are_one_reader(nodes, gpus, together, micro
         nodes, gpus, micro, accum, f"fsdp(context_parallel={together})", "slurm", "model attn=sdpa", readers=readers
     )
     found = checked(text)
-    if errors(found):  # what context parallelism needs beside the sizes is its own rules' to say
+    if errors(found):  # the rules of context parallelism, which refuse other values, have their own tests
         assert "XP201" not in errors(found), shown(found)
         return
     agree(compiled(text), nodes, gpus, micro, accum, "fsdp", "slurm", readers)
@@ -156,11 +156,12 @@ def test_ranks_that_share_a_sequence_are_one_reader(nodes, gpus, together, micro
 @QUICK
 @given(st.integers(1, 256), st.integers(1, 8), st.integers(1, 4096))
 def test_the_plan_holds_at_every_scale(nodes, gpus, accum):
-    """A micro-batch that is not written is one that the global batch allows, and what a process must hold never grows
-    with the number of them."""
+    """A micro-batch that the plan chooses divides the global batch, and the memory of a process never grows with the
+    number of processes.
+    """
     world = nodes * gpus
     assume(world <= MOST)
-    kept = "memory(checkpointing)"  # else what fits without it is faster, in a smaller micro-batch
+    kept = "memory(checkpointing)"  # otherwise a run without it is faster, with a smaller micro-batch
     found = checked(
         spec(f"nodes {nodes}", kept, hardware=f"{gpus} x h100-80gb", strategy="zero3", batch=f"gbs={accum * world}")
     )

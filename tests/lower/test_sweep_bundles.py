@@ -1,4 +1,4 @@
-"""The folder of a sweep: each member's bundle, the table, the scripts that start them."""
+"""The folder of a sweep: each member's bundle, the table of members, and the scripts that start them."""
 
 import os
 import re
@@ -194,7 +194,9 @@ esac
 
 @pytest.fixture
 def launch(tmp_path):
-    """A sweep over seeds 1, 2 and 4 and what starts its script with an interpreter that only takes notes."""
+    """Compile a sweep over the seeds 1, 2 and 4; returns a function that runs its launch.sh with an interpreter that
+    only records its arguments.
+    """
     put(tmp_path, {"python": PYTHON})
     os.chmod(tmp_path / "python", 0o755)
 

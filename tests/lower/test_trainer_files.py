@@ -1,4 +1,4 @@
-"""A bundle's trainer has what its run imports, and no module that its run does not use."""
+"""A bundle's trainer contains every module that its run imports, and no module that the run does not use."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ bundle = cache(compiled)
 
 
 def modules(name: str) -> dict[str, bytes]:
-    """The sources of a bundle's trainer by their path in it."""
+    """The sources of a bundle's trainer, by their paths in trainer/."""
     files = {one.removeprefix("trainer/"): data for one, data in bundle(name).items() if one.startswith("trainer/")}
     return {one: data for one, data in files.items() if one.endswith(".py")}
 
 
 @cache
 def imported(path: str, source: bytes) -> tuple[str, ...]:
-    """The files that a module imports; most modules are the same in every bundle."""
+    """The files that a module imports; cached, because most modules are the same in every bundle."""
     return tuple(imports(ast.parse(source), path))
 
 
 def imports(node: ast.AST, path: str) -> Iterator[str]:
-    """The file that each relative import reads, those for types excluded."""
+    """The file of each relative import, except imports for types."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.ImportFrom) and node.level:
@@ -65,7 +65,7 @@ def test_every_import_is_in_the_bundle(name: str) -> None:
 
 
 def test_the_core_names_no_feature() -> None:
-    """A feature acts at its moments: the core imports those modules alone that every run has."""
+    """The core reaches features only through the methods of Feature, so it imports only modules that every run has."""
     always = set.intersection(*({Path(one).stem for one in bundle(name)} for name in SPECS))
     compilers = RUNTIME / "core" / "conditions.py"
     for path in {RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")} - {compilers}:
@@ -78,7 +78,7 @@ HOOKS = {name for name, value in vars(Feature).items() if callable(value)}
 
 
 def test_every_moment_is_called_and_used() -> None:
-    """The core calls each method of Feature over the features of the bundle, and some feature overrides it."""
+    """The core calls each method of Feature on all features of the bundle, and at least one feature overrides it."""
     called = set[str]()
     for path in [*RUNTIME.glob("*.py"), *(RUNTIME / "core").glob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -124,7 +124,9 @@ ORDER = {
     ),
     "before_first_step": ("Evaluation", "DeepSpeed", "Float8", "Muon", "Idle"),
 }
-"""Where one feature changes what another one sees, or their messages have an order."""
+"""For some methods of Feature, the features that override it, in their required order: one changes what a later one
+reads, or their messages have an order.
+"""
 
 
 @pytest.mark.parametrize("moment", ORDER)
@@ -133,14 +135,14 @@ def test_features_act_in_this_order(moment: str) -> None:
 
 
 def test_every_method_of_a_feature_is_a_moment() -> None:
-    """A method that overrides none would never be called."""
+    """A method of a feature that overrides no method of Feature would never be called."""
     for one in FEATURES:
         public = {name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_")}
         assert public <= HOOKS, f"{type(one).__name__}: {public - HOOKS}"
 
 
 def test_no_feature_is_found_by_its_name() -> None:
-    """mypy follows each call: no module or method is looked up by a text, and no class is made by `type`."""
+    """mypy can follow each call: no module or method is looked up by a string, and no class is made with `type`."""
     for path in RUNTIME.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
@@ -148,13 +150,13 @@ def test_no_feature_is_found_by_its_name() -> None:
             name, text = ast.unparse(node.func), ast.unparse(node)
             assert not (name == "type" and len(node.args) == 3), f"{path}: {text}"
             assert name != "getattr" or "feature" not in ast.unparse(node.args[0]).split("."), f"{path}: {text}"
-            if name == "import_module":  # of a library
+            if name == "import_module":  # a class of a library
                 assert "__package__" not in text, f"{path}: {text}"
                 assert not any(isinstance(one, ast.Constant) and str(one.value)[:1] == "." for one in node.args), text
 
 
 def names_of(source: bytes) -> tuple[list[str], list[str]]:
-    """The features of an enabled.py and the classes of its trainer, in order."""
+    """The features and the trainer's base classes that an enabled.py lists, in order."""
     tree = ast.parse(source)
     table = next(one.value for one in tree.body if isinstance(one, ast.AnnAssign))
     kind = next(one for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
@@ -175,11 +177,11 @@ def test_a_bundle_enables_the_features_that_its_run_uses(name: str) -> None:
 
 
 CORE = ("FaultTolerant", "SFTTrainer")
-"""Classes of every trainer; the second stands for that of the method."""
+"""Base classes of every trainer; the second stands for the class of the method."""
 
 
 def imported_names() -> list[tuple[str, str]]:
-    """The modules that runtime/enabled.py imports, with the names."""
+    """The modules that runtime/enabled.py imports, with the imported names."""
     lines = (RUNTIME / "enabled.py").read_text(encoding="utf-8").split("\n")
     return [found.group(1, 2) for line in lines if (found := IMPORT.match(line))]
 
@@ -193,8 +195,8 @@ def test_every_module_is_in_a_golden() -> None:
     assert len({Path(one).stem for one in found} - {"__init__"}) == len([one for one in found if "__init__" not in one])
     emitted = {one for name in SPECS for one in bundle(name)}
     plan = json.loads(bundle("sentence")["trainer_args.json"])
-    others: list[dict[str, Any]] = [  # which no golden has
-        {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # of a lock
+    others: list[dict[str, Any]] = [  # no golden bundle has this one
+        {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # from a lock
         {"data": {**plan["data"], "max_tokens": 99}},
         {"stack": {**plan["stack"], "losses_not_divided": ["sft"]}},
         {"config": "trl.GKDConfig", "method": {**plan["method"], "teacher": plan["model"]}},
@@ -214,7 +216,7 @@ def test_no_folder_is_large_or_repeats_its_name() -> None:
 
 
 def lines_of_code(source: bytes) -> int:
-    """Lines that are no blank line, comment or docstring."""
+    """The number of lines that are no blank line, comment or docstring."""
     texts = set[int]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -224,7 +226,7 @@ def lines_of_code(source: bytes) -> int:
 
 
 def test_the_sentence_has_a_short_trainer() -> None:
-    """At most 2,700 lines of code, those not counted that declare what other runs may do (core/feature.py)."""
+    """At most 2,700 lines of code, without core/feature.py, which only declares the methods of features."""
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
     code = {one: lines_of_code(data) for one, data in files.items() if one.endswith(".py")}
     assert sum(code.values()) - code["trainer/core/feature.py"] <= 2700
@@ -234,7 +236,7 @@ def test_the_sentence_has_a_short_trainer() -> None:
 
 
 def test_the_training_path_is_about_a_quarter() -> None:
-    """README.md names the files that a reader follows the training in."""
+    """The files on the training path, which README.md lists, are about a quarter of the trainer."""
     files = bundle("sentence")
     text = files["trainer/README.md"].decode()
     path = text[text.index("## The training path") : text.index("## Features")]
@@ -283,7 +285,7 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
 
 
 class Noted(dict[str, Any]):
-    """A section that notes what is asked of it."""
+    """A section that records which keys are read."""
 
     def __init__(self, section: dict[str, Any]) -> None:
         super().__init__(section)
@@ -311,7 +313,9 @@ def test_no_module_depends_on_what_is_not_called_decisive() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_what_is_unused_would_need_another_module(name: str) -> None:
-    """Each setting that a bundle calls unused brings a module when it is set, and what was set is not called so."""
+    """If a setting that a bundle lists as unused is set, the run needs another module; settings that are set are not in
+    the list.
+    """
     plan = json.loads(bundle(name)["trainer_args.json"])
     before = uses(plan)
     for path in plan["trainer"]["unused"]:
@@ -337,7 +341,7 @@ def test_the_trainer_names_no_module_that_its_bundle_has_not(name: str) -> None:
 
 
 ELSEWHERE = re.compile(r"\bRULES\b|\bHOUSE\b|\bLANGUAGE\.md|\b(?:docs|tests|compiler|specs)/|\bruntime/(?!\w*engine)")
-"""Texts of this repository that no bundle has; `runtime/` is also a folder of DeepSpeed's."""
+"""Paths of this repository that no bundle has; a folder of DeepSpeed's is also called `runtime/`."""
 
 
 def test_no_text_of_the_runtime_points_out_of_the_bundle() -> None:

@@ -1,1 +1,1 @@
-"""The tests are tested: the source is broken in random places, and the tests that cover each are run."""
+"""Mutation tests: lines of the source are broken at random, and the tests that cover them should fail."""

@@ -1,18 +1,17 @@
-"""Breaks the source in random places and runs the tests that cover each: are they noticed?
+"""Break random lines of the source, one at a time, and run the tests that reach each: do they notice?
 
     python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
 
-First every test of the fast tier runs once under coverage, which says which tests reach which line (OUT/map.sqlite;
-made anew with --map). Then lines of derivation, rules, lowering and runtime are drawn, as many of each, and one
-mutation of each line (operators.py). A mutant lives in a copy of the repository; the tests that reach its line run
-there until one fails. Each result is a line of OUT/results.jsonl, so a run that was stopped goes on where it was. Lines
-of the runtime that only training reaches are drawn with --slow, and run the slow tests that TRAINED names. --again
-takes what survived once more, when tests were written: the whole fast tier (a test that its map does not name may
-notice it), and then the slow tests of its place, in LATER.
+First every test of the fast tier runs once under coverage, which records which tests reach which line (OUT/map.sqlite;
+--map records it again). Then the same number of lines is drawn from derivation, rules, lowering and runtime, and one
+mutation of each line (operators.py). A mutant is tested in a copy of the repository: the tests that reach its line run
+until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can continue. --slow draws lines of
+the runtime that only training reaches, and runs the slow tests in TRAINED. After new tests were written, --again tests
+the mutants that survived once more: with the tests of their place (LATER), and with the whole fast tier.
 
-mutmut 3 and cosmic-ray do not fit: mutmut calls the mutant through trampolines in one process, which the
-tests that start `python -m xpc.compiler` or a bundle never meet; cosmic-ray runs one command for every mutant, which
-here would be the whole suite.
+mutmut 3 and cosmic-ray cannot be used: mutmut calls the mutant through trampolines in one process, so tests that start
+`python -m xpc.compiler` or a bundle in a new process do not run it; cosmic-ray runs the same command for every mutant,
+which here would be the whole test suite.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ TRAINED = (
     "tests/faults/test_damage.py",
     "tests/proof/training/test_train.py",
 )
-"""Slow tests that run the emitted trainer."""
+"""Slow tests that run a bundle's trainer."""
 LATER = {
     "compiler/plan/*": ("tests/plan",),
     "compiler/engines/*": ("tests/engines", "tests/launch/test_submissions.py"),
@@ -75,21 +74,21 @@ LATER = {
     "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
     "runtime/*": ("tests/runtime", "tests/security", "tests/proof/training/test_train.py"),
 }
-"""The tests of a place, the first that fits, for --again."""
+"""Tests for files that match a pattern (the first match counts), used by --again."""
 AT_ONCE = 150
-"""Tests of the first round: most mutants die of the first few."""
+"""The number of tests in the first round; they kill most mutants."""
 SECONDS = 600
-"""Of CPU time, for the tests of one mutant: one that runs on for ever is noticed."""
+"""CPU seconds for the tests of one mutant; a mutant that loops forever is killed by this limit."""
 PACKAGES = ("grammar", "compiler", "runtime")
 
 
 def fast(*words: str) -> list[str]:
-    """A command line of pytest over tests that load no library."""
+    """A pytest command for tests that load no library."""
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *words]
 
 
 def made_map(out: str) -> str:
-    """Runs the fast tier under coverage; gives the file that says which test reaches which line."""
+    """Run the fast tier under coverage; returns the file that records which test reaches which line."""
     path = os.path.join(out, "map.sqlite")
     if not os.path.exists(path):
         environ = {**os.environ, "COVERAGE_FILE": path + ".part", "XPC_CPU_LIMIT": "10"}
@@ -102,14 +101,14 @@ def made_map(out: str) -> str:
 
 
 class Map:
-    """Which tests reach which line, from the file that coverage writes (its documented schema, "line_bits")."""
+    """Which tests reach which line, from coverage's file (its documented schema, "line_bits")."""
 
     def __init__(self, path: str) -> None:
         self.file = sqlite3.connect(path, check_same_thread=False)
 
     @cache  # noqa: B019  one map lives as long as the program
     def _bits(self, file: str) -> list[tuple[str, bytes]]:
-        """Each test that reaches a file, with a bit for each of its lines."""
+        """Each test that reaches a file, with one bit for each of its lines."""
         found = self.file.execute(
             "select context.context, line_bits.numbits from line_bits join context on context.id = line_bits.context_id"
             " join file on file.id = line_bits.file_id where file.path = ?",
@@ -122,17 +121,19 @@ class Map:
         return frozenset(line for bits in {bits for _, bits in self._bits(file)} for line in numbits_to_nums(bits))
 
     def reached(self, file: str, line: int) -> bool:
-        """Whether a test executes a line, or imports it and reaches its file."""
+        """Whether a test executes a line. A line that runs at import is executed by every test that reaches the
+        file.
+        """
         return line in self._lines(file) and any(name for name, _ in self._bits(file))
 
     def tests(self, file: str, line: int) -> list[str]:
-        """The tests that reach a line. What runs at import is reached by every test that reaches the file."""
+        """The tests that reach a line. A line that runs at import is reached by every test that reaches the file."""
         found = {name for name, bits in self._bits(file) if name and num_in_numbits(line, bits)}
         return sorted(found or {name for name, _ in self._bits(file) if name})
 
 
 def files() -> dict[str, list[str]]:
-    """The files of each group."""
+    """The source files of each group."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     names = listed.stdout.split()
     return {group: [one for one in names if any(fnmatch(one, like) for like in likes)]
@@ -140,7 +141,7 @@ def files() -> dict[str, list[str]]:
 
 
 def chosen_mutations(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
-    """As many lines of each group, at random, and one mutation of each line."""
+    """Draw the same number of lines from each group, and one mutation of each line."""
     out: list[Mutation] = []
     for group, names in files().items():
         if slow and group != "runtime":
@@ -166,14 +167,14 @@ def chosen_mutations(places: int, seed: int, known: Map, slow: bool) -> list[Mut
 
 
 class Copies:
-    """A copy of the repository for each thread, in which mutants live one after another."""
+    """A copy of the repository for each thread, in which one mutant after another is tested."""
 
     def __init__(self) -> None:
         self.root = tempfile.mkdtemp(prefix="xpc-mutants-")
         self.mine = local()
 
     def folder(self) -> str:
-        """This thread's copy, with `xpc` importable from its `.mutant`."""
+        """The copy of this thread, whose `.mutant` makes `xpc` importable."""
         if not hasattr(self.mine, "folder"):
             self.mine.folder = tempfile.mkdtemp(dir=self.root)
             listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True)
@@ -187,23 +188,23 @@ class Copies:
         return str(self.mine.folder)
 
     def touch(self, path: str) -> None:
-        """Gives a file a time of its own, so that bytecode of another mutant of the same size is not taken for its."""
+        """Give a file a new modification time, so that Python does not use bytecode of another mutant of equal size."""
         self.mine.clock = getattr(self.mine, "clock", 0) + 1
         os.utime(path, (self.mine.clock, self.mine.clock))
 
     def close(self) -> None:
-        """Delete them."""
+        """Delete the copies."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 
 def noticed(folder: str, words: list[str]) -> str | None:
-    """The first test that fails, or None where all pass."""
+    """Run a test command; returns the first test that fails, or None if all pass."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
 
     environ = {**os.environ, "PYTHONPATH": os.path.join(folder, ".mutant"), "XPC_CACHE": "off"}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling the whole compiler anew takes longer than most tests
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling all modules takes longer than most tests
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         status = subprocess.run(
             words,
@@ -226,7 +227,9 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
 
 def again(one: Mutation) -> Iterator[list[str]]:
-    """The command lines for a mutant that survived: the tests of its place, fast and slow, then every fast one."""
+    """The test commands for a mutant that survived before: the tests of its place, fast and slow, then the whole fast
+    tier.
+    """
     place = next(names for like, names in LATER.items() if fnmatch(one.file, like))
     yield fast("-x", *place)
     yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *place]
@@ -234,7 +237,7 @@ def again(one: Mutation) -> Iterator[list[str]]:
 
 
 def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:
-    """The mutations of what survived, where the line still stands; the nearest of several that read alike."""
+    """The mutations that survived before and whose lines still exist. If several lines are equal, the nearest one."""
     out: list[Mutation] = []
     for name, result in before.items():
         file, text, old, new = map(str, name)
@@ -253,7 +256,7 @@ def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutat
 
 
 def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[list[str]]:
-    """The command lines for a mutant: some of its tests, then all of them. Without a map it is one that survived."""
+    """The test commands for a mutant: some of its tests, then the rest. Without `known`, it survived before."""
     if known is None:
         yield from again(one)
         return
@@ -262,14 +265,14 @@ def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[
         return
     tests = known.tests(one.file, one.line)
     random.Random(f"{seed} {one.file} {one.line}").shuffle(tests)
-    tests.sort(key=lambda name: "test_cli" in name or "hostile" in name)  # those that start processes come last
+    tests.sort(key=lambda name: "test_cli" in name or "hostile" in name)  # tests that start processes run last
     for part in (tests[:AT_ONCE], tests[AT_ONCE:]):
         if part:
             yield fast("-x", *part)
 
 
 def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed: int) -> dict[str, object]:
-    """The result of a mutant, for results.jsonl."""
+    """Test one mutant; returns its line for results.jsonl."""
     folder = copies.folder()
     path = os.path.join(folder, one.file)
     with open(os.path.join(REPOSITORY, one.file), "rb") as handle:
@@ -292,12 +295,12 @@ def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed:
 
 
 def named(one: dict[str, object]) -> tuple[object, ...]:
-    """What a result is known by; a line that was changed since is another."""
+    """The identity of a result. A line that was edited since then is a different mutant."""
     return tuple(one[key] for key in ("file", "text", "old", "new"))
 
 
 def main() -> int:
-    """Examine the places; status 1 where fewer than 95 % were noticed."""
+    """Test the mutants; exit status 1 if the tests noticed fewer than 95 %."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--places", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
@@ -343,7 +346,7 @@ def main() -> int:
 
 
 def report(found: list[dict[str, object]]) -> int:
-    """Print the counts by group and what survived."""
+    """Print the counts by group, and the mutants that survived."""
     for group, names in files().items():
         here = [one for one in found if one["file"] in names]
         if here:

@@ -1,4 +1,4 @@
-"""The ways to break a line: each gives a piece of the source and what takes its place."""
+"""Mutation operators: each finds pieces of the source and yields a replacement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from attrs import frozen
 
 NAME = re.compile(r"[a-z][a-z0-9_]*([.:/-][a-z0-9_]+)*")
-"""Texts that decide something: settings, arguments, keys. Sentences are wording, which goldens hold."""
+"""Strings that look like names of settings, arguments or keys. Sentences are not mutated, because golden files compare
+them.
+"""
 OPERATOR = re.compile(r"(?<=[\s)])(not in|is not|[<>=!]=|//|\*\*|[-+*/%<>]|and|or|in|is)(?=[\s(])")
 COMPARED: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -22,7 +24,7 @@ COUNTED: dict[type[ast.operator], str] = {
 
 @frozen
 class Mutation:
-    """A piece of a file, as byte offsets of its text in UTF-8, and what takes its place."""
+    """A piece of a file, as offsets in its UTF-8 bytes, and the replacement."""
 
     file: str
     line: int
@@ -32,12 +34,12 @@ class Mutation:
     kind: str
 
     def applied(self, source: bytes) -> bytes:
-        """The file with this mutation."""
+        """The file's bytes with this mutation."""
         return source[: self.start] + self.new.encode() + source[self.end :]
 
 
 class Finder:
-    """All mutations of a file."""
+    """Finds all mutations of a file."""
 
     def __init__(self, file: str, source: bytes) -> None:
         self.file, self.source = file, source
@@ -46,13 +48,13 @@ class Finder:
             self.starts.append(self.starts[-1] + len(line))
 
     def all(self) -> list[Mutation]:
-        """In the order of the file; none of docstrings, annotations, imports and names of types."""
+        """All mutations in the order of the file, except in docstrings, annotations, imports and names of types."""
         tree = ast.parse(self.source)
         found = [one for node in self._walk(tree) for one in self._of(node)]
         return sorted(found, key=lambda one: (one.start, one.end, one.new))
 
     def _walk(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes that are executed and decide something."""
+        """The syntax nodes that can be mutated: those that are executed."""
         yield node
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases"):
@@ -132,7 +134,7 @@ class Finder:
         return self._made(*self._span(node), new, kind)
 
     def _between(self, left: ast.AST, right: ast.AST, new: str, kind: str) -> Mutation:
-        """Another operator: parentheses that stand around the operands stay."""
+        """Replace the operator between two operands, and keep parentheses around the operands."""
         start, end = self._span(left)[1], self._span(right)[0]
         words = self.source[start:end].decode()
         inner = re.sub(
@@ -141,12 +143,12 @@ class Finder:
         return self._made(start, end, inner, kind)
 
     def _cut(self, first: ast.AST, second: ast.AST) -> Mutation:
-        """A tuple without its first element."""
+        """Remove the first element of a tuple."""
         return self._made(self._span(first)[0], self._span(second)[0], "", "element left out")
 
 
 def works(one: Mutation, source: bytes) -> bool:
-    """Whether the result is still Python, and another program."""
+    """Whether the result is valid Python, and a different program."""
     try:
         return ast.dump(ast.parse(one.applied(source))) != ast.dump(ast.parse(source))
     except SyntaxError:

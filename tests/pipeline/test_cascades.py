@@ -1,4 +1,4 @@
-"""A misspelt name or choice is one finding: nothing that follows from it is reported."""
+"""A misspelt name or choice gives exactly one finding; consequences of it are not reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINE = "train qwen2.5-3b on infinity-instruct"
 
 
 def names(nodes: Iterable[Setting | Clause | Value], clause: str = "") -> Iterator[tuple[Span, str]]:
-    """The names of clauses and settings below some nodes, and the choices that are values, without sources of data."""
+    """The names of clauses, settings and choices below some nodes; sources of data are excluded."""
     for node in nodes:
         if isinstance(node, Setting):
             yield node.name.span, node.name.text
@@ -48,7 +48,7 @@ def names(nodes: Iterable[Setting | Clause | Value], clause: str = "") -> Iterat
 
 
 def typos(word: str) -> Iterator[str]:
-    """Two letters swapped, the last one missing, and the last one twice."""
+    """Three typos of a name: two letters swapped, the last letter missing, the last letter doubled."""
     if len(word) > 4:
         yield word[:1] + word[2] + word[1] + word[3:]
     if len(word) > 3 and word[-1].isalpha():
@@ -57,7 +57,7 @@ def typos(word: str) -> Iterator[str]:
 
 
 def misspelt(text: str) -> Iterator[tuple[str, str]]:
-    """A spec with each of its names misspelt in turn, and the typo."""
+    """A spec with one misspelt name, for each name and typo, together with the misspelt name."""
     file = parse(Source("t.xp", text))[0]
     places = {span.start: word for span, word in names((*(file.train.options if file.train else ()), *file.statements))}
     legal = {*schema.CLAUSES, *schema.bare_choices(), *(row.name for row in schema.TABLE)}
@@ -69,7 +69,7 @@ def misspelt(text: str) -> Iterator[tuple[str, str]]:
 
 
 def cascades(path: str) -> list[str]:
-    """The misspelt names of a spec that are not exactly one finding more."""
+    """The misspelt names of a spec for which the number of findings does not grow by exactly one."""
     with open(path, encoding="utf-8") as handle:
         text = handle.read()
     folder = os.path.dirname(path)
@@ -111,7 +111,7 @@ def test_a_misspelt_name_is_one_finding_in_every_spec():
 def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     found = checked(f"xpc 1\n{LINE}\n{line}\n")
     errors = [one.code for one in found.problems if one.severity == "error"]
-    assert [one for one in errors if one != "XP503"] == [code], shown(found)  # its rows are no preferences
+    assert [one for one in errors if one != "XP503"] == [code], shown(found)  # its rows are no pairs
 
 
 def test_what_is_wrong_apart_from_the_typo_is_still_reported():

@@ -1,4 +1,4 @@
-"""The goldens say what the compiler says; none is missing, none is an orphan."""
+"""The golden diagnostics are what the compiler prints today; none is missing, and none belongs to no case."""
 
 import os
 

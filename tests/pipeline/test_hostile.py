@@ -1,4 +1,6 @@
-"""Hostile and broken input: a diagnostic or a correct bundle; never a traceback, a run string, or a file elsewhere."""
+"""Hostile and broken input gives a diagnostic or a correct bundle, never a traceback, executed text, or a file
+elsewhere.
+"""
 
 import json
 import os
@@ -106,7 +108,7 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
     for payload in PAYLOADS:
         text = SLOTS[slot](quoted(payload))
         files, found = compile_text(text.encode(), "t.xp", Workspace(str(tmp_path)))
-        if slot != "base":  # what is named there is parsed
+        if slot != "base":  # the compiler parses the file that is named there
             assert not [code for code in codes(found) if code < "XP100"], (payload, shown(found))
         if files is None:
             assert all(one.primary is not None for one in found.problems)
@@ -120,7 +122,7 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
 
 
 def test_nothing_is_run_and_nothing_is_written_elsewhere(tmp_path):
-    """A compiled bundle full of payloads, its launcher dry-run, and both folders compared before and after."""
+    """Compile a bundle full of hostile texts, dry-run its launcher, and compare both folders before and after."""
     evil = "$(touch pwned) `touch pwned`"
     name = f"{evil}.jinja"
     root = put(
@@ -280,7 +282,7 @@ def test_numbers_without_measure(line, code):
 @pytest.mark.parametrize("text", ['"\u00b2"', "\u00b2", "trl-\u00b2.0", "\u2460 x h100-80gb", '"\u09ea\u00b9"'])
 @pytest.mark.parametrize("setting", ["target", "hardware", "seed", "nodes", "strategy", "precision"])
 def test_digits_that_are_no_numbers(setting, text):
-    """`str.isdigit` is true for superscript digits, which `int` refuses: `target "trl-\u00b2"` ended in a traceback."""
+    """`str.isdigit` is true for superscript digits, which `int` refuses: `target "trl-²"` once gave a traceback."""
     assert any(one.severity == "error" for one in checked(spec(f"{setting} {text}")).problems)
 
 

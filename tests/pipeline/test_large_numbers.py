@@ -1,4 +1,6 @@
-"""Large numbers and long texts: no loop runs over a number of a spec, nor takes the square of its length."""
+"""Large numbers and long texts: no loop depends on the size of a number, and no time is quadratic in a text's
+length.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_twice_as_long_is_not_four_times_as_much(name: str) -> None:
-    """Each took more than two seconds of processor time; now the parser takes most of what is left."""
+    """Each of these once took more than two seconds of processor time."""
     with limited():
         assert checked(LONG[name]).problems is not None
 
@@ -126,7 +128,7 @@ def test_divisors_of_large_numbers() -> None:
     with limited():
         assert factors(2**63 - 25) == [2**63 - 25]
         assert factors((2**31 - 1) * 6) == [2, 3, 2**31 - 1]
-        assert factors((2**31 - 1) * (2**31 - 19)) == [(2**31 - 1) * (2**31 - 19)]  # no factor up to 2**16
+        assert factors((2**31 - 1) * (2**31 - 19)) == [(2**31 - 1) * (2**31 - 19)]  # no factor below 2**16
         assert factors(41**2 * 43**3) == [41, 41, 43, 43, 43]
         assert nearest(7, 10**18, 10**12, 10**9) == 8
         assert largest(10**9, 2**62) == 2**29

@@ -1,4 +1,6 @@
-"""What a reviewer of somebody else's spec must see: first in the bundle's page, and not silenced by the spec."""
+"""Warnings for reviewers of a stranger's spec: the bundle's README shows them first, and no comment in the spec
+silences them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ KNOWN = "# xpc: allow XP701 it is known"
 
 
 def executed(files: dict[str, bytes]) -> str:
-    """The first section of the page."""
+    """The first section of the bundle's README."""
     head, title, rest = files["README.md"].decode().partition("## What this run executes\n")
     assert title
     assert "## " not in head

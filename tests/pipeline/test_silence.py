@@ -1,4 +1,6 @@
-"""Silences: what they take out and what they leave, where they hold, and what is said of one that does nothing."""
+"""Comments that silence findings (`# xpc: allow XP410 reason`): which findings they drop, where, and when one has no
+effect.
+"""
 
 import json
 
@@ -19,7 +21,7 @@ WARNED = spec(strategy="fsdp1")
 
 
 def warned(*more, strategy="fsdp1", before=""):
-    """A spec that XP410 warns of, with a comment behind or before the strategy's line."""
+    """A spec with the warning XP410, and a comment on the strategy's line or above it."""
     text = spec(*more, strategy=strategy)
     return text.replace("strategy", f"{before}strategy") if before else text
 

@@ -1,4 +1,4 @@
-"""Trains a bundle and writes down every batch that trl's trainer collates: `python collated.py BUNDLE OUT`."""
+"""Train a bundle and record every batch that TRL's trainer collates: `python collated.py BUNDLE OUT`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def rows(inputs: Any) -> dict[str, Any]:
 
 
 def main(folder: str, out: str) -> int:
-    """Trains; the batches and the inputs of the model are in `out`."""
+    """Train; the batches and the model's inputs are written to OUT."""
     sys.path.insert(0, folder)
     from trainer.core import run
     from trainer.core.fault_tolerance import FaultTolerant

@@ -1,4 +1,4 @@
-"""Runs the worker of `xpc preview` with a hub that has 3,000 rows: `python of_hub.py BUNDLE OUT SCAN CHOICE`."""
+"""Run the worker of `xpc preview` with a fake hub of 3,000 rows: `python of_hub.py BUNDLE OUT SCAN CHOICE`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", 
 
 
 def main(folder: str, out: str, scan: str, choice: str) -> int:
-    """Prepares rows; the answer, what was said, and how the hub was read are written to `out`."""
+    """Prepare rows; the worker's answer, its output, and its requests to the hub are written to OUT."""
     sys.path.insert(0, WORKER)
     import datasets
     from worker import session, start

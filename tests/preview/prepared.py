@@ -1,4 +1,4 @@
-"""Runs the worker of `xpc preview` on a bundle: `python prepared.py BUNDLE OUT ROWS [rows]`."""
+"""Run the worker of `xpc preview` on a bundle: `python prepared.py BUNDLE OUT ROWS [rows]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORKER = os.path.join(
 
 
 def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
-    """Prepares the first rows of every source, and the order of the first steps unless only rows are wanted."""
+    """Prepare the first rows of every source, and the order of the first steps unless `rows` is given."""
     sys.path.insert(0, WORKER)
     from worker import session, start
 

@@ -1,4 +1,4 @@
-"""A preview as the worker answers, made by hand."""
+"""A handmade answer of the preview worker."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from xpc.compiler.stacks import DEFAULT
 
 ROWS = 8
-"""Rows of the runs whose batches are compared."""
+"""The number of rows of the runs whose batches are compared."""
 
 
 def sequence(
     name: str, *parts: tuple[str, int, int], cut: str = "", roles: tuple[str, ...] = ("user", "assistant")
 ) -> Any:
-    """A sequence of tokens, one a word: text, whether it bears loss, and its turn."""
+    """A sequence with one token per word; each part has a text, whether it bears loss, and its turn."""
     tokens = [[100 + at, text, learned, turn] for at, (text, learned, turn) in enumerate(parts)]
     turns = [
         {
@@ -31,7 +31,7 @@ ANSWER = (("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 1, 1))
 
 
 def found(*rows: Any, **others: Any) -> dict[str, Any]:
-    """The answer of the worker with these rows."""
+    """The worker's answer with these rows."""
     return {
         "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None,
         "group": None,
@@ -41,7 +41,7 @@ def found(*rows: Any, **others: Any) -> dict[str, Any]:
 
 
 def row(*sequences: Any, number: int = 0, verdicts: Any = (), excluded: str | None = None) -> dict[str, Any]:
-    """A row of train.jsonl."""
+    """A row of train.jsonl in the worker's answer."""
     return {
         "source": "train.jsonl", "row": number, "excluded": excluded, "sequences": list(sequences),
         "verdicts": list(verdicts),

@@ -1,4 +1,6 @@
-"""The rows of a preview are in the batches that trl's own trainer collates: methods, stacks, templates, packing."""
+"""The rows of a preview equal those in the batches that TRL's own trainer collates, for methods, stacks, templates,
+packing.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,14 @@ SUPERVISED = {
     "wrapped": ("messages", "method sft", "packing(isolate=mask)"),
     "split": ("messages", "method sft", "seq=20 packing(isolate=mask)"),
 }
-"""Data, method and batch of supervised runs."""
+"""Data, method and batch settings of runs with sft."""
 OLDEST = ("answers", "packed", "wrapped", "split")
 WITHOUT = (("trl-0.24", "split"), *(("trl-0.18", name) for name in OLDEST))
-"""What a trl does not have on a CPU."""
+"""Cases that a version of TRL cannot run on a CPU."""
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
-"""Strategies that need flash attention to compile, written into the bundle: the preparation does not."""
+"""Packing strategies that xpc compiles only with flash attention. The test writes them into the bundle, because the
+preparation of rows needs no flash attention.
+"""
 
 
 def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -66,7 +70,7 @@ def _write_strategy(bundle: str, strategy: str | None) -> None:
 
 
 def previewed(answer: dict[str, Any]) -> list[tuple[list[int], list[bool]]]:
-    """Ids and loss of each sequence of each row."""
+    """The ids and loss mask of each sequence of each previewed row."""
     return [
         ([token[0] for token in one["tokens"]], [bool(token[2]) for token in one["tokens"]])
         for row in answer["rows"]
@@ -80,7 +84,7 @@ def kept(ids: list[int], mask: list[int], marks: list[Any]) -> tuple[list[int], 
 
 
 def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int], list[bool]]]:
-    """Ids and loss of each sequence that the trainer collated."""
+    """The ids and loss mask of each sequence that the trainer collated."""
     out = []
     for one in batches:
         batch = one["batch"]
@@ -99,7 +103,7 @@ def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int]
             for name in ("chosen", "rejected"):
                 blank = [[0] * len(row) for row in batch[f"input_ids_{name}"]]
                 out += list(map(kept, batch[f"input_ids_{name}"], batch[f"attention_mask_{name}"], blank))
-        elif "prompt_input_ids" in batch:  # dpo before trl 1.0: the model's input, after its cut
+        elif "prompt_input_ids" in batch:  # dpo before trl 1.0: the model's input after truncation
             for inputs in one["inputs"][:1]:
                 prompts = [sum(row) for row in batch["prompt_attention_mask"]] * 2
                 for ids, mask, prompt in zip(inputs["input_ids"], inputs["attention_mask"], prompts, strict=True):

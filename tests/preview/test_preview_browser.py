@@ -1,4 +1,4 @@
-"""The page of `xpc preview --html` in a real browser, at the width of a phone and of a desk."""
+"""The page of `xpc preview --html` in Chromium, at the width of a phone and of a desktop screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ function look(inside) {
 @pytest.mark.nightly
 @in_browser
 def test_in_a_browser(tmp_path: Path) -> None:
-    """What bears loss is marked, every token is there, and the page is never wider than its window."""
+    """Tokens that bear loss are marked, every token is shown, and the page is never wider than its window."""
     long = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("word" * 300, 1, 1)), number=1, verdicts=[WRONG])
     text = page(found(TALK, long), "run.xp")
     seen_at = in_frames(SCRIPT, text, tmp_path, dark=False)

@@ -1,4 +1,4 @@
-"""Counts of a preview are remembered, reported by check, compile and plan, and change no bundle."""
+"""Statistics of a preview are cached, used by check, compile and plan, and change no bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten planted defects: each is found by one verdict, in one sentence, and the row without it has none."""
+"""Ten planted mistakes in rows: each gives one finding with one sentence, and the correct row gives none."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ DEFECTS = {
         "trl refuses the row: The chat template is not training-compatible",
     ),
 }
-"""Row, template, more of `model`, the code that is found, and a part of its sentence."""
+"""The row, the template, further settings of `model`, the code of the finding, and a part of its sentence."""
 
 
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:
-    """The first row of a spec as the worker answers."""
+    """The worker's answer for the first row of a spec."""
     folder = warm.place
     tools = {"tools": [TOOL]} if row == "tools" else {}
     stored = [{"messages": ROWS[row], **tools}] * 8
     put(folder, {f"{row}.jsonl": lines(stored), f"{template}.jinja": TEMPLATES[template]})
-    chosen = "no_end" if template == "no_marks" else template  # check refuses a template without marks (XP506)
+    chosen = "no_end" if template == "no_marks" else template  # marks are required (XP506)
     text = spec(
         f'model(chat_template=file("{chosen}.jinja"){", " if model else ""}{model})', ANSWERS, data=f'"{row}.jsonl"'
     ).replace('"tiny"', '"begun"')
@@ -94,12 +94,12 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
         with open(place, "w", encoding="utf-8") as handle:
             handle.write(TEMPLATES[template])
         with open(os.path.join(bundle, "bundle.toml"), "w", encoding="utf-8") as handle:
-            handle.write("")  # states no digests
+            handle.write("")  # the bundle states no digests
     return first_row(warm, bundle, name)
 
 
 def first_row(warm: Warm, bundle: str, name: str, target: str = DEFAULT) -> Any:
-    """The first row of a bundle, with its rewards called."""
+    """The first row of a bundle, with its reward functions called."""
     out = os.path.join(warm.place, f"{name}.json")
     done = warm.of(target).run(bundle, warm.place, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"

@@ -1,4 +1,4 @@
-"""A preview prepares the same rows for every machine, strategy and precision of a spec."""
+"""A preview prepares the same rows whatever the machine, strategy and precision of a spec."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MACHINES = {
                "more": "model(attn=flash2)"},
     "qlora": {"hardware": "1 x a100-80gb", "precision": "bf16", "more": "qlora(rank=8)"},
 }  # fmt: skip
-"""Settings that differ from those of one process on the CPU."""
+"""Settings that differ from those of one process on a CPU."""
 DEFAULTS = {"hardware": "cpu", "strategy": "ddp", "precision": "fp32", "micro": 2, "batch": "", "more": ""}
 
 

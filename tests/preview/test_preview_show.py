@@ -1,4 +1,4 @@
-"""A preview as text, JSON, a page and a golden file."""
+"""The formats of a preview: text, JSON, HTML page and golden file."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_rows_cannot_control_the_terminal() -> None:
 
 
 class Page(HTMLParser):
-    """The open elements of a page at its end, and its texts."""
+    """A parser of an HTML page that collects unclosed elements and texts."""
 
     def __init__(self) -> None:
         super().__init__()

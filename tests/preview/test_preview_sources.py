@@ -1,4 +1,4 @@
-"""What a preview reads and loads: the first rows of the hub, tools next to a prompt, and reward files."""
+"""What a preview reads and loads: the first rows of a hub dataset, tools of prompt rows, and reward files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_tools_of_a_hub_row_are_in_its_text(warm: Warm) -> None:
     found = of_hub(warm, "hub-tools", "", "first")
     text = "".join(token[1] for token in found["answer"]["rows"][0]["sequences"][0]["tokens"])
     assert '"name": "add"' in text
-    assert {one["code"] for one in found["answer"]["rows"][0]["verdicts"]} <= {"XP595"}  # 512 tokens are few for tools
+    assert {one["code"] for one in found["answer"]["rows"][0]["verdicts"]} <= {"XP595"}  # too few tokens for tools
 
 
 @pytest.mark.parametrize("method", ["grpo", "rloo"])

@@ -1,4 +1,6 @@
-"""Turns of rows as the trainer of every stack learns them: ends, questions in answers, calls, reasoning and weights."""
+"""How the trainer of every stack learns the turns of rows: end tokens, user turns in answers, tool calls, reasoning,
+weights.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ CALLED = {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "functi
 
 
 def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -> Any:
-    """The first row of a spec as the worker answers, in the interpreter of the stack."""
+    """The worker's answer for the first row of a spec, in the stack's interpreter."""
     put(warm.place, {f"{name}.jsonl": lines([row] * 4)})
     text = spec(*more, data=f'"{name}.jsonl"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
     bundle, out = warm.compiled(text, name), os.path.join(warm.place, f"{name}.answer.json")
@@ -54,7 +56,9 @@ CASES = [
 
 @pytest.mark.parametrize(("target", "method"), CASES)
 def test_an_answer_that_is_compared_ends_once(warm: Warm, target: str, method: str) -> None:
-    """TRL appends the end token to answers that end with one and a line break."""
+    """TRL appends a second end token to preference answers that end with an end token and a line break; a bundle
+    prevents it.
+    """
     row = first(warm, f"{target}-{method}", COMPARED[method], target, f"method {method}", "chat_template = qwen2.5")
     assert row["sequences"]
     for one in row["sequences"]:

@@ -1,4 +1,4 @@
-"""Rehearsals: two recipes to their end, and what a rehearsal leaves behind."""
+"""Rehearsals: two recipes from start to end, and the files that a rehearsal leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xpc rehearse --ci`: the changed specs, what is remembered, and the summary. The rehearsals are stand-ins."""
+"""`xpc rehearse --ci`: which specs it selects, what it caches, and its summary. No real rehearsal is run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpc.compiler.preview.rehearsal import ci, command
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with two specs, and stand-ins for the interpreter and for a rehearsal that finds nothing."""
+    """A repository with two specs, a fake interpreter, and a fake rehearsal that finds nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(ci, "interpreter", lambda spec, python: sys.executable)

@@ -1,4 +1,4 @@
-"""Planted defects: a rehearsal finds each in one sentence. `xpc check` finds most of them before anything runs."""
+"""Planted mistakes: a rehearsal finds each in one sentence. `xpc check` finds most of them before anything runs."""
 
 from __future__ import annotations
 
@@ -107,19 +107,19 @@ CHECKED = {
                 "data(holdout=10%)", model=KNOWN), "XP512"),
     "equal answers": (written("method dpo", data="same.jsonl", model=KNOWN), "XP536"),
 }  # fmt: skip
-"""Specs that `xpc check` refuses, and the code."""
+"""Specs that `xpc check` refuses, and the code of the error."""
 PREPARED = {
     "a template that refuses rows": (
         written('model(chat_template=file("strict.jinja"))'), "no row is trained on: the chat template refuses"),
     "rows longer than seq": (written("method sft(assistant_only)", data="long.jsonl"), "no answer is within seq = 64"),
     "a filter that leaves no row": (written("data(min_tokens=5000)"), "every row has fewer than 5000 tokens"),
 }  # fmt: skip
-"""Specs whose rows cannot be prepared, and the sentence."""
+"""Specs whose rows cannot be prepared, and a part of the message."""
 LAUNCHED = {
     "a reward that raises on the third row": (grpo("score.py:third"), "no score for this row in line 6 of score.py"),
     "a package that a reward lacks": (grpo("imports.py:score"), "imports.py cannot be executed: ModuleNotFoundError"),
 }
-"""Specs whose first launch ends with an error."""
+"""Specs whose first launch ends with an error, and a part of the message."""
 COMPLETE = {
     "a reward with too few values": (grpo("score.py:short"), "the reward short returned 1 value"),
     "a reward that returns texts": (grpo("score.py:words"), "the reward words returned a str"),
@@ -131,7 +131,7 @@ COMPLETE = {
     "a state that no checkpoint has": (
         grpo("score.py:counting"), "that was killed and resumed ends with other weights"),
 }  # fmt: skip
-"""Specs that need more launches, or that only other code shows."""
+"""Specs whose mistakes need further launches, or further code, to appear."""
 
 
 @pytest.mark.parametrize("name", CHECKED)
@@ -146,7 +146,7 @@ def test_a_defect_of_the_spec_is_found_by_the_check(name: str, tmp_path: Path, c
 
 
 def found_in(warm: Warm, text: str) -> tuple[list[str], int]:
-    """The findings of a rehearsal in one of the warm interpreters, and its status."""
+    """The findings of a rehearsal in one of the warm interpreters, and its exit status."""
     put(warm.place, {**FILES, "run.xp": text})
     path = os.path.join(warm.place, "run.xp")
     report = small_run.rehearse(small_run.checked_run(path), path, warm.of(DEFAULT))
@@ -171,4 +171,4 @@ def test_a_late_defect_is_found_in_one_sentence(name: str, warm: Warm) -> None:
     found, status = found_in(warm, text)
     assert len(found) == 1, found
     assert sentence in found[0]
-    assert status == int(name != "a template without an end")  # that is a warning
+    assert status == int(name != "a template without an end")  # this finding is a warning

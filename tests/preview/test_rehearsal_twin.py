@@ -1,4 +1,4 @@
-"""The twin of a rehearsal keeps what a CPU can do, and lists what it cannot."""
+"""The small copy (twin) that a rehearsal runs keeps all settings that a CPU can run, and lists the others."""
 
 from __future__ import annotations
 
