@@ -158,10 +158,7 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
     assert "files in" in done.stderr
     (tmp_path / "new").mkdir()
     anew = written(tmp_path / "new", spec(slurm()).replace("for 3 epochs", "for 2 epochs"))
-    for name in (
-        "trainer_args.json",
-        "run.sha256",
-    ):  # the spec was compiled again, and the job still has its old script
+    for name in ("trainer_args.json", "run.sha256"):  # compiled again, while the job has its old script
         (bundle / name).write_bytes((anew / name).read_bytes())
     done = submitted(bundle)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""Writes docs/plan-accuracy.md, which compares the plan's predictions with published measurements.
+"""Write docs/plan-accuracy.md, which compares the plan's predictions with published measurements.
 
 python tests/plan/accuracy.py docs/plan-accuracy.md
 """
@@ -26,7 +26,7 @@ from xpc.compiler.plan.time import Work, range_of, sent, speed, table, touched
 from xpc.compiler.registry import find_model
 
 STATED = ("peft_t4", "fms_models")
-"""Groups of held-out peaks that torch's allocator reported, from trainers that a spec can state."""
+"""Groups of held-out measurements from trainers that a spec can state, with peaks that torch's allocator reported."""
 OTHERS = os.path.join(points.HERE, "others.json")
 HEADS = {
     "gemma-3-1b": "gemma-3-1b",
@@ -38,23 +38,23 @@ HEADS = {
 
 
 def peak(row: Row) -> float | None:
-    """The predicted peak of a row in GiB, or None where the family has no coefficients."""
+    """The predicted peak of a measurement in GiB; None if the family has no coefficients."""
     found = memory(points.load(row))
     return None if isinstance(found, str) else found.peak / GIB
 
 
 def exact(row: Row) -> bool:
-    """Whether a row is a run of a Hugging Face trainer whose peak torch's allocator reported."""
+    """Whether the measurement is of a Hugging Face trainer, with a peak that torch's allocator reported."""
     return row["stack"].startswith("hf") and row["metric"] == "torch_allocated"
 
 
 def kept() -> list[Row]:
-    """The rows that do not contradict themselves."""
+    """The measurements whose fields do not contradict each other."""
     return [row for row in points.rows("memory_points.jsonl") if not points.contradicts(row)]
 
 
 def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> list[float]:
-    """Relative differences of the rows that have both numbers."""
+    """predicted / measured - 1, for each row with both numbers."""
     out = []
     for row in rows:
         found, measured = guess(row), row["measured_peak_gib"]
@@ -64,7 +64,7 @@ def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> 
 
 
 def line(name: str, found: Sequence[float]) -> str:
-    """A row of a table of errors."""
+    """A line of a table of errors: number, mean, median, largest error, and bias."""
     if not found:
         return f"| {name} | 0 | | | | |"
     sizes = [abs(one) for one in found]
@@ -75,16 +75,18 @@ def line(name: str, found: Sequence[float]) -> str:
 
 
 def judged(row: Row) -> str:
-    """The verdict of a row."""
+    """The plan's verdict for a measurement on its GPU."""
     found = memory(points.load(row))
     return "unknown" if isinstance(found, str) else verdict(found.peak, row["capacity_gib"] * GIB, found.low)
 
 
 def head_load(row: Row, length: int) -> Load | None:
-    """The load of a measurement of TRL's fused head: full training in bf16 with recomputation, one row a step."""
+    """The plan's input for a measurement of TRL's fused head: full training in bf16 with recomputation, one row per
+    step.
+    """
     facts = find_model(HEADS[row.get("model", "gemma-3-1b")])
     if facts is None or row.get("trainer") == "GRPO scoring":
-        return None  # the scoring pass of GRPO alone, and no training step
+        return None  # only the scoring pass of GRPO, without a training step
     pair = row.get("trainer") == "DPO"
     return Load(
         facts=facts, family=facts.model_type, engine="none", stage=0, world=1, shard=1, offload=0, element=2,
@@ -95,7 +97,7 @@ def head_load(row: Row, length: int) -> Load | None:
 
 
 def heads() -> list[str]:
-    """The section on TRL's fused head."""
+    """The section about TRL's fused head."""
     out = ["| model | trainer, loss | tokens | measured GiB | predicted | |", "|---|---|---|---|---|---|"]
     for row in points.rows("fused_head_points.jsonl"):
         measured, length = row["peak_gib"], row.get("seq", 2048)
@@ -121,7 +123,7 @@ HEAD_NOTES = (
 
 
 def picture() -> str:
-    """The plot of all rows that have both numbers."""
+    """The plot of all measurements that have a prediction."""
     found = [(row["measured_peak_gib"], peak(row), exact(row)) for row in kept()]
     return plot.svg([(measured, value, own) for measured, value, own in found if measured and value])
 
@@ -141,8 +143,8 @@ NOTES = (
 
 
 def peaks_in_range() -> tuple[int, int, float]:
-    """Of the allocator's peaks from trainers that a spec can state: their number, how many are in the stated range, and
-    the range's median width over the prediction.
+    """For peaks of torch's allocator from trainers that a spec can state: their number, how many are in the predicted
+    range, and the range's median width relative to the prediction.
     """
     found = [(points.load(row), row["measured_peak_gib"]) for row in kept() if exact(row) and row["measured_peak_gib"]]
     stated = [row for row in heldout.memory_rows() if row["group"] in STATED and row["peak_gib"]]
@@ -157,8 +159,10 @@ def peaks_in_range() -> tuple[int, int, float]:
 
 
 def speed_groups() -> dict[str, list[float]]:
-    """Errors of tokens/s: llm-foundry's rows, each from the other models; the Hugging Face trainers that a spec can
-    state; their mixtures of experts; and trainers with loops of their own.
+    """Errors of tokens/s for four groups.
+
+    The groups are llm-foundry's rows, each predicted from its other models; the Hugging Face trainers that a spec can
+    state; their mixtures of experts; and trainers with their own training loops.
     """
     out: dict[str, list[float]] = {"llm-foundry": [v / row["tok_s_gpu"] - 1 for row, v in utilisation.excluded()]}
     dense = out["Hugging Face trainers"] = []
@@ -176,8 +180,8 @@ def speed_groups() -> dict[str, list[float]]:
 
 
 def long_rows() -> tuple[float, float]:
-    """Seconds of a step over 1,048,576 tokens of Qwen3 8B on 8 H100 that share the row: planned, measured (TRL 1.13's
-    release notes).
+    """Seconds per step with 1,048,576 tokens of Qwen3 8B on 8 H100 that share the row: predicted and measured (TRL
+    1.13's release notes).
     """
     facts, length = find_model("qwen3-8b"), 2**20
     assert facts is not None
@@ -193,7 +197,7 @@ def long_rows() -> tuple[float, float]:
 
 
 def _time() -> list[str]:
-    """The section on speeds."""
+    """The section about speeds."""
     speeds = utilisation.excluded()
     off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in speeds)
     low, high = range_of(())
@@ -229,7 +233,7 @@ def _speed_groups() -> list[str]:
 
 
 def _other_chips() -> list[str]:
-    """The section on GPUs with other chips than A100 and H100."""
+    """The section about GPUs with other chips than A100 and H100."""
     known = table()
     both = known["other_chips"]["share"], known["other_chips"]["least"]
     alone = utilisation.other_chips_left_out(known)

@@ -1,4 +1,4 @@
-"""The tiny models that the oracle measures: families, the shapes of their layers, adapters and packed weights."""
+"""Tiny models whose activations are measured: configurations of families, adapters, and quantized weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.compiler.registry import facts_from_config
 from xpc.compiler.registry.types import ModelFacts
 
 FREE = (
-    # hidden, intermediate, heads, kv heads, head width, experts, experts a token
+    # hidden, intermediate, heads, kv heads, head width, experts, experts per token
     (64, 96, 4, 2, 16, 4, 2),
     (96, 96, 4, 2, 24, 4, 2),
     (64, 160, 4, 2, 16, 4, 2),
@@ -25,34 +25,39 @@ FREE = (
     (64, 128, 4, 4, 24, 8, 1),
     (160, 160, 6, 3, 16, 4, 4),
 )
-"""Widths with the ratios of published models and without them: the coefficients must hold for all. None has a single
-head of keys, which torch need not copy for every head under a mask: such a model keeps less than they say."""
+"""Widths with and without the ratios of published models; the coefficients must hold for all of them.
+
+No width has a single key head: torch need not copy a single key head for all heads under a mask, so such a model keeps
+less than the coefficients say.
+"""
 FILLED = (
     (64, 96, 4, 2), (64, 160, 2, 2), (96, 224, 4, 4), (128, 192, 8, 2), (128, 320, 4, 2), (192, 256, 6, 3),
     (96, 128, 6, 2), (160, 192, 10, 5), (128, 256, 8, 4), (192, 160, 12, 2),
 )  # fmt: skip
-"""Shapes of families whose heads fill the hidden size: hidden, intermediate, heads, kv heads."""
+"""Shapes for families with heads x head width = hidden size: hidden, intermediate, heads, kv heads."""
 ALL_KEYS = ("gpt2", "gpt_neox", "opt")
-"""Families whose heads fill the hidden size, and each has keys."""
+"""Families with heads x head width = hidden size and a key head for each head."""
 ONE_KEY = ("gpt_bigcode",)
-"""Families whose heads fill the hidden size and share one head of keys."""
+"""Families with heads x head width = hidden size and one key head for all heads."""
 GROUPED = ("falcon", "phi3", "cohere", "cohere2")
-"""Families whose heads fill the hidden size, in groups that share keys."""
+"""Families with heads x head width = hidden size and groups of heads that share keys."""
 ROTATED_HALF = ("glm", "glm4")
-"""Families that repeat the angles of a half-rotated head in each layer: bytes that grow with a head's width."""
+"""Families that repeat the angles of a half-rotated head in each layer; these bytes grow with the width of a head."""
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
 WINDOWED = (
     "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3",
     "starcoder2",
 )  # fmt: skip
-"""Families of which some or all layers may slide. They are measured with a window that is longer than the rows."""
+"""Families in which some or all layers can use a sliding window. They are measured with a window longer than
+the rows.
+"""
 PERIODS = {
     "cohere2": 4, "cwm": 4, "exaone4": 4, "gemma3_text": 6, "gemma2": 2, "gpt_oss": 2, "olmo3": 4, "smollm3": 4,
 }  # fmt: skip
 
 
 def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
-    """The keys of a tiny configuration of a family, with `periods` times its pattern of layers."""
+    """The configuration of a tiny model of a family, with `periods` times the family's pattern of layers."""
     hidden, intermediate, heads, kv, width, experts, each = shape
     layers = periods * period(family)
     if family in ("gpt2", "gpt_bigcode"):
@@ -78,17 +83,17 @@ def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024
 
 
 def period(family: str) -> int:
-    """Layers after which a family's pattern begins anew."""
+    """The number of layers after which a family's pattern of layers repeats."""
     return PERIODS.get(family, 1)
 
 
 def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts | str:
-    """What the registry's closed forms make of the tiny configuration; a sentence where they have none."""
+    """The sizes that the registry computes for the tiny configuration; a sentence if it cannot."""
     return facts_from_config(config(family, shape, periods), family, family)
 
 
 def shapes(family: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes that a family is measured in: those that its configuration can have."""
+    """The shapes in which a family is measured: those that its configuration allows."""
     if family in (*ALL_KEYS, *ONE_KEY, *GROUPED):
         return tuple(
             (h, i, heads, heads if family in ALL_KEYS else 1 if family in ONE_KEY else kv, h // heads, 4, 2)
@@ -98,7 +103,7 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
 
 
 def uncounted(family: str) -> str | None:
-    """Why the registry's closed forms are not those of a real model: its parameters are others; None where they are."""
+    """Why the registry's formulas do not fit a real model, whose number of parameters differs; None if they fit."""
     shape = shapes(family)[2]
     known = facts(family, shape)
     assert not isinstance(known, str), known
@@ -110,7 +115,7 @@ def uncounted(family: str) -> str | None:
 def built(
     family: str, shape: tuple[int, ...], periods: int, attention: str, dtype: torch.dtype, window: int = 1024
 ) -> Any:
-    """The decoder without its head."""
+    """The decoder of a configuration, without its output head."""
     keys = config(family, shape, periods, window)
     made = transformers.AutoConfig.for_model(keys.pop("model_type"), pad_token_id=0, **keys)
     for name in vars(made):
@@ -121,7 +126,9 @@ def built(
 
 
 def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: Any = None, **_: Any) -> Any:
-    """What flash attention keeps: q, k, v as they are, the output and a number a head; a window or a cap adds none."""
+    """A stand-in for flash attention that keeps what the kernel keeps: q, k, v, the output and one number per head. A
+    window or a soft cap adds nothing.
+    """
     grouped = query.shape[1] != key.shape[1]
     out = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped
@@ -129,9 +136,9 @@ def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: A
     return out.transpose(1, 2), None
 
 
-# transformers looks for the package where a name has "flash" in it
+# transformers looks for the package if "flash" is in the name
 transformers.AttentionInterface.register("fused", flash)
-if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53 models made their masks themselves
+if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53, models made their masks themselves
     transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
 
 
@@ -144,8 +151,11 @@ TARGETS = {
 
 
 def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kind: str = "lora") -> Any:
-    """The model with adapters of a kind of `load.KINDS` on the targets; of float32, as PEFT makes them of a base in
-    half precision. The rank of rotations is that of their blocks."""
+    """The model with adapters of a kind in `load.KINDS` on the targets.
+
+    The adapters are float32, as PEFT makes them on a base in half precision. The rank of rotations is the size of their
+    blocks.
+    """
     import peft
 
     made = TARGETS[targets]
@@ -165,7 +175,7 @@ def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kin
 
 
 def packed(model: Any) -> Any:
-    """The model with linear layers of 4 bits, and float32 beside them, as TRL before 1 prepares it for fp16."""
+    """The model with 4-bit linear layers and other weights in float32, as TRL before 1.0 prepares it for fp16."""
     import bitsandbytes
 
     for module in list(model.modules()):
@@ -186,8 +196,10 @@ def packed(model: Any) -> Any:
 
 
 def only_norms(model: Any) -> Any:
-    """The model with float32 norms and bf16 embeddings, as TRL before 1 leaves 4-bit weights in bf16: the same rules as
-    its peft_module_casting_to_bf16."""
+    """The model with float32 norms and bf16 embeddings, as TRL before 1.0 leaves a 4-bit base in bf16.
+
+    It follows the rules of TRL's peft_module_casting_to_bf16.
+    """
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.LayerNorm) or "norm" in name:
             module.to(torch.float32)

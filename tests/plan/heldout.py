@@ -1,7 +1,7 @@
-"""Published measurements from sources that nothing was fitted to, and their section of docs/plan-accuracy.md.
+"""Published measurements from sources to which nothing was fitted, and their section of docs/plan-accuracy.md.
 
-`metric` says what a peak is: "allocated" is what the plan predicts, the others are that and more. `attended` is how
-long packed rows are to flash attention where it is not the length of a pack.
+`metric` says how the peak was measured: the plan predicts "allocated", and the other metrics include more memory.
+`attended` is the length of packed documents for flash attention, if it differs from the row's length.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ STAGES = {"ddp": 0, "zero2": 2, "zero3": 3, "fsdp": 3}
 
 
 def load(row: Row) -> Load:
-    """What the plan is asked. `trainer` says which numbers are in which type."""
+    """The plan's input for a measurement. `trainer` decides which values have which dtype."""
     facts, trainer, rank = points.sizes(row), row["trainer"], row["rank"]
     strategy, gpus = row.get("strategy", "ddp"), row.get("gpus", 1)
-    # peft's prepare_model_for_kbit_training makes float32 of what is not quantized; with autocast, or without
+    # peft's prepare_model_for_kbit_training makes weights that are not quantized float32, with or without autocast
     widened = trainer == "peft_widened"
-    norms = trainer == "trl_bf16"  # peft_module_casting_to_bf16 leaves only the norms float32
+    norms = trainer == "trl_bf16"  # peft_module_casting_to_bf16 leaves only the norms in float32
     element = 4 if trainer == "peft_upcast" else 2
     own = 4 if trainer in ("peft_upcast", "peft_widened", "trl_bf16", "peft_fp32_adapters", "deepspeed") else 2
     weight = 2.0
@@ -69,30 +69,30 @@ def load(row: Row) -> Load:
 
 
 def peak(row: Row) -> float | None:
-    """The predicted peak in GiB, or None where the plan knows none."""
+    """The predicted peak in GiB; None if the plan says `unknown`."""
     found = memory(load(row))
     return None if isinstance(found, str) else found.peak / GIB
 
 
 def memory_rows() -> list[Row]:
-    """Measured peaks."""
+    """The measurements of memory."""
     return points.rows("heldout_memory.jsonl")
 
 
 def speed_rows() -> list[Row]:
-    """Measured speeds."""
+    """The measurements of speed."""
     return points.rows("heldout_speed.jsonl")
 
 
 def tokens(row: Row) -> Speed | None:
-    """Predicted tokens a second of one GPU."""
+    """Predicted tokens per second and GPU."""
     gpu = find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
     return speed(utilisation.held_work(row), gpu.capability[0], "bf16", utilisation.trainer_of(row))
 
 
 def group(rows: Sequence[Row], error: Callable[[Row], float | None], what: Mapping[str, str]) -> list[str]:
-    """A table of the errors of every group of rows."""
+    """A table with the errors of each group of measurements."""
     out = ["| group | what is measured | number | mean | worst | bias |", "|---|---|---|---|---|---|"]
     for name in dict.fromkeys(row["group"] for row in rows):
         found = [one for row in rows if row["group"] == name and (one := error(row)) is not None]
@@ -107,20 +107,20 @@ def group(rows: Sequence[Row], error: Callable[[Row], float | None], what: Mappi
 
 
 def memory_error(row: Row) -> float | None:
-    """Predicted over measured, less one."""
+    """The error of the memory: predicted / measured - 1."""
     found, measured = peak(row), row["peak_gib"]
     return None if found is None or measured is None else found / measured - 1
 
 
 def judged(row: Row) -> str:
-    """The verdict of a row on its card."""
+    """The plan's verdict for a measurement on its GPU."""
     found, gpu = memory(load(row)), find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
     return "unknown" if isinstance(found, str) else verdict(found.peak, gpu.memory_gib * GIB, found.low)
 
 
 def speed_error(row: Row) -> float | None:
-    """The same of tokens a second."""
+    """The error of tokens per second: predicted / measured - 1."""
     found = tokens(row)
     return None if found is None else found.tokens / row["tokens_s_gpu"] - 1
 
@@ -134,7 +134,7 @@ WHAT = {
     "gpu_test": "not told; a trainer of its own over transformers 4.49",
     "fms_models": "allocated, fms-hf-tuning of Mistral 7B, Mixtral, Llama 2 70B and PowerLM 3B, of transformers 4.45",
 }
-"""What each group's peak is."""
+"""How the peak of each group was measured, and on what."""
 RUNS = {
     "zero3_a100": "LLaMA-Factory and xtuner, ZeRO-3 on 8 and 32 A100",
     "deepspeed_gist": "a loop of its own, ZeRO-2 and ZeRO-3 on 8 A800",
@@ -146,11 +146,11 @@ RUNS = {
     "torchtitan": "FSDP on 8 and 128 H100 of 500 W",
     "fms_models": "fms-hf-tuning on one and two A100, of the same models",
 }
-"""What each group's runs are."""
+"""The runs of each group."""
 
 
 def section() -> list[str]:
-    """The page's section."""
+    """The lines of the page's section."""
     died = [judged(row) for row in memory_rows() if row["peak_gib"] is None]
     return [
         "## Held out",

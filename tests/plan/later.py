@@ -1,9 +1,8 @@
-"""Published measurements that were collected after all others, in two halves, and their section of
-docs/plan-accuracy.md.
+"""Published measurements that were collected last, in two halves, and their section of docs/plan-accuracy.md.
 
-`points.aside` decides the half from the digest of a row's source. The first half may widen ranges and correct formulas;
-nothing is fitted to the half aside. `lengths` marks rows of many lengths that are not packed: `length` is their mean,
-with the padding if the trainer counts it.
+`points.aside` decides the half by the digest of a row's source. The first half may widen ranges and correct formulas;
+nothing is fitted to the second half. `lengths` marks runs with unpacked rows of different lengths: `length` is the mean
+length, with padding if the trainer counts it.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ WHAT = {
     "soup_h100": "a trainer over TRL 0.26, Llama 3.1 8B and Qwen2.5 0.5B on H100",
 }
 FASTEST = 0.8
-"""The share of a card's peak that no run reaches."""
+"""The share of a GPU's peak operations that no run reaches."""
 
 
 def speed_rows() -> list[Row]:
-    """Measured speeds without those that contradict themselves."""
+    """Measurements of speed without those that contradict themselves by exceeding FASTEST."""
     return [row for row in points.rows("later_speed.jsonl") if used(row) <= FASTEST]
 
 
 def used(row: Row) -> float:
-    """The share of the card's peak that the products of a run take, if its fields are right."""
+    """The share of the GPU's peak operations that a run used, if its fields are correct."""
     facts, gpu = points.sizes(row), find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
     passes = 2 + (row["trainer"] == "full") + bool(row["checkpointing"])
@@ -43,7 +42,7 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """The names of the ranges that the plan states for such a run."""
+    """The names of the ranges of hours that the plan gives for such a run."""
     gpu = find_gpu(row["gpu"])
     assert gpu is not None
     found = ["quantized"] * row["trainer"].startswith("qlora") + ["experts"] * bool(points.sizes(row).experts)
@@ -52,15 +51,17 @@ def kinds(row: Row) -> list[str]:
 
 
 def time(row: Row) -> float:
-    """Measured over predicted time."""
+    """Measured / predicted time."""
     found = heldout.tokens(row)
     assert found is not None
     return float(found.tokens / row["tokens_s_gpu"])
 
 
 def fitted() -> list[tuple[Row, str]]:
-    """The rows that may widen a range, with its name. Compiled runs are not planned (torchtune), and the memory of the
-    other group's runs shows that they are not what their source states.
+    """The rows that may widen a range, with the range's name.
+
+    The other rows are excluded: the plan does not cover compiled runs (torchtune), and the memory of the last group's
+    runs shows that they are not what their source states.
     """
     rows = [row for row in speed_rows() if not points.aside(row) and row["group"] in ("orca", "moe", "peft_l40s")]
     return [(row, (kinds(row) or ["base"])[-1] if not points.sizes(row).experts else "experts") for row in rows]
@@ -81,13 +82,13 @@ def _half(rows: list[Row]) -> list[str]:
 
 
 def inside(rows: list[Row]) -> int:
-    """How many rows took as long as the plan's range says."""
+    """How many rows took a time within the plan's range."""
     ranges = [range_of(kinds(row)) for row in rows]
     return sum(low <= time(row) <= high for row, (low, high) in zip(rows, ranges))
 
 
 def section() -> list[str]:
-    """The page's section."""
+    """The lines of the page's section."""
     every, rows = points.rows("later_speed.jsonl"), speed_rows()
     models, cards = {row["model"] for row in every}, {row["gpu"] for row in every}
     left = ", ".join(f"{row['gpu']} {row['trainer']} ({used(row):.0%})" for row in every if row not in rows)

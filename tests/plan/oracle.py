@@ -1,14 +1,14 @@
-"""What autograd saves in one layer of a model family: counted on real models, as bytes a token.
+"""Measure the bytes per token that autograd saves in one layer of a model family, with real models.
 
-A model of two periods of the family's layer pattern is built on the CPU, at several widths, and the storages that
-`torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up, each once and without parameters:
-what a second period adds to the first. Its growth with the length has a linear and a quadratic part; across
-the widths these are whole combinations of hidden size, MLP width, heads and so on: the coefficients of
-coefficients.json of the stack whose libraries run this. `make coefficients` writes them anew.
+A model of two periods of the family's layer pattern is built on the CPU, at several widths. The storages that
+`torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up, each once and without parameters, so
+the sum is what a period adds. It has a part that is linear and a part that is quadratic in the length. Across the
+widths, these parts are simple combinations of hidden size, MLP width, heads and so on; their coefficients are those of
+coefficients.json of the stack whose libraries run this. `make coefficients` writes the files.
 
-Two things are not as on a GPU, and are put right: a dropout on the CPU saves noise of the input's dtype, where CUDA's
-kernel saves one byte an element (`torch.native_dropout` is put in its place), and attention with a dropout has no fused
-kernel on the CPU, so that attention's own dropout is turned off (a fused kernel saves nothing for it).
+Two differences between CPU and GPU are corrected. A dropout on the CPU saves noise of the input's dtype, while CUDA's
+kernel saves one byte per element, so `torch.native_dropout` is used instead. Attention with dropout has no fused kernel
+on the CPU, so attention's dropout is turned off; a fused kernel saves nothing for it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,25 @@ from family_models import MIXTURES, ROTATED_HALF, adapted, built, facts, only_no
 
 LENGTHS = (64, 96, 192)
 WITHOUT_SDPA = ("gemma2", "gpt_oss")
-"""Families that transformers runs in eager attention only, or in flash attention: they cap logits, or have sinks."""
+"""Families that transformers runs only with eager or flash attention, because they cap logits or have attention
+sinks.
+"""
 
 WITHOUT_ROTATIONS = (*MIXTURES, "gpt2")
-"""Families whose layers peft gives no rotations, or some other: stacks of experts, and `Conv1D`."""
+"""Families for which peft makes no or other rotations: those with stacks of experts, and those with `Conv1D`."""
 
 EXACT = 1e-9
-"""Shares below it are those of floating point numbers, not of bytes."""
+"""Relative errors below this value come from floating point, not from missing bytes."""
 
 OWN_ATTENTION = ("falcon", "gpt_bigcode")
-"""Families of which transformers 4.52 has a class for each kind of attention, so that none can be put in its place."""
+"""Families for which transformers 4.52 has a class for each kind of attention, so that the stand-in cannot
+replace it.
+"""
 
 
 @contextmanager
 def cuda_dropout() -> Iterator[None]:
-    """Dropouts that save what CUDA's kernel saves."""
+    """Replace dropouts by versions that save what CUDA's kernel saves."""
     real = torch.nn.functional.dropout
 
     def native(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
@@ -51,15 +55,17 @@ def cuda_dropout() -> Iterator[None]:
 
 
 def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """Bytes that a forward pass of one sequence keeps from layer `first` on, parameters left out, each storage once."""
+    """The bytes that a forward pass of one sequence saves from layer `first` on, without parameters, each
+    storage once.
+    """
     storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
-    own = {one.data_ptr(): one for one in storages}  # alive: bitsandbytes packs anew, and an address is soon another's
+    own = {one.data_ptr(): one for one in storages}  # alive: an address could be used again
     kept: dict[int, tuple[int, torch.Tensor]] = {}
     before: list[int] = []
     after: list[int] = []
 
     def keep(given: torch.Tensor) -> torch.Tensor:
-        tensor = given.detach()  # an output that its own node keeps would never be freed
+        tensor = given.detach()  # an output saved by its own node would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = (storage.nbytes(), tensor)
@@ -74,7 +80,7 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
         layers[-1].register_forward_hook(lambda *_: after.append(total())),
     )
     ids = torch.randint(1, 127, (1, length))
-    # A collator always gives a mask: without one, transformers 4.57 looks for packed rows and makes one of its own.
+    # A collator always passes a mask. Without one, transformers 4.57 looks for packed rows and makes its own mask.
     mask = torch.ones_like(ids)
     if padded:
         mask[:, : length // 4] = 0
@@ -87,7 +93,7 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
 
 
 def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """Bytes of the hidden states that enter layer `first`, times the layers of a period."""
+    """The bytes of the hidden states that enter layer `first`, times the layers of a period."""
     found: list[int] = []
     layers = stack(model)
     hook = layers[first].register_forward_pre_hook(
@@ -99,7 +105,7 @@ def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) 
 
 
 def stack(model: Any) -> torch.nn.ModuleList:
-    """The decoder's layers: the outermost list of modules, which may have lists of experts inside."""
+    """The layers of the decoder: its outermost list of modules, because experts can be lists inside it."""
     return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
 
 
@@ -111,38 +117,41 @@ BASES: dict[str, dict[str, Any]] = {
     "amp32": {"dtype": torch.float32, "autocast": True}, "wide": {"packed": True, "autocast": True},
     "norms": {"packed": True, "norms": True, "autocast": True},
 }  # fmt: skip
-"""What adapters stand on, and how it computes."""
+"""The kinds of base models under adapters, and the precision in which each computes."""
 KINDS: dict[str, dict[str, Any]] = {
     "sdpa": {}, "mask": {"padded": True}, "eager": {"attention": "eager"}, "flash": {"attention": "fused"},
 }  # fmt: skip
-"""Attention: torch's own without a mask, with that of a padded batch, none of its kernels, flash attention."""
+"""Kinds of attention: torch's without a mask, torch's with the mask of a padded batch, eager, and flash attention."""
 
 
 def expands_keys() -> bool:
-    """Whether this transformers copies the keys of a group for each of its heads before torch's own attention, as
-    those before 4.54 do. Flash attention is given them as they are, and then keeps less."""
+    """Whether this version of transformers copies the keys of a group for each of its heads before torch's own
+    attention.
+
+    Versions before 4.54 do. Flash attention gets the keys without copies, and then saves less.
+    """
     from transformers.integrations import sdpa_attention
 
     return not hasattr(sdpa_attention, "use_gqa_in_sdpa")
 
 
 def casts_norms() -> bool:
-    """Whether this TRL makes the norms of a 4-bit base float32 in bf16, as those before 1 do."""
+    """Whether this version of TRL makes the norms of a 4-bit base float32 in bf16, as versions before 1.0 do."""
     from importlib.metadata import version
 
     return version("trl").startswith("0.")
 
 
 def modes(family: str) -> dict[str, dict[str, Any]]:
-    """What is trained / in which precision / with which attention, as the family runs.
+    """The modes in which a family can be trained, as `trained/precision/attention`.
 
-    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters of a bf16 base; of a
-    float32 one it is `amp32`, and `wide` of one of 4 bits with float32 weights next to it, `norms` if only its norms
-    are float32; `residual` is what recomputation then keeps of a layer. Flash attention is measured where
-    torch's own is not to be had or keeps something else. Adapters are measured with one kind of attention: the others
-    differ from it as they do in full training. What DoRA and rotations keep follows from what LoRA keeps
-    (`adapters.py`), but for a float32 base. Into stacks of experts PEFT merges adapters, which is a
-    number of bytes a layer and not a token (`Adapters.merged`).
+    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters on a bf16 base. With a
+    float32 base it is `amp32`, with a 4-bit base and other weights in float32 `wide`, and with a 4-bit base and only
+    norms in float32 `norms`. `residual` is what recomputation then keeps of a layer. Flash attention is measured if
+    torch's own attention does not exist for the family or saves other bytes. Adapters are measured with one kind of
+    attention, because the other kinds differ from it as in full training. The bytes of DoRA and rotations follow from
+    those of LoRA (`adapters.py`), except for a float32 base. PEFT merges adapters into stacks of experts, which costs
+    bytes per layer and not per token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
@@ -174,9 +183,9 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
 def measure(
     family: str, shape: tuple[int, ...], rank: int, asked: dict[str, dict[str, Any]], window: int = 1024
 ) -> dict[str, list[int]]:
-    """Bytes of one period, the second of two, in each mode at each of the lengths."""
+    """The bytes of one period (the second of two) in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
-    whole: dict[str, Any] = {}  # not every family lets its attention be changed
+    whole: dict[str, Any] = {}  # not every family lets its attention be replaced
     for mode in sorted(asked, key=lambda name: ("lora" in asked[name], "bf16" in name)):
         how = asked[mode]
         dtype, attention = how.get("dtype", torch.bfloat16), how.get("attention", "sdpa")
@@ -193,12 +202,14 @@ def measure(
         out[mode] = [
             count(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
         ]
-    gc.collect()  # hooks and graphs hold each other, and with them all that was kept
+    gc.collect()  # hooks and graphs refer to each other, and keep all saved tensors alive
     return out
 
 
 def growth(measured: list[int]) -> tuple[float, float]:
-    """The linear and the quadratic part of bytes at the lengths; what does not grow (casts of weights) is left out."""
+    """The linear and the quadratic coefficient of bytes in the length; a constant part (casts of weights) is
+    dropped.
+    """
     one, two, three = LENGTHS
     slopes = (measured[1] - measured[0]) / (two - one), (measured[2] - measured[1]) / (three - two)
     quadratic = (slopes[1] - slopes[0]) / (three - one)
@@ -206,10 +217,10 @@ def growth(measured: list[int]) -> tuple[float, float]:
 
 
 def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, float], float]:
-    """Coefficients of the sizes that explain the values, and the largest relative difference that is left.
+    """The coefficients of the sizes that explain the values, and the largest relative error that remains.
 
     Sizes that are combinations of others in every shape (queries are as wide as the hidden size) are left out, in the
-    order in which they stand. A coefficient is a multiple of a quarter: bytes of an element times a simple share.
+    order of the list. A coefficient is a multiple of a quarter: the bytes of an element times a simple fraction.
     """
     import numpy
 
@@ -223,13 +234,13 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
     found, *_ = numpy.linalg.lstsq(chosen, numpy.array(values), rcond=None)
     rounded = numpy.round(found * 4) / 4
     if numpy.abs(chosen @ rounded - values).max() > numpy.abs(chosen @ found - values).max() + 1e-3:
-        rounded = numpy.round(found, 3)  # no whole combination: the bound says how far it is off
+        rounded = numpy.round(found, 3)  # no simple fraction fits: `off` says how large the error is
     left = float(numpy.max(numpy.abs(chosen @ rounded - values) / numpy.maximum(numpy.abs(values), 1.0)))
     return {name: float(value) for name, value in zip(names, rounded) if value}, left
 
 
 def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """By mode of the rows, how far what a period keeps of the longest row is from what they say, as a share of that."""
+    """For each mode, the relative error of the coefficients for the bytes that a period saves of the longest row."""
     from xpc.compiler.plan.coefficients import saved as predicted
 
     known, length, how = facts(family, shape), LENGTHS[-1], modes(family)
@@ -243,15 +254,16 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
 
 
 def holds(family: str, rows: Mapping[str, Mapping[str, float]], asked: Mapping[str, Any]) -> bool:
-    """Whether rows that were measured with other libraries are those of these modes and hold for these libraries, to
-    the byte, at two shapes."""
+    """Whether coefficients that were measured with other libraries have the same modes and hold for these libraries to
+    the byte, at two shapes.
+    """
     return rows.keys() == asked.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()
     )
 
 
 def coefficients(family: str, asked: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, float], float]]:
-    """The coefficients of a family in each of the modes, and the largest relative difference at any shape."""
+    """The coefficients of a family in each mode, and the largest relative error at any shape."""
     from xpc.compiler.plan.coefficients import sizes
 
     measured = []
@@ -275,7 +287,7 @@ def coefficients(family: str, asked: dict[str, dict[str, Any]]) -> dict[str, tup
 
 
 def names(family: str, mode: str) -> tuple[str, ...]:
-    """The sizes that a mode may depend on."""
+    """The sizes on which a mode may depend."""
     out = ["hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one"]
     if family in MIXTURES:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]

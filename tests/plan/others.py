@@ -1,11 +1,12 @@
-"""Writes tests/plan/measured/others.json: what accelerate's and DeepSpeed's own estimators say of the same rows.
+"""Write tests/plan/measured/others.json: the predictions of accelerate's and DeepSpeed's own estimators for the same
+rows.
 
     python tests/plan/others.py
 
-accelerate 1.15 `accelerate estimate-memory` counts the weights, the largest layer and Adam's states of a training in
-one dtype; DeepSpeed's `estimate_zero*_model_states_mem_needs` the states of ZeRO. Neither counts activations. A row
-with adapters gets what they say of the whole model: neither knows adapters. The numbers are predicted over measured,
-less one, in the order of the rows that the page keeps.
+accelerate 1.15's `accelerate estimate-memory` counts the weights, the largest layer and Adam's states for training in
+one dtype; DeepSpeed's `estimate_zero*_model_states_mem_needs` counts the model states under ZeRO. Neither counts
+activations or knows adapters, so a row with adapters gets the prediction for the full model. The numbers are predicted
+/ measured - 1, in the order of the page's rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from xpc.compiler.plan import GIB
 
 
 def accelerate(row: Row) -> float:
-    """GiB of training with Adam, as the table of `accelerate estimate-memory` has it."""
+    """GiB for training with Adam, as `accelerate estimate-memory` prints it."""
     from accelerate.commands.estimate import estimate_training_usage
 
     half = row["precision"] != "ds_fp32"
@@ -32,7 +33,9 @@ def accelerate(row: Row) -> float:
 
 
 def deepspeed(row: Row) -> float | None:
-    """GiB of the states of ZeRO-2 (one process, FSDP's gradients) or ZeRO-3 on the row's processes."""
+    """GiB of the model states under ZeRO-2 (also used for one process) or ZeRO-3 (also used for FSDP), on the row's
+    processes.
+    """
     from deepspeed.runtime.zero import stage3, stage_1_and_2
 
     world = row["world_size"]

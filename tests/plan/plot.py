@@ -1,4 +1,4 @@
-"""A plot of predicted against measured peaks as SVG: both axes are logarithmic, a point on the line is exact."""
+"""An SVG plot of predicted against measured peaks. Both axes are logarithmic; a point on the diagonal is exact."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ COLORS = {"exact": "#1f77b4", "other": "#d98c2b"}
 
 
 def place(value: float) -> float:
-    """Where a number of GiB stands on an axis."""
+    """The position of a value in GiB on an axis."""
     low, high = math.log(TICKS[0]), math.log(TICKS[-1])
     return round((math.log(min(max(value, TICKS[0]), TICKS[-1])) - low) / (high - low) * SIDE, 1)
 
 
 def svg(points: Sequence[tuple[float, float, bool]]) -> str:
-    """Each point is (measured, predicted) in GiB, and whether the measurement is the allocator's own peak."""
+    """Draw the plot. Each point is (measured GiB, predicted GiB, whether torch's allocator reported the peak)."""
     whole = SIDE + 2 * MARGIN
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {whole}" font-family="sans-serif" '

@@ -1,4 +1,4 @@
-"""Published measurements as the plan's own input: each row of measured/memory_points.jsonl becomes a `Load`."""
+"""Published measurements as input of the plan: each row of measured/memory_points.jsonl becomes a `Load`."""
 
 from __future__ import annotations
 
@@ -23,30 +23,35 @@ FAMILIES = {
     "olmo-2": "olmo2", "starcoder2": "starcoder2", "falcon": "falcon", "opt": "opt", "santacoder": "gpt_bigcode",
     "gpt2": "gpt2", "pythia": "gpt_neox",
 }  # fmt: skip
-"""The family of a row by how its model's name begins; Llama's form for the others. Qwen (1) has the blocks of Qwen2."""
+"""The family of a measurement, by the beginning of its model's name; the default is Llama. Qwen (1) has the layers of
+Qwen2.
+"""
 LOSSES = {"nll": "kept", "nll_old": "shifted", "fast_ce": "in_place", "flce": "fused"}
 TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}
 GPTQ = 0.5 + 2.5 / 128
-"""Bytes of a quantized weight of GPTQ: an fp16 scale and a packed zero a group of 128."""
+"""Bytes per weight quantized by GPTQ: half a byte, plus an fp16 scale and a packed zero point for 128 weights."""
 NESTED = ("fms_main", "fms_liger")
-"""Groups that quantize the scales of their weights, too (fms_acceleration_peft, framework_plugin_bnb.py)."""
+"""Groups of measurements that also quantize the scales of weights (fms_acceleration_peft, framework_plugin_bnb.py)."""
 
 
 def rows(name: str) -> list[Row]:
-    """The rows of one file."""
+    """The rows of a JSONL file."""
     with open(os.path.join(HERE, name), encoding="utf-8") as handle:
         return [json.loads(line) for line in handle]
 
 
 def aside(row: Row) -> bool:
-    """Whether a row that was collected later is in the half that nothing is fitted to: by the digest of its source,
-    which was computed before any of these rows was predicted.
+    """Whether a row that was collected later is in the half to which nothing is fitted, by the digest of its source.
+
+    The digest was computed before any of these rows was predicted.
     """
     return sha256(row["source"].encode()).digest()[-1] % 2 == 0
 
 
 def contradicts(row: Row) -> str:
-    """Why a row is left out before anything is compared: its fields deny each other, or say too little. "" keeps it."""
+    """Why a measurement is excluded before any comparison: its fields contradict each other or are incomplete. "" keeps
+    it.
+    """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":
         return "its notes say ZeRO-2 and fp16, its fields one process in bf16"
@@ -60,7 +65,9 @@ def contradicts(row: Row) -> str:
 
 
 def facts(row: Row) -> ModelFacts:
-    """The sizes of a row; a layer's parameters are what is left without the embeddings."""
+    """The sizes of a measured model. The parameters of a layer are all parameters without the embeddings, divided by
+    the layers.
+    """
     tables = row["vocab"] * row["hidden"] * (1 if row["tie_embeddings"] else 2)
     return ModelFacts(
         alias=row["model"], id=row["model"], model_type=family(row), params=row["params"], layers=row["layers"],
@@ -72,7 +79,7 @@ def facts(row: Row) -> ModelFacts:
 
 
 def sizes(row: Row) -> ModelFacts:
-    """The registry's sizes of a row's model, or those that the row gives of one that the registry lacks."""
+    """The registry's sizes of a measured model, or the row's own if the registry does not have the model."""
     if "sizes" in row:
         given = row["sizes"]
         tables = given["vocab"] * given["hidden"] * (1 if given["tied"] else 2)
@@ -86,7 +93,7 @@ def sizes(row: Row) -> ModelFacts:
 
 
 def family(row: Row) -> str:
-    """The family of a row's blocks."""
+    """The model family whose layers a measured model has."""
     name = row["model"].lower()
     if row["stack"] == "litgpt":
         return "llama" if row["gated_mlp"] else "gpt_neox"
@@ -94,14 +101,14 @@ def family(row: Row) -> str:
 
 
 def load(row: Row) -> Load:
-    """What the plan is asked."""
+    """The plan's input for a measurement."""
     sizes = facts(row)
     half = row["precision"] != "ds_fp32"
     fsdp, deepspeed = row["strategy"] == "fsdp", row["strategy"].startswith("zero")
     pure = row["precision"] in ("bf16_pure", "ds_bf16")
     weight = 4.0 if not pure else 2.0
-    # PEFT's prepare_model_for_kbit_training makes what bitsandbytes leaves unquantized float32 (peft utils/other.py):
-    # without autocast the residual stream and the logits are float32, too.
+    # PEFT's prepare_model_for_kbit_training makes weights that bitsandbytes does not quantize float32 (peft
+    # utils/other.py). Without autocast, the residual stream and the logits are then float32, too.
     upcast = row["quant"] == "nf4" and row["adapter_dtype"] == "fp32" and not row["autocast"]
     element = 2 if half and not upcast else 4
     adapters, trained = None, float(sizes.params)
@@ -127,14 +134,16 @@ def load(row: Row) -> Load:
 
 
 def _packed(row: Row) -> float:
-    """Bytes of a quantized weight of a row."""
+    """Bytes per quantized weight of a measurement."""
     if row["quant"] == "gptq4":
         return GPTQ
     return packed_bytes(8 if row["quant"] == "int8" else 4, row["group"] in NESTED)
 
 
 def loss(row: Row) -> str:
-    """The loss of a row. GPT-BigCode's model makes no fp32 copy of its logits; litgpt goes through them in chunks."""
+    """How a measurement computes its loss. GPT-BigCode's model makes no fp32 copy of its logits; litgpt processes them
+    in chunks.
+    """
     if row["stack"] == "litgpt":
         return "chunks"
     if family(row) == "gpt_bigcode":
@@ -143,19 +152,21 @@ def loss(row: Row) -> str:
 
 
 def lora(row: Row, sizes: ModelFacts) -> Adapters:
-    """The adapters of a row: the nearest set of sites that the oracle measured, and its own parameters."""
+    """The adapters of a measurement: the nearest measured set of target modules, with the row's own number of
+    parameters.
+    """
     targets = row["lora_targets"]
     standing = {TARGETS[name] for name in targets if name in TARGETS}
     if "mlp" in targets:
         standing.update(("gate", "up", "gate_up", "down"))
-    # the measurements name q, k and v apart, whatever the family fuses
+    # measurements name q, k and v separately, even if the family fuses them
     linear = [one for one in linear_layers(evolve(sizes, model_type="llama")) if one.site in standing]
     params = lora_parameters(sizes, row["lora_r"], linear)
     if "lm_head" in targets:
         params += row["lora_r"] * (sizes.hidden + sizes.vocab)
     sites = "all" if "mlp" in targets else "qkvo" if "o_proj" in targets or "k_proj" in targets else "qv"
     element = 4 if row["adapter_dtype"] == "fp32" else 2
-    # fms' fused kernels run dropout and adapter in one kernel that keeps neither
+    # fms' fused kernels compute dropout and adapter in one kernel that saves neither
     fused = "foak" in row["notes"]
     dropout, bits = 0.0 if fused else row["lora_dropout"], {"int8": 8}.get(row["quant"], 4) if row["quant"] else 0
     return Adapters(

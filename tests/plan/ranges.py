@@ -1,14 +1,14 @@
-"""How wide the stated range of a speed is, and whether it holds for runs that it was not fitted to.
+"""The range of hours that a plan states: how wide it is, and whether it holds for runs to which it was not fitted.
 
     python tests/plan/ranges.py
 
-writes compiler/plan/utilisation.json. The base range is the narrowest that contains nine of ten measured runs. A
-source with n rows has the weight sqrt(n), so that neither one large table nor one odd trainer decides it. The
-prediction is not moved to the middle of the range, so that it has no bias for the rows that it was fitted to.
-Rows of llm-foundry are predicted from its other models. To the other sources nothing was fitted, except a factor to
-fms-hf-tuning's. Runs on GPUs with other chips are predicted from the runs on the other such GPUs. Some settings widen
-the range: DeepSpeed, a quantized base, rows of many lengths (for which GPUs wait), mixtures of experts and another
-chip. Each has its own runs, and its range contains the base range and theirs.
+writes compiler/plan/utilisation.json. The base range is the narrowest range of measured / predicted time that contains
+nine of ten measured runs. A source with n rows has the weight sqrt(n), so that neither one large table nor one unusual
+trainer decides it. The prediction is not moved to the middle of the range, so it has no bias for the rows to which it
+was fitted. Rows of llm-foundry are predicted from its other models. Nothing was fitted to the other sources, except a
+factor for fms-hf-tuning. Runs on GPUs with other chips are predicted from runs on other GPUs of this kind. Some
+settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of
+experts and other chips. The range of such a setting contains the base range and the setting's own runs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from xpc.grammar.record import record
 
 SHARE = 0.9
 OTHER = "other chip"
-"""The kind of runs on cards of other chips than the measured ones: as the plan names it."""
+"""The kind of runs on GPUs with other chips than A100 and H100, as the plan names it."""
 KINDS = ("base", "deepspeed", "experts", "lengths", OTHER, "quantized")
 LENGTHS = "training_hub"
-"""The source whose rows have many lengths."""
+"""The source whose runs have rows of many lengths."""
 MODELS = {
     "Llama-2-7B": "llama-2-7b", "Llama-2-13B": "llama-2-13b", "Llama3-8B": "llama-3-8b", "Qwen2.5-7B": "qwen2.5-7b",
     "Qwen3-30B-A3B": "qwen3-30b-a3b",
@@ -52,12 +52,12 @@ LEFT = {
     "recomputation, on or off": lambda row: row["ckpt"],
     "length of rows": lambda row: row["seq"],
 }  # fmt: skip
-"""Groups of rows of llm-foundry's table that are left out of a fit together."""
+"""Ways to group the rows of llm-foundry's table; the rows of one group are left out of a fit together."""
 
 
 @record
 class Run:
-    """A measured run: its source, which of the ranges is its own, and its measured time over the predicted one."""
+    """A measured run: its source, the kind of its range, and measured / predicted time."""
 
     source: str
     kind: str
@@ -65,7 +65,7 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """Why a row of throughput_points.jsonl that is not llm-foundry's has no prediction, "" where it has one."""
+    """Why a row of throughput_points.jsonl from another source than llm-foundry has no prediction; "" if it has one."""
     if "fp8" in row["method"] + row["notes"]:
         return "fp8"
     if any(way in row["strategy"].split(" ", 1)[-1] for way in ("tp", "cp", "ep")):
@@ -74,8 +74,11 @@ def unplanned(row: Row) -> str:
 
 
 def apart() -> list[Row]:
-    """The rows of throughput_points.jsonl of other sources, as held-out rows are written. Whether a run recomputes is
-    told by its notes alone; HSDP shards inside a machine. AutoModel's adapters are a kernel ("TE+triton")."""
+    """The rows of throughput_points.jsonl from other sources, in the form of held-out rows.
+
+    Only a row's notes say whether the run recomputes. HSDP shards inside a machine. AutoModel's adapters use a fused
+    kernel ("TE+triton").
+    """
     found = []
     for row in points.rows("throughput_points.jsonl"):
         if "llm-foundry" in row["source"] or unplanned(row):
@@ -110,19 +113,21 @@ def runs() -> list[Run]:
 
 
 def on_other_chips(known: dict[str, Any]) -> list[Run]:
-    """The runs on other chips, each predicted from those on other cards than its own; a card is a source."""
+    """The runs on GPUs with other chips, each predicted from runs on different GPUs than its own. Each GPU counts as a
+    source.
+    """
     return [
         Run(f"{row['group']} on {row['gpu']}", OTHER, time) for row, time in utilisation.other_chips_left_out(known)
     ]
 
 
 def source(row: Row) -> str:
-    """A trainer of one publisher."""
+    """The trainer and the publisher of a row."""
     return "xtuner" if "attended" in row else {"fms_models": "fms-hf-tuning"}.get(row["group"], str(row["group"]))
 
 
 def kind_of(row: Row) -> str:
-    """Which range a held-out row belongs to."""
+    """The kind of range to which a held-out row belongs."""
     if points.sizes(row).experts:
         return "experts"
     if row["trainer"].startswith("qlora"):
@@ -133,7 +138,7 @@ def kind_of(row: Row) -> str:
 
 
 def narrowest(found: Sequence[Run]) -> tuple[float, float]:
-    """The narrowest range of times that nine of ten are in."""
+    """The narrowest range of measured / predicted times that contains nine of ten runs."""
     many = Counter(one.source for one in found)
     weighed = sorted((one.time, 1 / math.sqrt(many[one.source])) for one in found)
     enough, best = SHARE * sum(weight for _, weight in weighed) - 1e-9, (0.0, math.inf)
@@ -148,7 +153,7 @@ def narrowest(found: Sequence[Run]) -> tuple[float, float]:
 
 
 def ranges(found: Sequence[Run]) -> dict[str, list[float]]:
-    """The ranges by kind; those beside the base begin and end no closer than it."""
+    """The ranges by kind. A range of a special kind contains the base range."""
     base = narrowest([one for one in found if one.kind == "base"])
     out = {"base": base}
     for kind in sorted({one.kind for one in found} - {"base"}):
@@ -158,14 +163,15 @@ def ranges(found: Sequence[Run]) -> dict[str, list[float]]:
 
 
 def inside(one: Run, known: dict[str, list[float]]) -> bool:
-    """Whether a run took as long as its range says."""
+    """Whether a run took a time within its range."""
     low, high = known.get(one.kind, known["base"])
     return low <= one.time <= high
 
 
 def without() -> list[tuple[str, int, float, float, int, int]]:
-    """Of each source: its rows, their least and longest time over what is predicted, how many are in the stated range,
-    and how many in that which the other sources give."""
+    """For each source: its rows, the smallest and largest measured / predicted time, how many are in the stated range,
+    and how many in the range that the other sources give.
+    """
     found, out = runs(), []
     known = ranges(found)
     for name in dict.fromkeys(one.source for one in found):
@@ -187,8 +193,12 @@ def fitted(rows: list[Row]) -> list[float]:
 
 
 def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
-    """Times over predicted ones of llm-foundry's rows, each from the rows that differ in `part`; and how many rows have
-    none, since what is left does not tell the parts of a time from each other (a weight below zero, or no result)."""
+    """Measured / predicted times of llm-foundry's rows, each predicted from rows with another value of `part`, and how
+    many rows have no prediction.
+
+    A row has none if the remaining rows do not determine the weights of the parts of a time: a weight is below zero, or
+    the fit has no solution.
+    """
     rows, found, none = utilisation.foundry(), [], 0
     for name, value in sorted({(utilisation.key(row), part(row)) for row in rows}, key=str):
         mine = [row for row in rows if (utilisation.key(row), part(row)) == (name, value)]
@@ -203,7 +213,7 @@ def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
 
 
 def section() -> list[str]:
-    """The page's section."""
+    """The lines of the page's section."""
     named = {
         "base": "without DeepSpeed, rows of one length or packed", "deepspeed": "with DeepSpeed",
         "lengths": "rows of many lengths that are not packed", "quantized": "a quantized base",
@@ -258,7 +268,7 @@ def table() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    # The ranges are those of predictions with the new weights and the new numbers for other chips, which are read from
+    # The ranges are fitted to predictions with the new weights and the new values for other chips, which are read from
     # the file.
     for made in (lambda: {**utilisation.table(), "ranges": {kind: [1.0, 1.0] for kind in KINDS}}, table, table):
         written = json.dumps(made(), indent=1) + "\n"

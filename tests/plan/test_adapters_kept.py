@@ -1,4 +1,6 @@
-"""What DoRA, rotations and 8-bit layers keep beside LoRA's rows of the table: counted on real models."""
+"""The activations that DoRA, rotations and 8-bit layers save in addition to LoRA's: the plan's bytes against real
+models.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ PRECISIONS = ("bf16", "amp", "fp32", "wide")
 
 
 def load(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str, **more: Any) -> Load:
-    """The load of one layer's adapters on the longest row that the oracle measures."""
+    """The plan's input for one layer's adapters on the longest row that is measured."""
     oracle = pytest.importorskip("oracle")
     facts = oracle.facts(family, shape)
     linear = tuple(one for one in linear_layers(facts) if one.site in SITES[sites])
@@ -33,14 +35,14 @@ def load(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str, 
 
 
 def planned(made: Load) -> float:
-    """Bytes of a layer that grow with its tokens."""
+    """The planned bytes of a layer that grow with the number of tokens."""
     found = memory(made)
     assert not isinstance(found, str), found
     return found.phases["forward"]["activations"] / made.facts.layers
 
 
 def measured(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str) -> tuple[float, float]:
-    """Bytes of a layer that grow with its tokens, and those that do not, of a real model."""
+    """The measured bytes of a real layer: those that grow with the number of tokens, and the others."""
     oracle = pytest.importorskip("oracle")
     how = {"lora": (sites, 0.0, base != "bf16", kind), **oracle.BASES[base]}
     ((_, found),) = oracle.measure(family, shape, BLOCK if kind == "oft" else RANK, {"": how}).items()
@@ -56,7 +58,7 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
             for sites in ("qv", "all"):
                 grows, fixed = measured(family, shape, kind, sites, base)
                 made = load(family, shape, kind, sites, base)
-                more = 0.03 if base == "wide" else 1e-6  # one float32 output is not needed twice there
+                more = 0.03 if base == "wide" else 1e-6  # one float32 output is saved once here, not twice
                 assert 1 - 1e-6 <= planned(made) / grows <= 1 + more, (family, kind, base, sites)
                 if kind == "oft":
                     assert fixed <= adapters.of_layer(made) * 1.02, (family, base, sites)
@@ -71,7 +73,7 @@ def test_a_layer_with_dora_and_rotations_keeps_what_the_plan_says() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vera", "loha", "miss"])
 def test_the_plan_is_an_upper_bound_for_the_other_kinds(kind: str) -> None:
-    """The inputs of layers, which LoRA's rows contain, are up to a third of what a layer keeps."""
+    """LoRA's coefficients include the inputs of layers, which are up to a third of what a layer saves."""
     for base in PRECISIONS[:3]:
         for sites in ("qv", "all"):
             grows, fixed = measured("qwen2", SHAPE, kind, sites, base)
@@ -97,7 +99,9 @@ def test_the_other_kinds_have_the_parameters_that_peft_makes(name: str, rank: in
 
 @pytest.mark.slow
 def test_a_layer_of_8_bits_keeps_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The class of CUDA, run on the CPU, with what it puts on its own object and not among the saved tensors."""
+    """The layer class for CUDA, run on the CPU. It keeps its input on its own object, not among the tensors that
+    autograd saves.
+    """
     oracle, functions = pytest.importorskip("oracle"), pytest.importorskip("bitsandbytes.autograd._functions")
     import bitsandbytes
 

@@ -1,4 +1,6 @@
-"""What the compiler chooses where a spec is silent: what the plan calls fastest among what fits, and nothing else."""
+"""Settings that a spec leaves out: the compiler chooses the combination that the plan predicts to be fastest among
+those that fit.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ def resolved(model: str, hardware: str, more: str, batch: str) -> tuple[CheckedS
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run[0]} {run[1]} {run[2]}")
 def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, str]) -> None:
-    """Every micro-batch, with and without recomputation, is planned, with both stages of ZeRO that send as much where
-    nobody chose one: none that fits has more tokens a second."""
+    """All micro-batches, with and without recomputation, are planned, and ZeRO-1 and ZeRO-2 if the strategy is open. No
+    combination that fits has more predicted tokens per second than the chosen one.
+    """
     spec, notes = resolved(*run)
     chosen = plan(spec)
     assert chosen.verdict == FITS
@@ -54,14 +57,16 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
         assert other.speed is not None
         if other.verdict == FITS:
             assert other.speed.tokens <= chosen.speed.tokens * 1.000001, settings
-    for path in ("memory.checkpointing", "batch.micro"):  # the bundle's README says it
+    for path in ("memory.checkpointing", "batch.micro"):  # the bundle's README has the reason
         assert "GiB" in (spec.values[path].origin.why or ""), path  # type: ignore[index]
     for setting in ("checkpointing", "micro-batch"):
         assert len([one for one in notes if one.startswith(f"no {setting} is written: ")]) == 1, notes
 
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
-    """In half precision DDP rounds otherwise than ZeRO, and ZeRO-3 sends more: neither is taken without need."""
+    """DDP is preferred, because ZeRO rounds differently in half precision; ZeRO-3 is taken only if nothing else fits,
+    because it sends more. A stated strategy stays.
+    """
     spec, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     assert spec.text("strategy") in ("zero1", "zero2")
     ddp = changed(spec, {"strategy": "ddp"})
@@ -85,7 +90,9 @@ def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> No
 
 
 def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do() -> None:
-    """It is told as tight, as if it had been written; where no strategy can hold the run, none is chosen."""
+    """The run is reported as tight, as if its settings had been written. If no strategy can hold the run, none is
+    chosen.
+    """
     text = SPEC.format(model="{}", hardware="8 x h100-80gb", more="{}", batch="gbs=64")
     text = text.replace("infinity-instruct:0625", "gsm8k") + "data(prompt = question)\n"
     text += "method grpo(rewards = accuracy, vllm(gpu_memory = 70%))\n"
@@ -103,7 +110,7 @@ def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do(
 
 
 def test_what_is_learned_is_that_of_the_spec() -> None:
-    """With every value written out that was chosen, the same run comes out; and none of them is about the data."""
+    """A spec that states all chosen values compiles to the same run, and no chosen value concerns the data."""
     open_, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     more = "zero1\nmemory(checkpointing = {})".format(str(open_.flag("memory.checkpointing")).lower())
     written, _ = resolved("qwen2.5-3b", "8 x h100-80gb", more, f"gbs=128 seq=4096 micro={open_.integer('batch.micro')}")
@@ -120,7 +127,7 @@ def test_what_is_learned_is_that_of_the_spec() -> None:
     [
         ("8 x h100-80gb", "", 16),
         ("1 x h100-80gb", "", 2),
-        ("8 x h100-80gb", "nodes 2", 16),  # each node's first process may tokenize
+        ("8 x h100-80gb", "nodes 2", 16),  # the first process of each node may tokenize
         ("8 x h100-80gb", "launch slurm(cpus=8)", 8),
         ("8 x h100-80gb", "launch slurm(cpus=1)", None),
         ("8 x h100-80gb", "data(workers=3)", 3),
@@ -164,7 +171,7 @@ def test_what_the_plan_does_not_know_recomputes(more: str) -> None:
 
 
 def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
-    """Without recomputation the fastest of this run would be a micro-batch of one, which kto refuses (XP638)."""
+    """The fastest micro-batch of this run would be 1 without recomputation, which kto refuses (XP638)."""
     rows = [{"prompt": "a", "completion": one, "label": one == "b"} for one in "bc"]
     (tmp_path / "kto.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = 'xpc 1\ntrain qwen2.5-7b-instruct on "kto.jsonl" for 1 epochs\nhardware 8 x h100-80gb\n'
@@ -175,7 +182,9 @@ def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
 
 
 def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
-    """No gradient passes through them, so they are neither recomputed nor kept: less memory, and fewer operations."""
+    """No gradient passes through these layers, so they are neither recomputed nor saved: less memory, and fewer
+    operations.
+    """
     found = {}
     for more in ("", "freeze(except_last = 4)"):
         settings = f"zero2\nmemory(checkpointing)\n{more}"
@@ -186,7 +195,7 @@ def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
     assert whole.peak is not None
     assert part.peak is not None
     assert whole.peak.value > 1.5 * part.peak.value
-    assert 2 < part.speed.tokens / whole.speed.tokens < 4  # 8 operations a parameter, and 2 + 6 x 4/28
+    assert 2 < part.speed.tokens / whole.speed.tokens < 4  # 8 operations per parameter, and 2 + 6 x 4/28
 
 
 def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The micro-batch that a run on CPUs gets if the spec leaves it open."""
+"""The default micro-batch of runs on a CPU."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FILES = {"judged.jsonl": ROW + ROW.replace("true", "false"), "pairs.jsonl": PAIR
         ("smollm2-135m-instruct", "infinity-instruct", "gbs=64 seq=8192", 4),
         ("qwen2.5-3b", "infinity-instruct", "gbs=64 seq=1024", 1),
         ("HuggingFaceTB/none", "infinity-instruct", "gbs=64 seq=1024", 1),
-        ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),  # it estimates its KL term from a micro-batch
+        ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),  # its KL term is estimated within a micro-batch
         ("smollm2-135m", '"pairs.jsonl"', "method dpo gbs=64 seq=512", 8),
         (
             "smollm2-135m",
             '"pairs.jsonl"',
             "target trl-0.18 method dpo(rpo=0.5) gbs=64 seq=512",
             1,
-        ),  # a mean of a micro-batch
+        ),  # its loss is a mean over the micro-batch
     ],
 )
 def test_a_cpu_gets_rows_that_fit_unless_their_number_is_learned_from(tmp_path, model, data, more, micro) -> None:

@@ -1,4 +1,4 @@
-"""Adapters and quantized bases of mixtures of experts: what is counted is what each stack's libraries make."""
+"""Adapters and quantized bases of mixtures of experts: the plan counts what each stack's libraries create."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ for family, keys, targets, parameters in json.load(sys.stdin):
 
 
 def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
-    """Families with targets and parameters that some stack can adapt."""
+    """Families with targets and parameters to which at least one stack can add adapters."""
     found: list[tuple[str, object, tuple[str, ...]]] = [(family, "all-linear", ()) for family in CONFIGS]
     found += [(family, ("q_proj", *names), ()) for family, names in LAYERS.items()]
     found += [("qwen3_moe", ("q_proj", "v_proj", "gate"), ()), ("mixtral", ("q_proj", "k_proj"), ())]
@@ -57,7 +57,9 @@ def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", EACH_STACK)
 def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
-    """Of a stack of experts the pair of gate and up has one of twice the rank, where targets name its layers."""
+    """On stacked experts, the fused pair of gate and up projections gets one adapter of twice the rank if targets name
+    its layers.
+    """
     lines = [
         (family, CONFIGS[family], targets if isinstance(targets, str) else list(targets), list(named))
         for family, targets, named in families_to_adapt()
@@ -74,7 +76,7 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
         facts = facts_from_config({"model_type": family, **CONFIGS[family]}, family, family)
         assert not isinstance(facts, str), facts
         if isinstance(trained, str):
-            continue  # the stack has no such family, or no such argument
+            continue  # the stack has no such family or argument
         layers, merged = adapter_layers(known, facts, targets, named)
         if named and not stacked(known, facts):
             continue  # a rule refuses it
@@ -108,7 +110,9 @@ def planned(more: str, gpu: str = "h100-80gb") -> Plan:
 
 
 def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
-    """28.9 of 30.5 billion weights stay in bf16 where transformers stacks them: no card of 40 GiB holds that."""
+    """On the stack where transformers stacks the experts, 28.9 of 30.5 billion weights stay in bf16, which no GPU of 40
+    GiB can hold.
+    """
     adapters = "qlora(targets=[q_proj, v_proj])"
     whole, packed = planned(adapters, "a100-40gb"), planned(f"{adapters}\ntarget trl-0.24", "a100-40gb")
     assert whole.memory is not None
@@ -122,7 +126,7 @@ def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
 
 
 def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
-    """One layer's with recomputation, every layer's without."""
+    """With recomputation the copy of one layer's experts exists at a time, without it those of all layers."""
     held = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing)").memory
     every = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing=false)").memory
     none = planned("lora(rank=8, targets=[q_proj, v_proj])\nmodel(dtype=bf16)\nmemory(checkpointing)").memory
@@ -139,7 +143,7 @@ def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
 @pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
 def test_adapted_experts_keep_what_the_plan_counts(family: str, precision: str) -> None:
-    """The copy of the stack to the byte, and at most what is counted for the copies of the adapters."""
+    """The merged copy of the experts is counted to the byte; the count for the adapters is an upper bound."""
     oracle = pytest.importorskip("oracle")
     mode, known = f"lora-all/{precision}/sdpa", stacks.load(DEFAULT)
     assert known is not None

@@ -1,4 +1,4 @@
-"""The verdict of the plan in `check`, the changes that it proposes, and `--allow-oom`."""
+"""The plan's verdict in `xpc check`, the changes that it proposes, and `--allow-oom`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SHORT = {
         "batch": "gbs=512 micro=32 seq=8192",
     },
 }
-"""Runs that pass their cards, for different reasons."""
+"""Specs that do not fit their GPUs, for different reasons."""
 
 
 def written(**parts: str) -> str:
@@ -80,7 +80,7 @@ def test_a_help_that_is_typed_in_compiles_and_fits(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHORT)
 def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
-    """What the search predicts is what the plan says of the spec that somebody types."""
+    """The memory and speed that a proposal predicts are those that the plan gives for a spec with the proposed line."""
     text = written(**SHORT[name])
     found = changes.fitting(spec_of(text), error_codes)
     assert found
@@ -97,7 +97,7 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
 
 def test_what_is_faster_fits_and_is_legal() -> None:
     text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
-    # Of what nobody wrote the fastest is chosen anew: what is written is all that may change.
+    # Settings that the spec leaves out may be chosen again; settings that it states may not change.
     found = changes.faster(spec_of(text), error_codes)
     assert found
     assert {path for one in found for path in one.settings} <= {"strategy", "batch.micro"}
@@ -114,14 +114,14 @@ def test_what_is_faster_fits_and_is_legal() -> None:
 
 
 def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
-    """No offload without a sharded strategy, and the same global batch."""
+    """Offload is only proposed with a sharded strategy, and the global batch stays."""
     spec = spec_of(written(**SHORT["kept"]))
     assert not legality(spec, error_codes)({"strategy": "ddp", "strategy.offload": "optimizer"})
     assert legality(spec, error_codes)({"strategy": "zero3"})
 
 
 def evaluated(text: str) -> float:
-    """Bytes of activations and logits while a run evaluates."""
+    """The bytes of activations and logits during an evaluation."""
     held = plan(spec_of(text)).memory
     assert held is not None
     found = held.phases["evaluate"]
@@ -132,7 +132,9 @@ def evaluated(text: str) -> float:
     ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
 )
 def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
-    """Whatever those of training are: packed, or pairs. With flash attention nothing grows with the square."""
+    """An evaluation's memory does not depend on packing or pairs of the training rows. With flash attention no part of
+    it grows with the square of the length.
+    """
     more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
     held = {
         (micro, own): evaluated(written(more=f"{more}{own})", batch=f"gbs=64 micro={micro} seq=2048{packing}"))
@@ -145,7 +147,7 @@ def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: st
 
 
 def test_kto_keeps_one_sequence_of_a_sample() -> None:
-    """The other, whose divergence it estimates, is computed without gradients (trl 1.16 `_compute_kl_logps`)."""
+    """The second forward pass, for the divergence, is computed without gradients (trl 1.16 `_compute_kl_logps`)."""
     more = "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)"
     kept = {
         method: plan(spec_of(written(more=f"{more}\n{method}", batch="gbs=64 micro=2 seq=2048"))).memory
@@ -178,9 +180,9 @@ def test_what_is_not_known_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("freeze(except_last=2)", NO),  # nothing is kept below the last two, which is counted
+        ("freeze(except_last=2)", NO),  # nothing is saved below the last two layers, which the plan counts
         ("freeze(except_modules=[norm], except_last=2, except_first=1)", TIGHT),
-        ("memory(offload_activations)", NO),  # the states alone pass the card
+        ("memory(offload_activations)", NO),  # the model states alone do not fit in the GPU
         ("lora\nmemory(offload_activations)", TIGHT),
         ("lora", NO),
         ("lora(dora)", NO),
@@ -189,7 +191,7 @@ def test_what_is_not_known_says_nothing() -> None:
     ],
 )
 def test_the_check_says_what_the_plan_says(more: str, said: str) -> None:
-    """What is counted as the most that it can be is tight, and not `no`, in both."""
+    """If memory is only an upper bound, the verdict of both `check` and `plan` is `tight`, not `no`."""
     text = written(more=f"{more}\nddp", batch="gbs=256 micro=32 seq=8192", model="qwen2.5-3b-instruct",
                    hardware="8 x a100-40gb")  # fmt: skip
     assert plan(spec_of(text)).verdict == said
@@ -199,7 +201,9 @@ def test_the_check_says_what_the_plan_says(more: str, said: str) -> None:
 
 
 def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
-    """The first estimate passes 80 % of the card without recomputation; what the plan holds is taken."""
+    """The first estimate of the micro-batch exceeds 80 % of the GPU without recomputation, so one that the plan accepts
+    is chosen.
+    """
     text = "xpc 1\ntrain qwen2.5-0.5b-instruct on smoltalk for 1 epochs\nhardware 8 x v100-32gb\n"
     text += "zero2\nmemory(checkpointing=false)\n"
     spec = spec_of(text)
@@ -256,7 +260,7 @@ def test_a_bundle_of_a_run_that_fits_does_not_know_the_option(tmp_path, monkeypa
 
 
 TIGHT_RECIPES = {"deepseek-r1-distill-qwen-1.5b-openr1-math-grpo-8xh100.xp"}
-"""A third of each card is vLLM's, and TRL 0.18 keeps the logits of 16 x 2,048 tokens."""
+"""Recipes that are `tight`: vLLM uses a third of each GPU, and TRL 0.18 keeps the logits of 16 x 2,048 tokens."""
 
 
 @pytest.mark.parametrize(
@@ -276,7 +280,7 @@ def test_plan_lists_the_changes(batch, title, tmp_path, monkeypatch) -> None:
 
 
 def test_the_recipes_fit() -> None:
-    """Runs that somebody made: none may be refused."""
+    """People have trained these recipes, so xpc must not refuse them."""
     folder = os.path.join(ROOT, "specs")
     seen = 0
     for name in sorted(os.listdir(folder)):
@@ -291,7 +295,7 @@ def test_the_recipes_fit() -> None:
 
 
 def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
-    """70B parameters on 16 cards of 80 GB: 65.7 GiB of states, and no fp32 copy of all gradients beside them."""
+    """70B parameters on 16 GPUs of 80 GB: 65.7 GiB of model states, and no fp32 copy of all gradients at once."""
     text = SPEC.format(model="llama-3.1-70b-instruct", hardware="16 x a100-80gb", more="zero3", batch="gbs=64 micro=1")
     memory = plan(spec_of(text)).memory
     assert memory is not None
@@ -320,7 +324,7 @@ def test_two_rules_plan_a_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
     monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    """Where no plan is known, the help of XP480 still compiles when it is typed in."""
+    """The help of XP480 proposes a strategy that compiles even if no plan of the family is known."""
     monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, judge, most: [])
     text = written(model="qwen2.5-32b", hardware="2 x h100-80gb", more=more, batch="gbs=64 micro=1 seq=512")
     said = [one for one in checked(text).problems if one.code == "XP480"]
@@ -356,7 +360,9 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
-    """Settings that nobody wrote are chosen again: the text and the JSON name those that become other ones."""
+    """After the change, settings that the spec leaves out are chosen again; text and JSON list those that get another
+    value.
+    """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)
     one = changes.as_typed(spec, error_codes, plan(spec), {"batch.micro": 64})

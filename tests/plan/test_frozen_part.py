@@ -1,4 +1,4 @@
-"""`freeze`: the parameters and the activations that the plan counts are those of a real model that the run froze."""
+"""`freeze`: the plan counts the trained parameters and activations of a real model that the run has frozen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ PARTS = {
     "norm": ("freeze(except_last=3, except_modules=[norm])", True),
     "reentrant": ("freeze(except_last=1)\nmemory(checkpointing(reentrant=true))", False),
 }
-"""What a spec says, and whether the plan knows what is kept: a frozen layer that a gradient passes keeps less."""
+"""Settings of `freeze`, and whether the plan's activations are exact. They are an upper bound if a gradient passes
+through a frozen layer.
+"""
 
 
 def written(text: str) -> Spec:
@@ -61,7 +63,7 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     bundle: Any = SimpleNamespace(plan={"freeze": freeze_section(spec), "method": {"scores": False}}, arguments=again)
     freeze(bundle, model)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    assert part.trained == pytest.approx(trained, abs=facts.hidden)  # the plan counts no norm outside of the layers
+    assert part.trained == pytest.approx(trained, abs=facts.hidden)  # the plan counts no norms outside of layers
 
     planned = memory(Load(
         facts=facts, family="llama", engine="none", stage=0, world=1, shard=1, offload=0, element=4, weight=4.0,
@@ -72,5 +74,5 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     kept = oracle.saved(model, 0, TOKENS, padded=False, autocast=False)
     counted = planned.phases["forward"].get("activations", 0.0)
     assert kept <= counted
-    if exact:  # but for what the first norm keeps of an input that needs no gradient
+    if exact:  # except what the first norm saves of an input that needs no gradient
         assert counted - kept < 4 * TOKENS * facts.hidden

@@ -1,4 +1,4 @@
-"""What the plan says of measurements that nothing was fitted to, and of published wall times."""
+"""The plan's predictions for measurements to which nothing was fitted, and for published wall times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
 
 
 def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
-    """Four models of three families that no form was made with, one of them a mixture of experts."""
+    """Four models of three families that were not used to make the formulas; one is a mixture of experts."""
     rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
     found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
     assert len(found) == len(rows) == 64
@@ -45,7 +45,7 @@ def test_measured_out_of_memory_runs_do_not_fit() -> None:
 
 
 def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
-    """Trainers of Hugging Face's libraries on one machine. What others' loops leave idle is on the page."""
+    """Trainers of the Hugging Face libraries on one machine. docs/plan-accuracy.md lists trainers with other loops."""
     rows = [row for row in heldout.speed_rows() if row["group"] in ("fsdp_zero3_blog", "training_hub", "zero3_a100")]
     found = [abs(heldout.speed_error(row) or 0) for row in rows if row["gpus"] <= 8]
     assert len(found) >= 9
@@ -53,8 +53,11 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
 
 
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
-    """Of each source by the range of the others. What is outside is a trainer of its own that uses a sixth of an
-    H100, and the fastest and the slowest for their peak of six cards of other chips."""
+    """Each source is compared with the range of the other sources.
+
+    Outside are a trainer that uses a sixth of an H100, and the fastest and the slowest run, relative to the GPU's peak,
+    of six GPUs with other chips.
+    """
     found = {name: (rows, alone) for name, rows, _, _, _, alone in ranges.without()}
     assert len(found) >= 14
     outside = {name for name, (rows, alone) in found.items() if alone < 0.5 * rows}
@@ -121,7 +124,9 @@ save "out"
     ("gpu", "epochs", "minutes"), [("a100-80gb", 1, 10.0), ("a100-80gb", 3, 32.7), ("h100-80gb", 1, 4.6)]
 )
 def test_published_wall_times_are_in_the_stated_range(gpu: str, epochs: int, minutes: float, tmp_path: Path) -> None:
-    """Granite 3.3 8B on the 13,222 rows of Table-GPT, 931 tokens on average: training_hub's runtime measurements."""
+    """Granite 3.3 8B on the 13,222 rows of Table-GPT, 931 tokens on average. Source: training_hub's runtime
+    measurements.
+    """
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n' * 200)
     (tmp_path / "a.xp").write_text(HUB.format(gpu=gpu, epochs=epochs))
     asked = [str(tmp_path / "a.xp"), "--rows", "13222", "--tokens", "931", "--format", "json"]
@@ -177,7 +182,7 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
-    """500 tokens on an H100 were predicted up to 30 times too fast; the CPU's time was fitted to other rows."""
+    """500 tokens on an H100 were once predicted up to 30 times too fast. The CPU's time was fitted to other rows."""
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
     assert len(rows) == later.inside(rows) == 3
     loops = [row for row in later.speed_rows() if row["group"] == "moe"]
@@ -185,7 +190,7 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """By the peak alone two of five are more than twice too fast."""
+    """By the peak operations alone, two of five GPUs are predicted more than twice too fast."""
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
     assert 0.68 <= min(alone) <= max(alone) <= 1.36
@@ -207,8 +212,11 @@ def test_a_card_with_the_peak_of_a_measured_chip_is_as_fast(card: str, like: str
 
 
 def test_what_a_strategy_sends() -> None:
-    """Of one process in a micro-batch, as ZeRO's paper counts it: DDP, ZeRO-1 and ZeRO-2 send as much without
-    accumulation, ZeRO-3 half as much again; with it ZeRO-2 reduces every time, and DDP and ZeRO-1 once."""
+    """Bytes per process and micro-batch, as ZeRO's paper counts them.
+
+    Without accumulation, DDP, ZeRO-1 and ZeRO-2 send the same, and ZeRO-3 sends half as much again. With accumulation,
+    ZeRO-2 reduces in every micro-batch, DDP and ZeRO-1 once per step.
+    """
     plain = [sent(stage, 8, 2.0, 2.0, 1) for stage in range(4)]
     assert plain == [pytest.approx(4 * 7 / 8)] * 3 + [pytest.approx(6 * 7 / 8)]
     often = [sent(stage, 8, 2.0, 2.0, 4) for stage in range(4)]
@@ -218,7 +226,7 @@ def test_what_a_strategy_sends() -> None:
 
 
 def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
-    """Each row of llm-foundry from the other models' rows; those of Hugging Face trainers with their factors."""
+    """llm-foundry's rows are predicted from other models' rows, those of Hugging Face trainers with their factors."""
     found = accuracy.speed_groups()
     for name in ("llm-foundry", "Hugging Face trainers"):
         assert len(found[name]) > 100
@@ -232,7 +240,7 @@ def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
 
 
 def test_rows_that_gpus_share_are_as_fast_as_a_published_run() -> None:
-    """1,048,576 tokens of Qwen3 8B on 8 H100, to which nothing was fitted (TRL 1.13)."""
+    """1,048,576 tokens of Qwen3 8B on 8 H100 (TRL 1.13), to which nothing was fitted."""
     planned, measured = accuracy.long_rows()
     assert planned == pytest.approx(measured, rel=0.2)
 

@@ -1,4 +1,4 @@
-"""What the plan counts of logits and losses is what is alive while the real loss is computed."""
+"""The plan's bytes for logits and losses equal those that are alive while the real loss is computed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ TOKENS, WORDS, WIDTH = 64, 8192, 32
 
 
 class Alive(TorchDispatchMode):
-    """Bytes of the storages that are made in it and still alive; `most` is the largest sum, `sums` are those after two
-    tensors of a table's size were added.
+    """Counts the bytes of storages that are created inside the block and still alive.
+
+    `most` is the largest sum; `sums` are the sums after two tensors of an embedding table's size were added.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class Alive(TorchDispatchMode):
 @pytest.mark.parametrize(("half", "dtype"), [(True, torch.bfloat16), (False, torch.float32)], ids=["bf16", "fp32"])
 @pytest.mark.parametrize(("beta", "head"), [(0.0, "divergence"), (0.5, "mixture"), (1.0, "divergence")])
 def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: bool, dtype: torch.dtype) -> None:
-    """GKDTrainer's loss; a beta of 0 needs a copy less than one of 1."""
+    """GKDTrainer's loss; with beta 0 it needs one copy less than with beta 1."""
     from trl.experimental.gkd import GKDTrainer
 
     student = torch.randn(WORDS, WIDTH, dtype=dtype, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The table of coefficients against real models: bytes that autograd keeps are what the table says, to the byte."""
+"""The coefficients of activations against real models: the bytes that autograd saves equal those of the table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xpc.grammar.record import evolve
 
 SHAPE, RANK = (96, 128, 8, 2, 16, 6, 2), 6
 FEW = ("full/bf16/sdpa", "full/bf16/mask", "full/amp/sdpa", "lora-all/amp/sdpa")
-"""What the slow tier measures again of one family, at a shape; the nightly one measures everything."""
+"""Modes of one family that the slow tests measure again, at one shape; the nightly test measures everything."""
 SLIDING = ("gemma3_text", "mistral", "phi3", "starcoder2")
 
 
@@ -35,7 +35,7 @@ def compared(family: str, modes: tuple[str, ...], shape: tuple[int, ...]) -> Non
 
 
 def agree(family: str, stack: str, off: dict[str, float]) -> None:
-    """Nothing is off by more than the table says of it, half of its last digit included."""
+    """Check that the error of each mode is at most the one in the table, plus half of its last digit."""
     bounds = coefficients.differences(stack).get(family, {})
     for mode, share in off.items():
         bound = bounds.get(mode)
@@ -43,7 +43,7 @@ def agree(family: str, stack: str, off: dict[str, float]) -> None:
 
 
 def kept(family: str, shape: tuple[int, ...], window: int, asked: dict[str, object]) -> float:
-    """Bytes that a period keeps of the longest row, measured."""
+    """The measured bytes that a period saves of the longest row."""
     oracle = pytest.importorskip("oracle")
     ((_, measured),) = oracle.measure(family, shape, RANK, asked, window).items()
     linear, quadratic = oracle.growth(measured)
@@ -51,7 +51,7 @@ def kept(family: str, shape: tuple[int, ...], window: int, asked: dict[str, obje
 
 
 def activations(family: str, shape: tuple[int, ...], **changes: object) -> float:
-    """Bytes that the plan says a period keeps of the longest row."""
+    """The bytes that the plan predicts for a period and the longest row."""
     oracle = pytest.importorskip("oracle")
     known = evolve(oracle.facts(family, shape), **changes.pop("facts", {}))  # type: ignore[arg-type]
     load = Load(
@@ -99,9 +99,9 @@ def test_the_dropout_of_adapters_keeps_what_the_plan_says() -> None:
 
 
 def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
-    """Every model of the registry on every stack: it has a verdict where its family was measured there, and only there.
+    """Every model of the registry has a verdict on exactly the stacks on which its family was measured.
 
-    A family that was not measured is one that the stack's transformers does not have.
+    A family that was not measured does not exist in the stack's transformers.
     """
     models = [find_model(name) for name in model_names()]
     known = {one.model_type: one for one in models if one is not None}
@@ -116,7 +116,7 @@ def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
             attention = "eager" if "full/bf16/sdpa" not in measured.get(name, ["full/bf16/sdpa"]) else "sdpa"
             found = memory(evolve(load, facts=model, family=name, stack=stack, attention=attention))
             assert isinstance(found, str) == (name not in measured), (stack, name)
-            if measured:  # a new stack is measured at last
+            if measured:  # the measurement of a new stack may come last
                 assert (name in measured) == (load_stack(stack).family(name) is not None), (stack, name)
         assert isinstance(memory(evolve(load, family="no-family", stack=stack)), str)
     assert isinstance(memory(evolve(load, stack="no-stack")), str)
@@ -124,9 +124,10 @@ def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
 
 @pytest.mark.parametrize("attention", ["sdpa", "flash2"])
 def test_a_stack_is_planned_with_what_its_own_libraries_keep(attention: str) -> None:
-    """transformers 4.52 copies the keys of each group for all its heads before torch's own attention, and no others.
+    """Before torch's own attention, transformers 4.52 copies the keys of each group for all its heads; newer versions
+    do not.
 
-    A layer of Llama 8B then keeps 10 bytes of 32 heads x 128, not 4 of them and 4 of 8 heads x 128.
+    A layer of Llama 8B then saves 10 bytes of 32 heads x 128, instead of 4 bytes of those and 4 of 8 heads x 128.
     """
     kept = {}
     for stack in filter(coefficients.families, STACKS):
@@ -141,7 +142,7 @@ def test_a_stack_is_planned_with_what_its_own_libraries_keep(attention: str) -> 
         held = memory(load)
         assert not isinstance(held, str), held
         kept[stack] = held.phases["forward"]["activations"]
-    assert kept["trl-0.24"] == kept[DEFAULT]  # and each of the three is measured
+    assert kept["trl-0.24"] == kept[DEFAULT]  # each of the three stacks is measured
     more = 10 * 32 * 128 - 4 * 32 * 128 - 4 * 8 * 128 if attention == "sdpa" else 0
     assert kept["trl-0.18"] - kept[DEFAULT] == more * 32 * 4096
 

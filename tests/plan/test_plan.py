@@ -1,4 +1,4 @@
-"""`xpc plan`: what it says of measured runs, of specs, on other hardware, and what it refuses to guess."""
+"""`xpc plan`: its predictions for measured runs and for specs, other hardware, and runs for which it says `unknown`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WRITTEN = {
 
 @pytest.fixture
 def planned(tmp_path, capsys):
-    """What `xpc plan` prints of a spec, its status, and what it says on standard error."""
+    """Run `xpc plan` on a spec; returns its output, its exit status, and its standard error."""
 
     def go(*arguments: str, **written: str):
         path = tmp_path / "run.xp"
@@ -75,7 +75,7 @@ def test_the_verdicts_of_measured_runs():
 
 
 def test_the_fused_head_is_within_six_hundredths():
-    """Of gemma-3-270m's two losses, `cce` makes no logits; no stack has `chunked_nll`."""
+    """Of the two losses of gemma-3-270m, `cce` makes no logits; no stack has `chunked_nll`."""
     seen = 0
     for row in points.rows("fused_head_points.jsonl"):
         if row.get("loss") == "chunked_nll":
@@ -139,7 +139,9 @@ def test_windows_shorten_the_longest_row_of_gemma(planned):
 
 
 def test_hours_include_evaluations(planned):
-    """A forward pass takes a third of the time of a trained row: 64 rows after every step of 64 add a third."""
+    """A forward pass takes a third of the time of training on the row: 64 evaluation rows after every step of 64 add a
+    third.
+    """
     lines = "zero3\nmemory(checkpointing=false)\ndata(holdout=64)\neval(every={})"
     held = [planned("--format", "json", more=lines.format(every)) for every in ("never", "1")]
     without, each = (json.loads(text) for text, _, _ in held)
@@ -182,7 +184,7 @@ def test_a_gpu_alone_is_one_as_in_a_spec(planned):
 
 @pytest.mark.parametrize(("every", "steps", "saves"), [("4", 10, 3), ("5", 10, 2), ("30", 10, 1), ("30%", 10, 4)])
 def test_the_last_step_is_saved_too(every, steps, saves):
-    """As transformers does (DefaultFlowCallback); the space on the disk is asked for as many."""
+    """As in transformers (DefaultFlowCallback), so the disk space includes this checkpoint."""
     text = SPEC.format(**WRITTEN).replace("for 1 epochs", f"for {steps} steps")
     text = text.replace('save "out"', f'save "out" every={every}')
     spec = check_text(text.encode(), "run.xp", Workspace(ROOT)).spec

@@ -1,4 +1,4 @@
-"""What a quantized base is made of in memory, as each stack's trainer prepares it."""
+"""The memory of a quantized base, as each stack's trainer prepares it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(*more: str) -> Load:
 @pytest.mark.parametrize(("stack", "precision", "bits", "widened"), [
     ("trl-1.16", "bf16", 4, False),
     ("trl-1.16", "fp16", 4, False),
-    ("trl-0.24", "bf16", 4, False),  # peft_module_casting_to_bf16 undoes it, but for the norms
+    ("trl-0.24", "bf16", 4, False),  # peft_module_casting_to_bf16 undoes it, except for the norms
     ("trl-0.24", "fp16", 4, True),
     ("trl-0.24", "bf16", 8, True),
     ("trl-0.18", "fp16", 4, True),
@@ -56,7 +56,7 @@ def test_embeddings_and_head_are_float32_where_the_trainer_makes_them_so(
     stays = 2 * facts.hidden + facts.heads * facts.head_dim + facts.intermediate if bits == 8 else 0
     assert held["activations"] == facts.layers * made.tokens * (facts.hidden + stays) * wide  # the residual stream
     assert made.adapters is not None
-    own = made.adapters.params * 2 if made.amp else 0.0  # of the adapters themselves
+    own = made.adapters.params * 2 if made.amp else 0.0  # the adapters themselves
     assert held.get("autocast copies", 0.0) == own + (facts.vocab * facts.hidden * 2 if widened else 0.0)
 
 
@@ -67,7 +67,9 @@ def test_deepspeed_casts_what_the_trainer_widened() -> None:
 
 
 def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
-    """TRL 1.16 trains adapters over a quantized base in bf16: of 40 million, 2 bytes of each, and of its moments."""
+    """TRL 1.16 trains adapters on a quantized base in bf16: 2 bytes for each of 40 million weights and for each
+    moment.
+    """
     for stack, more, element in (
         ("trl-1.16", "qlora(rank = 16)", 2), ("trl-1.16", "lora(rank = 16)", 4), ("trl-0.24", "qlora(rank = 16)", 4),
     ):  # fmt: skip
@@ -81,7 +83,9 @@ def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> None:
-    """The largest of Qwen2.5 7B is 18,944 x 3,584, in bf16 130 MB; what FSDP gathers of two layers stays packed."""
+    """The largest weight of Qwen2.5 7B is 18,944 x 3,584, in bf16 130 MB. The two layers that FSDP gathers stay
+    packed.
+    """
     asked = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
     text = SPEC.replace("hardware 1 x a100-80gb\n", "") + BATCH
     held = {}
@@ -118,17 +122,17 @@ save "out" every=never
 
 
 @pytest.mark.parametrize(("stack", "gpus", "micro", "strategy", "least", "most"), [
-    ("trl-0.24", 1, 4, "ddp", 79.1, 90.0),  # ran out at 77.9 GiB of the card: PEFT's float32 norms
+    ("trl-0.24", 1, 4, "ddp", 79.1, 90.0),  # ran out of memory at 77.9 GiB: PEFT's float32 norms
     ("trl-0.18", 1, 4, "ddp", 79.1, 90.0),
     ("trl-1.16", 1, 4, "ddp", 61.5, 65.4),  # no float32 casts: 63.4 GiB measured
-    ("trl-0.24", 2, 4, "fsdp1", 63.3, 79.1),  # ran out
+    ("trl-0.24", 2, 4, "fsdp1", 63.3, 79.1),  # ran out of memory
     ("trl-1.16", 2, 4, "fsdp1", 63.3, 79.1),
     ("trl-1.16", 2, 2, "fsdp1", 42.2, 44.8),  # 43.5 GiB measured
 ])  # fmt: skip
 def test_qlora_of_70b_is_planned_as_published_runs_went(
     stack: str, gpus: int, micro: int, strategy: str, least: float, most: float
 ) -> None:
-    """Llama-2-70B, 4-bit, on A100-80GB: fms-acceleration scripts/benchmarks/refs/a100_80gb.csv."""
+    """Llama-2-70B in 4 bits on A100-80GB. Source: fms-acceleration scripts/benchmarks/refs/a100_80gb.csv."""
     text = LLAMA.format(stack=stack, gpus=gpus, strategy=strategy, micro=micro, gbs=gpus * micro)
     found = check_text(text.encode(), "t.xp", Workspace(ROOT, allow_oom=True))
     assert found.spec is not None, [one.message for one in found.problems]
@@ -140,7 +144,9 @@ def test_qlora_of_70b_is_planned_as_published_runs_went(
 
 
 def test_the_scales_of_4_bit_weights_are_not_sharded() -> None:
-    """bitsandbytes keeps them outside of the parameter: a process of two holds half of the weights and all scales."""
+    """bitsandbytes keeps the scales outside of the parameter, so each of two processes holds half of the weights and
+    all scales.
+    """
     made = load("precision bf16", "qlora(rank = 16)")
     one = memory(made)
     two = memory(evolve(made, engine="fsdp", stage=3, world=8, shard=8, fsdp1=True))
@@ -154,7 +160,9 @@ def test_the_scales_of_4_bit_weights_are_not_sharded() -> None:
 
 
 def test_norms_in_float32_make_the_residual_stream_float32_in_some_families() -> None:
-    """As measured (`residual/norms`): Llama multiplies with its weight in float32, OLMo 2 rounds afterwards."""
+    """Measured (`residual/norms`): Llama's norm multiplies by its float32 weight last, so the result is float32; OLMo
+    2's norm rounds after the multiplication.
+    """
     from xpc.compiler.plan.coefficients import family
 
     found = {name: family(name, "trl-0.24")["residual/norms/sdpa"] for name in ("llama", "qwen2", "mistral", "olmo2")}

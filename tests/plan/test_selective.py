@@ -1,4 +1,4 @@
-"""`checkpointing(selective)`: what the plan adds to full recomputation is what trl's policy keeps, in a real model."""
+"""`checkpointing(selective)`: the plan adds to full recomputation what TRL's policy saves in a real model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKENS = 64
 
 
 def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> int:
-    """Bytes of the tensors that Python holds between a forward pass and its backward pass."""
+    """The bytes of tensors that Python holds between a forward pass and its backward pass."""
     model = family_models.built(family, SHAPE, 2, attention, dtype)
     if selective:
         enable_selective_activation_checkpointing(model)
@@ -36,7 +36,7 @@ def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> in
 
 
 def planned(family: str, element: int, selective: bool) -> float:
-    """Bytes of activations that the plan says are kept of the same model."""
+    """The bytes of activations that the plan predicts for the same model."""
     facts = family_models.facts(family, SHAPE, 2)
     assert not isinstance(facts, str)
     found = memory(Load(
@@ -57,5 +57,5 @@ def test_the_plan_counts_what_is_kept(family: str, dtype: torch.dtype) -> None:
 
 
 def test_of_eager_attention_nothing_is_kept() -> None:
-    """XP483; what is left of the difference is an empty tensor or two."""
+    """With eager attention nothing more is saved (XP483), except one or two empty tensors."""
     assert abs(held("llama", "eager", torch.float32, True) - held("llama", "eager", torch.float32, False)) < 100

@@ -1,13 +1,13 @@
-"""How fast GPUs compute a training step, from public measurements: the weights of compiler/plan/utilisation.json.
+"""How fast GPUs compute a training step: fit the weights of compiler/plan/utilisation.json to public measurements.
 
-`python tests/plan/ranges.py` writes them. The time of a token is a sum of five parts, whose weights are fitted to the
-rows of one GPU generation and precision (llm-foundry's published table, 125 M to 30 B parameters): products of
-matrices, which are slower in narrow models; attention; the bytes that a process sends over the links of its machine,
-and those over the network between machines, where the weight says how much of it no computation hides. Trainers of
-the Hugging Face libraries get one factor over that each, from runs of fms-hf-tuning on A100 (the tokens/s in the notes
-of memory_points.jsonl, and of adapters without fused kernels those of heldout_speed.jsonl), the median of their rows.
-Nothing is fitted to a model. What other chips than A100 and H100 make of it has two numbers for all, fitted to
-published runs on five cards (other_chips.jsonl).
+`python tests/plan/ranges.py` writes the file. The time of a token is a sum of parts, whose weights are fitted to the
+rows of one GPU generation and precision (llm-foundry's published table, 125 M to 30 B parameters): matrix products,
+which are slower in narrow models; attention; the bytes that a process sends over the links of its machine; and those
+that it sends over the network between machines, whose weight is the part that no computation hides. Each trainer of the
+Hugging Face libraries has one factor on this sum, the median of its rows, from runs of fms-hf-tuning on A100 (tokens/s
+in the notes of memory_points.jsonl, and for adapters without fused kernels in heldout_speed.jsonl). Nothing is fitted
+to a single model. All chips other than A100 and H100 share two numbers, fitted to published runs on five GPUs
+(other_chips.jsonl).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from xpc.compiler.registry import find_gpu
 SHAPES = {
     "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "3b": (32, 2560), "7b": (32, 4096), "30b": (48, 7168),
 }  # fmt: skip
-"""Layers and width of MPT's models: llm-foundry scripts/train/yamls/pretrain."""
+"""Layers and width of MPT's models. Source: llm-foundry scripts/train/yamls/pretrain."""
 GENERATIONS = {"a": "8", "h": "9"}
 CHIPS = {"8": ("A100", "a100-80gb"), "9": ("H100", "h100-80gb")}
-"""The chip of a generation that was measured, and the card whose peak and bandwidth are taken for it."""
+"""The measured chip of each GPU generation, and the GPU whose peak and bandwidth are used for it."""
 Row = points.Row
 
 
 def foundry() -> list[Row]:
-    """llm-foundry's rows."""
+    """The rows of llm-foundry."""
     return [row for row in points.rows("throughput_points.jsonl") if "llm-foundry" in row["source"]]
 
 
 def key(row: Row) -> str:
-    """The row of the table that a measurement belongs to: generation and precision."""
+    """The key of a measurement in utilisation.json: generation and precision."""
     return f"{GENERATIONS[row['gpu'][0]]}/{'fp8' if 'fp8' in row['precision'] else 'half'}"
 
 
@@ -72,8 +72,10 @@ def card(name: str) -> dict[str, float]:
 
 
 def fit(rows: list[Row]) -> list[float]:
-    """The weights of the parts with the least relative error, by the normal equations. Reading the weights is not
-    fitted: a GPU that computes little else does it at its bandwidth."""
+    """Fit the weights of the parts of a time with the least relative error, by the normal equations.
+
+    The time for reading the weights is not fitted: a GPU that computes little else reads them at its memory bandwidth.
+    """
     system = [[part * row["tok_s_gpu"] for part in parts(work(row))] for row in rows]
     count = len(system[0]) - 1
     matrix = [
@@ -91,7 +93,7 @@ def fit(rows: list[Row]) -> list[float]:
 
 
 def excluded() -> list[tuple[Row, float]]:
-    """Each row of llm-foundry with what the others' models predict of it, tokens/s a GPU."""
+    """Each row of llm-foundry with the tokens/s per GPU that is predicted from the other models' rows."""
     found = []
     rows = foundry()
     for name, model in sorted({(key(row), row["model"]) for row in rows}):
@@ -104,15 +106,15 @@ def excluded() -> list[tuple[Row, float]]:
 
 
 def measured(row: Row) -> float:
-    """Tokens/s a GPU that the notes of a row of memory_points.jsonl tell, 0 where they tell none."""
+    """The tokens/s per GPU in the notes of a row of memory_points.jsonl, 0 if the notes have none."""
     return float(row["notes"].partition("tok/s/gpu=")[2].partition(";")[0] or 0)
 
 
 def tuned() -> Iterator[tuple[Row, Work, str]]:
-    """The runs of fms-hf-tuning whose speed is told: what each computes, and what is trained how."""
+    """The runs of fms-hf-tuning with a known speed: what each computes, and which kind of training it is."""
     for row in points.rows("memory_points.jsonl"):
         if not measured(row) or points.contradicts(row) or points.load(row).element == 4:
-            continue  # the factor is that of runs in half precision
+            continue  # the factor is for runs in half precision
         done = Work(
             params=row["params"], layers=row["layers"], hidden=row["hidden"], length=row["seq_len"],
             tokens=row["micro_batch"] * row["seq_len"], checkpointing=row["grad_ckpt"],
@@ -124,7 +126,7 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 
 
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Measured over predicted time of Hugging Face trainers by what they train."""
+    """Measured / predicted time of Hugging Face trainers, by kind of training."""
     found: dict[str, list[float]] = {}
     told = [(done, kind, measured(row)) for row, done, kind in tuned()]
     told += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
@@ -135,8 +137,9 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def of_other_models() -> list[Row]:
-    """The runs of fms-hf-tuning of other dense models than those of `tuned`, of the kinds that those lack: adapters
-    without fused kernels, and those that PEFT's float32 casts slow down."""
+    """Runs of fms-hf-tuning with other dense models than those of `tuned`, of the kinds that `tuned` lacks: adapters
+    without fused kernels, and adapters slowed down by PEFT's float32 casts.
+    """
     kinds = {kind for _, _, kind in tuned()}
     rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]
     rows = [row for row in rows if trainer_of(row) not in kinds]
@@ -166,15 +169,15 @@ def held_work(row: Row) -> Work:
 
 
 def other_chips() -> list[Row]:
-    """Published runs on cards of other chips than A100 and H100, in the fields of heldout_speed.jsonl.
+    """Published runs on GPUs with other chips than A100 and H100, in the fields of heldout_speed.jsonl.
 
-    Left out of their sources: two 3090 over FSDP, whose lanes are not told, and runs without flash attention.
+    Excluded are two 3090 with FSDP, whose number of PCIe lanes is unknown, and runs without flash attention.
     """
     return points.rows("other_chips.jsonl")
 
 
 def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], float]:
-    """Measured over predicted time of a run of other_chips.jsonl, as a function of `share` and `least`."""
+    """Measured / predicted time of a run of other_chips.jsonl, as a function of `share` and `least`."""
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]
     generation = str(gpu.capability[0])
@@ -191,13 +194,14 @@ def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], floa
 
 
 def time_over_predicted(row: Row, known: Mapping[str, Any], share: float, least: float) -> float:
-    """The same for given numbers."""
+    """Measured / predicted time of a run for given values of `share` and `least`."""
     return by_chip(row, known)(share, least)
 
 
 def fit_other_chips(known: Mapping[str, Any], rows: list[Row]) -> tuple[float, float]:
-    """`share` and `least` with the least squared logarithm of measured over predicted time, a card counting once, by
-    trying all of two digits."""
+    """The values of `share` and `least`, with two digits, for which the squared logarithm of measured / predicted time
+    is smallest. Each GPU has the same weight.
+    """
     return _fitted(json.dumps([{name: known[name] for name in ("weights", "trainers")}, rows]))
 
 
@@ -214,7 +218,7 @@ def _fitted(told: str) -> tuple[float, float]:
 
 
 def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
-    """Each run on another chip, and its time over that predicted from the other cards' runs."""
+    """Each run on another chip, with its measured time over the time predicted from runs on other GPUs."""
     rows, found = other_chips(), []
     for gpu in dict.fromkeys(row["gpu"] for row in rows):
         both = fit_other_chips(known, [row for row in rows if row["gpu"] != gpu])
@@ -223,7 +227,7 @@ def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
 
 
 def chips() -> dict[str, dict[str, object]]:
-    """The measured chips by generation."""
+    """The measured chip of each generation."""
     found = {}
     for generation, (name, of) in CHIPS.items():
         known = card(of)
@@ -232,7 +236,7 @@ def chips() -> dict[str, dict[str, object]]:
 
 
 def table() -> dict[str, object]:
-    """The weights and factors."""
+    """The weights and factors of utilisation.json."""
     rows = foundry()
     weights = {}
     for name in sorted({key(row) for row in rows}):
@@ -254,9 +258,9 @@ def table() -> dict[str, object]:
 
 
 def seed(known: list[float]) -> list[float]:
-    """One run of the seed recipe on V100 in fp32, with recomputation: 310 tokens/s a GPU of Qwen2.5-3B.
+    """One run of the seed recipe on V100 in fp32, with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
 
-    What it sends and reads costs its bytes as on A100; the rest is the products of its matrices.
+    Communication and memory reads are taken from A100; the remaining time is that of its matrix products.
     """
     gpu = find_gpu("v100-32gb")
     assert gpu is not None

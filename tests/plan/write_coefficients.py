@@ -1,11 +1,11 @@
-"""`make coefficients`: asks the oracle about every family of the registry that has models, and writes a stack's table.
+"""`make coefficients`: measure every family of the registry that has models with oracle.py, and write a stack's table.
 
     python tests/plan/write_coefficients.py STACK [FAMILY ...]
 
-The interpreter is one with the stack's libraries. With names, only those families are measured and the others stay as
-they are. A family that keeps what it keeps with the default stack gets the default's rows without being measured at
-every shape, and a mode that stands in the table is not measured again with the very same libraries. A family that
-cannot be built, or whose parameters the registry does not count, is named with the reason and stays out.
+Run it with an interpreter that has the stack's libraries. With names, only these families are measured; the rows of
+other families stay. If a family saves the same bytes as on the default stack, it gets the default's rows without being
+measured at every shape. A mode in the table is not measured again with the same library versions. A family that cannot
+be built, or whose parameters the registry does not count, is reported with the reason and gets no rows.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ FIRST = (
 )  # fmt: skip
 
 MOST = 0.05
-"""A mode that no sum of sizes explains to this share is left out, and its plan is `unknown`: autocast's copies of the
-experts that a few tokens happen to meet are none."""
+"""A mode is left out, and its plan is `unknown`, if no sum of sizes explains its bytes to this relative error. An
+example are autocast's copies of the experts to which a few tokens happen to be routed.
+"""
 
 
 def write(
     stack: str, family: str, rows: dict[str, dict[str, float]], off: dict[str, str], versions: dict[str, str]
 ) -> None:
-    """Put a family's rows into the table, which is read anew: a run may be stopped and go on with other families."""
+    """Write a family's rows into the table, which is read again first, because another run may have written other
+    families.
+    """
     path = coefficients.table_of(stack)
     table: dict[str, dict[str, object]] = {"versions": {}, "families": {}, "differences": {}}
     if os.path.exists(path):
@@ -50,7 +53,7 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """The rows of a family that were measured with these versions, and how far they are off; none otherwise."""
+    """The coefficients of a family that were measured with these versions, and their errors; none if there are none."""
     path = coefficients.table_of(stack)
     if not os.path.exists(path):
         return {}, {}
@@ -62,7 +65,7 @@ def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[
 
 
 def main(stack: str, asked: list[str]) -> None:
-    """Measure and write after every family, so that a run that is stopped keeps what it has."""
+    """Measure the families, and write after each, so that an interrupted run keeps its results."""
     import peft
     import torch
     import transformers

@@ -62,9 +62,7 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
         rows, _ = prepare_preference_datasets(cfg, tokenizer)
         return preferences(cfg, tokenizer, rows)
     made, *_ = prepare_datasets(cfg, tokenizer)
-    rows = sorted(
-        made, key=lambda row: json.dumps(row, default=str, sort_keys=True)
-    )  # axolotl shuffles them differently each time
+    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))  # shuffled at random
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_ids" in row:
