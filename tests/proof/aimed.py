@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Every proof aimed at one stack: which rules hold there, and which of them the compiler refuses there.
+"""Run every proof on one stack: does the illegal spec fail in the stack's libraries, and does the compiler refuse it?
 
     python tests/proof/aimed.py trl-0.24 [CODE ...] [--out FILE]
 
-A proof is written for the stack whose library shows it best. Here each is compiled and run again with the named stack
-in its place. Four things can come of it: the compiler refuses the illegal text and it goes wrong (`holds`), neither
-(`fine`), it is refused and nothing goes wrong (`refused for nothing`), or it goes wrong unrefused (`missed`). A proof
-whose texts are none on that stack, or whose legal side fails, is told as `no proof` with its reason. The last three are
-to be read: a rule may be scoped wrongly, or the proof may ask for a name that the stack has not.
+A proof is written for the stack whose libraries show its effect best. This program compiles and runs each proof with
+the named stack instead. There are five verdicts. `holds`: the compiler refuses the illegal spec, and it fails. `fine`:
+it is neither refused nor fails. `refused for nothing`: it is refused but does not fail. `missed`: it fails but is not
+refused. `no proof`: the texts cannot be compiled for that stack, or the legal spec fails; the reason is printed. Look
+at the last three: a rule may apply to the wrong stacks, or the proof may use a name that the stack does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xpc.grammar.diagnostic import ERROR
 
 
 def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
-    """Whether the code answers the illegal text, and what is wrong with the legal one."""
+    """Whether the illegal spec of a proof gets the proof's code, and the codes of errors in the legal spec."""
     place = Workspace(folder, allow_oom=True)
     found = check_text(proof.text.encode(), "t.xp", place)
     legal = check_text(proof.legal.encode(), "t.xp", place)
@@ -35,7 +35,7 @@ def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
 
 
 def verdict(proof: Proof, answered: bool, wrong: list[str], illegal: Any, legal: Any) -> tuple[str, str]:
-    """One of the five words, and what was seen."""
+    """The verdict on a proof (one of the five in the module's docstring), and what was seen."""
     why = failure(proof, illegal, legal)
     if legal["raised"] is not None or wrong:
         return "no proof", f"legal side: {' '.join(wrong)} {why}"[:300]
@@ -45,7 +45,7 @@ def verdict(proof: Proof, answered: bool, wrong: list[str], illegal: Any, legal:
 
 
 def main(words: list[str]) -> int:
-    """Runs the proofs; writes one line each, sorted by what came of it."""
+    """Run the proofs on a stack; prints one line per proof, sorted by verdict."""
     out = words.pop(words.index("--out") + 1) if "--out" in words else ""
     stack, wanted = words[0], {word for word in words[1:] if not word.startswith("-")}
     chosen = [one for one in every() if not one.needs and (not wanted or {one.rule, one.code, one.title} & wanted)]

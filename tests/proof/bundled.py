@@ -1,7 +1,7 @@
-"""A step as a bundle's own program takes it: its trainer, adapters, frozen weights and rewards, over a tiny model.
+"""A training step by a bundle's own program, with its trainer, adapters, frozen weights and rewards, on a tiny model.
 
-Runs in the target's interpreter. Only what a tiny run cannot have is another: the weights, the rows, and the numbers
-that reward functions give, because texts of an untrained model earn none.
+It runs in the stack's interpreter. Three things differ from a real run: the weights, the rows, and the values of reward
+functions, because texts of an untrained model earn no rewards.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
 import run_features  # noqa: E402
 
 SIMULATED = ("the device", "the number of processes", "the dtype of trained weights", "the sharding of accelerate")
-"""What a run for GPUs has otherwise on a CPU, and so is not compared with the bundle here."""
+"""What differs on a CPU if the run is for GPUs. These values are not compared with the bundle."""
 
 
 def bundle(run: Any) -> Any:
-    """The runtime's view of the run's plan."""
+    """The run's trainer_args.json as a `Bundle` of the runtime."""
     from runtime.core.feature import Bundle
 
     return Bundle(run.folder, run.plan, "", {}, run_features.enabled(run.plan, "runtime").FEATURES)
 
 
 def load(run: Any) -> Any:
-    """The tiny model, over a base of 4 or 8 bits where the plan has one."""
+    """The tiny model, quantized to 4 or 8 bits if the bundle's base is."""
     from runtime.features.model.adapters import quantization
     from runtime.features.model.weight_dtypes import WeightDtypes
 
@@ -41,7 +41,7 @@ def load(run: Any) -> Any:
 
 
 def trainer(run: Any) -> Any:
-    """The trainer that runtime/core/trainer.py builds, on the run's model and rows."""
+    """The trainer that runtime/core/trainer.py builds for the run's model and rows."""
     read = bundle(run)
     from runtime.core import made, trainer
     from runtime.features.method import rewards
@@ -60,7 +60,7 @@ def trainer(run: Any) -> Any:
 
 
 def train_rows(run: Any, read: Any) -> Any:
-    """The run's rows, as a stream if the bundle reads one."""
+    """The training rows of the run, as a stream if the bundle reads a stream."""
     if not run.plan["data"].get("streaming"):
         return run.rows
     from runtime.features.streaming.passes import Stream
@@ -70,7 +70,9 @@ def train_rows(run: Any, read: Any) -> Any:
 
 
 def teacher(run: Any) -> Any:
-    """The student once more, more certain of everything: of one that is alike nothing is learned."""
+    """The teacher of distillation: a copy of the student with more confident predictions, because an identical teacher
+    teaches nothing.
+    """
     model = tiny_models.load(run.family, run.plan["model"], run.kind)
 
     def certain(_: Any, __: Any, out: Any) -> Any:
@@ -83,7 +85,9 @@ def teacher(run: Any) -> Any:
 
 
 def telling(index: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reward function, called as it stands; its answer is counted and replaced by numbers that differ."""
+    """Wrap a reward function: it is called and its calls are counted, and its values are replaced by values that
+    differ.
+    """
 
     @functools.wraps(function)
     def score(**given: Any) -> list[float]:

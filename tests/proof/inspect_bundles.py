@@ -1,11 +1,11 @@
-"""What the libraries themselves make of bundles. Runs in the interpreter of a target: JSON in, JSON out.
+"""Inspect what the libraries make of bundles. It runs in a target's interpreter, and reads and prints JSON.
 
-`echo '["a.bundle", ...]' | python inspect_bundles.py` answers with one object a bundle: what the launcher would start
-and export, what deviates (`problems`, empty when all is well), and the learning rates of the schedule.
+`echo '["a.bundle", ...]' | python inspect_bundles.py` prints one object per bundle: what the launcher would start and
+export, what deviates from the bundle (`problems`, empty if all is well), and the learning rates of the schedule.
 
-A machine without GPUs stands in for one that has them: two availability functions of transformers answer by the
-capability that the bundle names, and the world size is that of the bundle, as its launcher would give it. Nothing else
-of the libraries is touched.
+The libraries see the GPUs of the bundle although the machine has none: two availability functions of transformers
+answer by the bundle's compute capability, and the world size is the bundle's, as its launcher would set it. Nothing
+else in the libraries is changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["DS_ACCELERATOR"] = "cpu"
 STRICT = (FutureWarning, DeprecationWarning, UserWarning)
 TOTAL = 1000
-"""Steps of the run that schedules are looked at over."""
+"""The number of steps of the run for which learning rates are computed."""
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def _parser() -> Any:
 
 
 def launched(folder: str) -> dict[str, Any]:
-    """What `accelerate launch` would start: the launcher, its processes and the variables that they get."""
+    """What `accelerate launch` would start: the launcher, its processes, and the variables that they get."""
     from accelerate.commands import launch
     from accelerate.utils import launch as prepare
 
@@ -95,7 +95,7 @@ def launched(folder: str) -> dict[str, Any]:
     originals = {name: getattr(launch, name) for name in replaced}
     for name, function in replaced.items():
         setattr(launch, name, function)
-    # Whatever else runs on this machine may hold the port that a launch takes by default.
+    # Another program on this machine may use the default port.
     asked, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
     try:
         launch.launch_command(_parser().parse_args(words))
@@ -109,13 +109,13 @@ def launched(folder: str) -> dict[str, Any]:
 
 
 def config_class(plan: dict[str, Any]) -> Any:
-    """The class of the trainer's arguments, from its dotted path in the payload."""
+    """The class of the trainer's arguments, from its dotted path in trainer_args.json."""
     module, _, name = plan["config"].rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
 def pretend(plan: dict[str, Any]) -> None:
-    """Makes this process look like one of the run's: the GPU's capability, and the number of processes."""
+    """Make this process look like one of the run's processes: the GPU's capability, and the number of processes."""
     import torch.distributed as dist
     import transformers.training_args as module
     from accelerate.state import AcceleratorState
@@ -129,12 +129,12 @@ def pretend(plan: dict[str, Any]) -> None:
     module.is_torch_bf16_gpu_available = lambda *_: ampere
     module.is_torch_tf32_available = lambda: ampere
     module.TrainingArguments.world_size = property(lambda _: world)
-    if plan["arguments"].get("ddp_backend") is not None:  # the class then asks torch for the group at once
+    if plan["arguments"].get("ddp_backend") is not None:  # else the class asks torch for the group at once
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
 
 
 def built(folder: str, plan: dict[str, Any]) -> Any:
-    """The configuration object, from the arguments as they stand."""
+    """The configuration object, built from the arguments as they are."""
     pretend(plan)
     values = dict(plan["arguments"])
     if "deepspeed" in values:
@@ -143,21 +143,21 @@ def built(folder: str, plan: dict[str, Any]) -> Any:
 
 
 class Device:
-    """Stands for DeepSpeed's accelerator where a configuration asks for its name."""
+    """A stand-in for DeepSpeed's accelerator when a configuration asks for its name."""
 
     def __init__(self, name: str) -> None:
         self.device_name = lambda: name
 
 
 def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
-    """The DeepSpeed file through DeepSpeed's own reader and through transformers', against the arguments."""
+    """Read the DeepSpeed file with DeepSpeed's own reader and with transformers', and compare it with the arguments."""
     import deepspeed.runtime.config as reader
     from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 
     run, path, problems = plan["run"], os.path.join(folder, "deepspeed.json"), []
 
     class World:
-        """Stands for torch.distributed in a run of this many processes."""
+        """A stand-in for torch.distributed in a run of this many processes."""
 
         get_rank = staticmethod(lambda *_: 0)
         get_world_size = staticmethod(lambda *_: run["world_size"])
@@ -196,16 +196,16 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
     theirs.trainer_config_process(args)
     problems += [f"mismatch: {one}" for one in theirs.mismatches]
     theirs.trainer_config_finalize(args, Model(), TOTAL)
-    if args.save_on_each_node:  # asks for it in the file's own words
+    if args.save_on_each_node:  # reads the key as the file writes it
         stated["checkpoint"] = {**stated.get("checkpoint", {}), "use_node_local_storage": True}
     problems += [] if theirs.config == stated else ["transformers changes the DeepSpeed file"]
     return problems
 
 
 def sharded(variables: dict[str, str]) -> dict[str, Any]:
-    """What FSDP is told by the launcher's variables, read by accelerate's own plugin.
+    """What the launcher's variables say about FSDP, read by accelerate's own plugin.
 
-    FSDP1's copying of weights between ranks asks for a GPU at once, so that one switch is read from the variables.
+    FSDP1's option that copies weights between ranks needs a GPU at once, so it is read from the variables.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -219,7 +219,7 @@ def sharded(variables: dict[str, str]) -> dict[str, Any]:
 
 
 def rates(args: Any, steps: int = TOTAL) -> list[float]:
-    """The learning rate of a run of TOTAL steps, before each of the first ones and after the last of them."""
+    """The learning rates of a run of TOTAL steps: before the first steps, and after the last of them."""
     import torch
     from transformers import get_scheduler
 
@@ -236,9 +236,9 @@ def rates(args: Any, steps: int = TOTAL) -> list[float]:
 
 
 def _counts(one: warnings.WarningMessage) -> bool:
-    """Whether a warning is of the bundle's making.
+    """Whether a warning is caused by the bundle.
 
-    DeepSpeed 0.16 reads pydantic models in a way that warns, and torch warns of its own scripts when they are imported.
+    DeepSpeed 0.16 reads pydantic models in a way that warns, and torch warns about its own scripts on import.
     """
     own = one.category.__module__.startswith("pydantic") or "torch.jit." in str(one.message)
     return issubclass(one.category, STRICT) and not own
@@ -251,17 +251,17 @@ def read(folder: str) -> dict[str, Any]:
 
 
 SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
-"""Values that a class writes in another way."""
+"""Values that a class writes in another form."""
 
 
 def same(name: str, stated: Any, seen: Any) -> bool:
-    """Whether an argument has the value that was stated, perhaps in the class's own spelling."""
-    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 unpacks a list of one
+    """Whether an argument has the stated value, possibly in the class's own form."""
+    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 unpacks a list with one loss
     return bool(seen == stated or one or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
 
 
 def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
-    """Everything about one bundle; what deviates is in `problems`. `brief` leaves out the rates and the optimizer."""
+    """Everything about one bundle; deviations are in `problems`. `brief` leaves out the rates and the optimizer."""
     plan, problems = read(folder), []
     run = plan["run"]
     with warnings.catch_warnings(record=True) as caught, environment():
@@ -293,11 +293,11 @@ def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
 
 
 TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect", "overrid")
-"""Words of log records that speak of the bundle's own values."""
+"""Words of log records that concern the bundle's values."""
 
 
 def _remember_yaml() -> None:
-    """Lets `yaml.safe_load` parse equal texts once: half of the time, and launchers' files are often the same."""
+    """Let `yaml.safe_load` parse equal texts once. This halves the time, because launcher files are often the same."""
     import yaml
 
     parse = yaml.safe_load
@@ -313,13 +313,13 @@ def _remember_yaml() -> None:
 
 
 def many(folders: list[str]) -> dict[str, list[str]]:
-    """What deviates in each of many bundles, by folder: `look` in brief, exceptions, and what loggers said of it."""
+    """The problems of many bundles, by folder: those of a brief inspection, exceptions, and log records."""
     import importlib.metadata
 
     import deepspeed  # noqa: F401
     from small_run import listening
 
-    importlib.metadata.version = functools.cache(importlib.metadata.version)  # a quarter of the time, always the same
+    importlib.metadata.version = functools.cache(importlib.metadata.version)  # it takes a quarter of the time
     _remember_yaml()
     answers: dict[str, list[str]] = {}
     for folder in folders:
@@ -333,7 +333,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Reads folders, answers with one object a folder; an exception is a problem of that folder."""
+    """Read folders from standard input and print one object per folder; an exception is a problem of that folder."""
     import deepspeed  # noqa: F401  # its import warns of torch's plans, which no bundle can change
     from transformers.utils import logging
 

@@ -1,4 +1,6 @@
-"""A target's processes, fed with jobs and read by a thread, so that the caller computes while the libraries look."""
+"""A process in a target's interpreter that inspects bundles, with a thread that reads its answers, so that the caller
+can go on computing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from prove import Prover
 
 
 class Looker:
-    """prover.py in a target's interpreter; every answer is kept until it is collected."""
+    """prover.py in a target's interpreter. Every answer is kept until it is collected."""
 
     def __init__(self, target: str, jobs: int) -> None:
         self.prover = Prover(target, jobs)
@@ -34,7 +36,7 @@ class Looker:
                 self.lock.notify_all()
 
     def send(self, job: dict[str, Any], most: int = 6) -> None:
-        """Hands a job over, once fewer than `most` wait. Raises RuntimeError when the process is gone."""
+        """Send a job, once fewer than `most` are waiting. Raises RuntimeError if the process has ended."""
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.sent - self.read < most)
             if self.ended:
@@ -43,7 +45,7 @@ class Looker:
         self.prover.send(job)
 
     def collect(self) -> list[dict[str, Any]]:
-        """Every answer since the last time, once nothing is under way. Raises RuntimeError when the process is gone."""
+        """All answers since the last call, once no job is running. Raises RuntimeError if the process has ended."""
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.read == self.sent)
             if self.ended:
@@ -53,5 +55,5 @@ class Looker:
         return answers
 
     def close(self) -> None:
-        """Ends the process once it has nothing left to do."""
+        """End the process once no job is left."""
         self.prover.close()

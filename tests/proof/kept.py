@@ -1,6 +1,8 @@
-"""What a step of a GPU's bundle keeps on the CPU beyond variant.py: accumulation, bf16, ZeRO, flash's arithmetic.
+"""What the CPU step of a GPU's bundle keeps in addition to variant.py: accumulation, bf16, ZeRO, flash attention's
+arithmetic.
 
-Half precision is bf16's alone: torch has no scaler for fp16 without a GPU. Bits are kept by the runtime's own loader.
+The only half precision is bf16, because torch has no gradient scaler for fp16 without a GPU. Quantized weights are
+loaded by the runtime's own loader.
 """
 
 from __future__ import annotations
@@ -10,26 +12,28 @@ import os
 from typing import Any
 
 MOST = 4
-"""Micro-batches of a step that is written with more."""
+"""The most micro-batches of a step; a spec with more accumulates this many."""
 FLASH = "flash_attention_2"
 
 
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that stay as they are, or nearly, with their values; and the changes of the plan that go along."""
+    """The arguments that stay as they are, or nearly, with their values, and the changes of the plan that belong to
+    them.
+    """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
-    for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # each imports the stack anew
+    for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # imports the stack
         if isinstance(values.get(name), int):
             more[name] = min(values[name], most)
     lora = plan.get("lora") or {}
     if lora.get("bits") and not job["bits"]:
         plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
-    for name in ("warmup_ratio", "warmup_steps"):  # of so few steps nothing may be left behind it
+    for name in ("warmup_ratio", "warmup_steps"):  # a run of so few steps must not skip any
         if values.get("lr_scheduler_type") == "polynomial" and 0 < (values.get(name) or 0) < 1:
             more[name] = 0
     if values.get("use_transformers_continuous_batching"):
         _little_memory()
     if run["gpu"] is None:
-        if values.get("use_vllm"):  # its server is elsewhere, and its package not here
+        if values.get("use_vllm"):  # there is no vLLM server and no vLLM package here
             more["use_vllm"] = False
         values.update(more)
         return {}
@@ -40,24 +44,24 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"
         import transformers.training_args as module
 
-        module.is_torch_bf16_gpu_available = lambda *_: True  # asked where DeepSpeed keeps `use_cpu` from being said
+        module.is_torch_bf16_gpu_available = lambda *_: True  # read if DeepSpeed prevents `use_cpu`
     shards = run["distributed_type"] in ("DEEPSPEED", "FSDP") and not job["zero"] and "fsdp" not in job["keep"]
-    if shards and plan["model"]["dtype"] == "float16":  # which the engine casts, or steps over a float32 copy of
+    if shards and plan["model"]["dtype"] == "float16":  # the engine casts these weights, or steps a float32 copy
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}
-    if shards and lora and not lora.get("bits"):  # ZeRO-3 alone gives adapters the type of what it shards
+    if shards and lora and not lora.get("bits"):  # only ZeRO-3 gives adapters the dtype of the sharded weights
         plan["lora"] = {**lora, "adapter_dtype": "float32"}
         lora = plan["lora"]
     if plan["model"]["dtype"] == "float16" and values.get("bf16"):
         _wide_norms()
     if lora.get("compute_dtype") == "float16":
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
-        if plan["model"]["dtype"] == "float16":  # what is not quantized meets the others without autocast
+        if plan["model"]["dtype"] == "float16":  # weights that are not quantized are used without autocast
             plan["model"] = {**plan["model"], "dtype": "float32"}
     if lora.get("bits") and not job["zero"] and "fsdp" not in job["keep"]:
-        # Nothing shards the packed weights here, for which alone they are stored as numbers of another type.
+        # Only for sharding are packed weights stored as another dtype, and nothing shards them here.
         plan["lora"] = {**plan["lora"], "storage_dtype": "uint8"}
-    if plan["model"]["dtype"] == "float16":  # no product of such matrices without a GPU that is as exact
+    if plan["model"]["dtype"] == "float16":  # without a GPU there is no product of such matrices with equal precision
         more.update(fp16_full_eval=False)
     if job["reentrant"] and values.get("gradient_checkpointing"):
         more.update(gradient_checkpointing_kwargs={"use_reentrant": True})
@@ -68,7 +72,7 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         more["attn_implementation"] = FLASH
     if job["zero"] and values.get("deepspeed"):
         more.update(fp16_full_eval=False)
-        if values.get("fp16"):  # DeepSpeed casts all weights to fp16, which it does not do here
+        if values.get("fp16"):  # DeepSpeed would cast all weights to fp16, which it does not do here
             plan["model"] = {**plan["model"], "dtype": "float32"}
             if lora.get("adapter_dtype"):
                 plan["lora"] = {**plan["lora"], "adapter_dtype": "float32"}
@@ -77,7 +81,7 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _little_memory() -> None:
-    """Generation in continuous batches takes most of what psutil says there is, and would take it from other runs."""
+    """Continuous batching takes most of the memory that psutil reports, and would take it from other runs."""
     import psutil
 
     seen = psutil.virtual_memory
@@ -85,8 +89,10 @@ def _little_memory() -> None:
 
 
 def _wide_norms() -> None:
-    """LayerNorm under autocast in float32, as a GPU's autocast computes it; the CPU's kernel takes no fp16 weights
-    beside bf16 numbers."""
+    """Compute LayerNorm under autocast in float32, as a GPU's autocast does.
+
+    The CPU's kernel does not accept fp16 weights with bf16 inputs.
+    """
     import torch
 
     plain = torch.nn.functional.layer_norm
@@ -101,7 +107,7 @@ def _wide_norms() -> None:
 
 
 def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) -> str:
-    """The bundle's DeepSpeed file with this run's batch, on the CPU: no fp16, nothing offloaded, torch's AdamW."""
+    """The bundle's DeepSpeed file with this run's batch, on the CPU: no fp16, no offload, torch's AdamW."""
     with open(os.path.join(job["folder"], plan["arguments"]["deepspeed"]), encoding="utf-8") as handle:
         stated = json.load(handle)
     micro, accumulation = 2, more["gradient_accumulation_steps"]

@@ -1,4 +1,4 @@
-"""A spec as the files of a bundle, past the checker: what it would have become had nobody said no."""
+"""Lower a spec to the files of a bundle without asking the checker, so that refused specs can be tried."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from xpc.grammar.read import decode
 from xpc.runtime.core.conditions import trainer
 
 GONE = "\0gone"
-"""As the value of a change: the name is taken out."""
+"""Used as the value of a change, it removes the name."""
 LEFT_OUT = ("trainer/", "README.md", "spec.xp", "launch.sh", "bundle.toml", "requirements.txt")
 
 
 def resolved(text: str, root: str, name: str = "proof.xp") -> Spec:
-    """The spec of a text, whatever errors stand in it. Raises ValueError where nothing is known of what is trained."""
+    """The `Spec` of a text, whatever errors it has. Raises ValueError if nothing is known about the model."""
     source, _ = decode(text.encode(), name)
     workspace = Workspace(root)
     spec, problems = resolve(load(source, workspace), workspace, error_codes)
@@ -41,9 +41,9 @@ def past(
     yaml_changes: Mapping[str, Any] | None = None, deepspeed_changes: Mapping[str, Any] | None = None,
     payload_changes: Mapping[str, Any] | None = None,
 ) -> Spec:  # fmt: skip
-    """Lowers a text whose files lie in `root` into the folder `out`, with changes; answers with its spec.
+    """Lower a text whose files are in `root` into the folder `out`, with changes; returns the `Spec`.
 
-    Keys of the changes of files are dotted paths (`fsdp_config.fsdp_version`); the value GONE takes a name out.
+    Keys of the changes are dotted paths (`fsdp_config.fsdp_version`); the value GONE removes a name.
     """
     spec = resolved(text, root)
     files = lowered_files(spec)
@@ -69,7 +69,7 @@ def past(
 
 
 def lowered_files(spec: Spec) -> dict[str, bytes]:
-    """The files of the bundle that the libraries read, and what launch.sh reads of the environment."""
+    """The files of the bundle that the libraries read, and the environment variables that launch.sh sets."""
     texts = {"accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT), "trainer_args.json": json.dumps(payload(spec))}
     if spec.zero_stage:
         texts["deepspeed.json"] = json.dumps(deepspeed(spec))
@@ -79,12 +79,12 @@ def lowered_files(spec: Spec) -> dict[str, bytes]:
 
 
 def complete_bundle(spec: Spec) -> dict[str, bytes]:
-    """The same files from the compiler's own end, which writes all the others too."""
+    """All files of the bundle, from the compiler's own last step."""
     return {name: data for name, data in lower(CheckedSpec.of(spec)).items() if not name.startswith(LEFT_OUT)}
 
 
 def write(files: Mapping[str, bytes], out: str) -> None:
-    """Files into a folder."""
+    """Write files into a folder."""
     for name, data in files.items():
         path = os.path.join(out, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -93,7 +93,7 @@ def write(files: Mapping[str, bytes], out: str) -> None:
 
 
 def change(table: dict[str, Any], path: str, value: object, dotted: bool = True) -> None:
-    """Puts a value at a path of nested mappings, or takes it out."""
+    """Set or remove a value at a dotted path of nested mappings."""
     *heads, last = path.split(".") if dotted else [path]
     for head in heads:
         table = table.setdefault(head, {})

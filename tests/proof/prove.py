@@ -1,17 +1,17 @@
-"""Proofs: that what a rule forbids really goes wrong in the libraries, and what it allows does not.
+"""Proofs that a spec which a rule forbids fails in the libraries, and that the nearest legal spec does not.
 
-A `Proof` is data. It names a row of the rules (`rule`), the code that refuses it (`code`), an illegal text and its
-legal neighbour, and what the library does with the illegal one:
+A `Proof` is data. It names a row of the rule table (`rule`), the code that refuses it (`code`), an illegal spec and the
+nearest legal one, and what the library does with the illegal spec:
 
     Proof("O14", "XP205", at="train", raises="TypeError", match="num_decay_steps", onto="legal",
           arguments={"lr_scheduler_kwargs": {}})
 
 Texts. `text` and `legal` are those of the `Case` titled `case` (default: the code) unless given here, and so are
 `files`. `target` writes a target into both texts. The illegal text is lowered past the checker (load, resolve, lower;
-no rule is asked). Where a name, choice or bound refuses it before there is anything to lower, the violation is put on
-top: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
-(trainer_args.json); the last three take dotted paths, and the value GONE takes a name out. `onto="legal"` puts them on
-the legal text instead, for texts that cannot be lowered at all. `common` are arguments that both sides get.
+no rule is asked). If a name, choice or bound refuses it before there is anything to lower, the violation is added to
+the lowered files: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
+(trainer_args.json); the last three take dotted paths, and the value GONE removes a name. `onto="legal"` adds them to
+the legal text instead, for texts that cannot be lowered at all. `common` are arguments of both sides.
 
 What is seen. Exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
 message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts that must hold, or a
@@ -78,7 +78,7 @@ TITLES = {case.title: case for case in CASES}
 
 @frozen
 class Proof:
-    """One violation and what it does; the module's docstring explains the fields."""
+    """One violation and its effect in the libraries; the module's docstring explains the fields."""
 
     rule: str
     code: str
@@ -161,7 +161,7 @@ def every() -> tuple[Proof, ...]:
 
 
 def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
-    """One side of a proof, lowered into a folder, as prover.py takes it."""
+    """One side of a proof, lowered into a folder, as a job for prover.py."""
     root = put(os.path.join(folder, "files"), proof.files)
     base = proof.legal if legal or proof.onto == "legal" else proof.text
     changes: dict[str, Any] = {} if legal else {
@@ -189,7 +189,7 @@ def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
 
 
 class Prover:
-    """prover.py in a target's interpreter, kept running; `jobs` proofs at a time."""
+    """A running prover.py in a target's interpreter, which works on `jobs` proofs at a time."""
 
     def __init__(self, target: str, jobs: int = 2) -> None:
         words = [interpreter(target), os.path.join(HERE, "prover.py"), str(jobs)]
@@ -200,13 +200,13 @@ class Prover:
         self.next()
 
     def send(self, job: Mapping[str, Any]) -> None:
-        """Hands a job over; its answer comes some time."""
+        """Send a job; its answer comes later."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
 
     def next(self) -> dict[str, Any]:
-        """The next answer. Raises RuntimeError when the process is gone."""
+        """The next answer. Raises RuntimeError if the process has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -215,7 +215,7 @@ class Prover:
         return dict(json.loads(line))
 
     def answers(self, jobs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """What became of jobs, by their id."""
+        """The answers to jobs, by their ids."""
         wanted = list(jobs)
         for one in wanted:
             self.send(one)
@@ -223,21 +223,21 @@ class Prover:
         return {one["id"]: one for one in found}
 
     def close(self) -> None:
-        """Ends the process once it has nothing left to do."""
+        """End the process once no job is left."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=HUNG)
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
-    """Whether measured facts are the ones that the proof expects of the illegal side."""
+    """Whether measured facts are those that the proof expects of the illegal side."""
     if callable(proof.expect):
         return bool(proof.expect(measured))
     return all(measured.get(name) == value for name, value in (proof.expect or {}).items())
 
 
 def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) -> str:
-    """Why a proof does not hold, or an empty text."""
+    """Why a proof does not hold; "" if it holds."""
     raised, legally = illegal["raised"], legal["raised"]
     if proof.raises:
         if raised is None:
@@ -269,13 +269,13 @@ def both_jobs(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def main(words: list[str]) -> int:
-    """Proves what the words name and tells what was seen."""
+    """Run the proofs that the arguments name, and print what was seen."""
     wanted = [word for word in words if not word.startswith("-")]
     chosen: list[Proof] = []
     for topic in topics():
         try:
             chosen += [one for one in of(topic) if not wanted or {one.rule, one.code, one.title} & set(wanted)]
-        except Exception as error:  # one topic's mistake leaves the others to be proven
+        except Exception as error:  # a mistake in one topic does not stop the others
             print(f"violations/{topic}.py: {type(error).__name__}: {error}")
     provers: dict[str, Prover] = {}
     wrong = 0

@@ -1,7 +1,7 @@
-"""The process that proofs run in, started with a target's interpreter: a JSON job a line in, an answer a line out.
+"""The process that runs proofs in a target's interpreter: it reads a JSON job per line and prints an answer per line.
 
-The libraries are imported once. Every job gets a fork of that, so that nothing which a library keeps (accelerate's
-state, a process group, a patched function) reaches the next one, and a job that hangs or dies is ended alone.
+The libraries are imported once, and each job runs in a fork. So no state of a library (accelerate's state, a process
+group, a patched function) reaches the next job, and a job that hangs or dies ends alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ TESTS = os.path.dirname(HERE)
 sys.path.append(os.path.join(TESTS, "support"))
 sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
 TAIL = 4000
-"""Characters of a child's output that come back."""
+"""The characters of a child's output that are returned."""
 
 
 def load() -> None:
-    """Imports what proofs use, and computes nothing: threads that exist before a fork do not exist after it."""
+    """Import what proofs use, without computing anything, because threads that exist before a fork do not exist after
+    it.
+    """
     import datasets
     import deepspeed
     import fork_server
@@ -38,7 +40,7 @@ def load() -> None:
     fork_server.warm()
     datasets.disable_progress_bars()
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = (
-        False  # else a C++ build of minutes (runtime/core/arguments.py)
+        False  # otherwise a C++ build takes minutes (runtime/core/arguments.py)
     )
     import accelerate.commands.launch
     import small_run
@@ -50,7 +52,7 @@ def load() -> None:
 
 
 class Child:
-    """A job that runs: its process, the end of its pipe, and the file that holds what it printed."""
+    """A running job: its process, its end of the pipe, and the file with its output."""
 
     def __init__(self, job: dict[str, Any], folder: str) -> None:
         self.job = job
@@ -67,7 +69,7 @@ class Child:
         self.pipe = read
 
     def answer(self, ended: str = "") -> dict[str, Any]:
-        """What the child said, with the reason where it said nothing."""
+        """The child's answer, or the reason why there is none."""
         os.close(self.pipe)
         if ended:
             os.killpg(self.pid, signal.SIGKILL)
@@ -83,7 +85,7 @@ class Child:
 
 
 def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
-    """Runs a job to its end and never returns."""
+    """Run a job to its end; never returns."""
     status = 1
     try:
         os.setsid()
@@ -109,7 +111,7 @@ def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
 
 
 def serve(jobs: int) -> None:
-    """Until the input ends and every child has answered."""
+    """Serve jobs until the input ends and every child has answered."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     load()

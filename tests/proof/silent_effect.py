@@ -1,8 +1,8 @@
-"""Silent harm: after the step of a bundle, whether the live trainer is what the bundle states (target's interpreter).
+"""Silent effects: after a training step, compare the live trainer with its bundle (runs in the stack's interpreter).
 
-`Watch` goes over a trainer before `train()`; `problems()` tells afterwards, in words, what is other than stated: the
-dtypes of weights, adapters and optimizer states, the trained set of weights, the arguments, the attention, what packed
-documents see of each other (silent_effect_packing.py), the scale of loss and gradient (silent_effect_loss.py), and
+`Watch` instruments a trainer before `train()`. Afterwards, `problems()` lists in words what differs from the bundle:
+dtypes of weights, adapters and optimizer states; the trained weights; the arguments; the attention; whether packed
+documents attend to each other (silent_effect_packing.py); the scale of loss and gradient (silent_effect_loss.py); and
 the labels, the optimizer's groups, the rates and the saved weights (silent_effect_meaning.py).
 """
 
@@ -18,7 +18,7 @@ import silent_effect_meaning
 import silent_effect_packing
 
 ADAPTED = ("lora_", "oft_", "vera_lambda_", "hada_", "miss_block", "modules_to_save", "trainable_tokens")
-"""Parts of the names of weights that adapters bring."""
+"""Parts of weight names that belong to adapters."""
 PACKED = ("Params4bit", "Int8Params")
 HALF = ("bfloat16", "float16")
 CHANGED = {
@@ -34,7 +34,7 @@ LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
 def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
-    """What `freeze` says of a weight: trained, frozen, or both where modules and patterns decide."""
+    """Whether `freeze` leaves a weight trained, frozen, or undecided because modules or patterns decide."""
     named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
     if named or any(re.match(one, name) for one in plan["parameters"] or []):
         return (True, False)
@@ -46,7 +46,7 @@ def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]
 
 
 class Watch:
-    """What a trainer was before, during and after its steps."""
+    """What is recorded about a trainer before, during and after its steps."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer, self.plan = run, trainer, run.plan
@@ -69,7 +69,7 @@ class Watch:
         return str((self.plan.get("method") or {}).get("name", "sft"))
 
     def _gathered_weights(self) -> dict[str, Any]:
-        """Every weight by its name, also where processes hold a part each."""
+        """Every weight by its name, gathered if processes hold parts of it."""
         import torch
 
         weights = dict(self.trainer.model.named_parameters())
@@ -78,8 +78,8 @@ class Watch:
             import deepspeed
 
             for one in weights.values():
-                # Where trl 0.18 runs a reward model twice before it goes back, the first trained layer's norm stays
-                # marked as in use; DeepSpeed takes the marks away when the next step begins.
+                # If trl 0.18 runs a reward model twice before the backward pass, the first trained layer's norm stays
+                # marked as in use; DeepSpeed removes the marks when the next step begins.
                 one.ds_active_sub_modules.clear()
             with deepspeed.zero.GatheredParameters(list(weights.values())):
                 return {name: one.detach().clone() for name, one in weights.items()}
@@ -101,7 +101,7 @@ class Watch:
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
         self.rate = max(
             [self.rate, *(float(group["lr"]) for group in groups)]
-        )  # before DeepSpeed steps, and its schedule
+        )  # before DeepSpeed and its schedule step
         loss = self.step(*given, **named)
         self.losses.append(float(loss.detach()))
         if first:
@@ -112,7 +112,7 @@ class Watch:
         return loss
 
     def _evaluated(self, steps: int) -> Any:
-        """What asks for the evaluation of the bundle after the last step, and looks at its losses."""
+        """A callback that evaluates the bundle after the last step and checks the losses."""
         from transformers import TrainerCallback
 
         watch = self
@@ -129,9 +129,9 @@ class Watch:
         return Evaluated()
 
     def problems(self) -> list[str]:
-        """All that is other than stated; empty when all is well."""
+        """Everything that differs from the bundle; empty if all is well."""
         for module in self.trainer.model.modules():
-            if hasattr(module, "reshard"):  # FSDP2 leaves its root's weights gathered, in the type they compute in
+            if hasattr(module, "reshard"):  # FSDP2 leaves the root's weights gathered, in the compute dtype
                 module.reshard()
         out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
         if not out:
@@ -141,7 +141,7 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether the weights may be no numbers: fp16's gradients need the scaler that only a GPU has."""
+        """Whether weights may be not finite: fp16's gradients need the scaler that exists only on a GPU."""
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 
     def _numbers(self) -> list[str]:
@@ -155,14 +155,16 @@ class Watch:
         return []
 
     def _kinds(self) -> list[str]:
-        """Dtypes of weights: the base as `model.dtype` says, adapters as the bundle does. DeepSpeed trains in half."""
+        """Check the dtypes of weights: the base as `model.dtype` says, adapters as the bundle says. DeepSpeed trains in
+        half precision.
+        """
         values, seen = self.run.stated, {}
         base = self.plan["model"]["dtype"]
         zero = bool(self.plan["arguments"].get("deepspeed"))
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
         zeroed = zero and self.run.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
-        if zeroed:  # no bitsandbytes here: the base that stands in is of ZeRO-3's type (XP573), and packed ones are not
+        if zeroed:  # no bitsandbytes here: the base in its place has ZeRO-3's dtype (XP573), packed weights do not
             base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
         for name, one in self.trainer.model.named_parameters():
@@ -170,15 +172,15 @@ class Watch:
             adapted = any(part in name for part in ADAPTED)
             allowed = {base} | (half if zero else set())
             allowed |= {"float32"} if self.run.sharded and half else set()  # accelerate widens them (docs/casts.md)
-            allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init's type where fp16 is left out
+            allowed |= {"float32"} if zero and base == "float16" else set()  # by zero.Init, without fp16
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
-                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # trl 1.16 leaves DoRA's wide
-                # What is trained whole beside adapters is of the base's type (XP305 warns of it; keep_scores).
+                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # kept by trl 1.16
+                # Modules that are trained in full next to adapters have the base's dtype (XP305 warns about it;
+                # keep_scores).
                 allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()
             elif quantized:
-                # peft makes what is not quantized float32 (prepare_model_for_kbit_training)
-                # and trl's ORPO makes embeddings and head bf16 in a run of bf16 (docs/casts.md)
+                # peft makes weights that are not quantized float32 (prepare_model_for_kbit_training)
                 allowed |= {"uint8", "int8", "float32", *half, str(lora.get("storage_dtype", "uint8"))}
             if kind not in allowed:
                 seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)
@@ -189,7 +191,7 @@ class Watch:
         ]
 
     def _states(self) -> list[str]:
-        """States of the optimizer are of their weight's type, or float32."""
+        """Check that optimizer states have the dtype of their weight, or float32."""
         optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         kinds = {str(one.dtype).removeprefix("torch.") for one in self.trainer.model.parameters() if one.requires_grad}
         allowed = {
@@ -207,7 +209,7 @@ class Watch:
                 for one in sorted(seen - allowed)]  # fmt: skip
 
     def _set(self) -> list[str]:
-        """The weights that are trained: all, adapters alone, or the layers that `freeze` leaves."""
+        """Check which weights are trained: all, only adapters, or the layers that `freeze` leaves trainable."""
         out, names = [], list(self.before)
         now = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
         if now != self.trained:
@@ -226,7 +228,7 @@ class Watch:
         if wrong or not self.trained:
             out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
         after = self._gathered_weights()
-        # bitsandbytes packs 4-bit weights in another order for its kernels on the CPU
+        # bitsandbytes packs 4-bit weights in another order for its CPU kernels
         compared = [name for name in names if name in after and name not in self.packed]
         changed = {name for name in compared if bool((after[name] != self.before[name]).any())}
         frozen = changed - self.trained
@@ -239,7 +241,7 @@ class Watch:
         return out + self._alike(after)
 
     def _shared(self) -> dict[str, list[str]]:
-        """Every name of each weight: an output head that is the embedding has two."""
+        """All names of each weight: an output head that is tied to the embedding has two."""
         model = self.trainer.model
         first = {id(one): name for name, one in model.named_parameters()}
         out: dict[str, list[str]] = {}
@@ -248,7 +250,7 @@ class Watch:
         return out
 
     def _alike(self, after: dict[str, Any]) -> list[str]:
-        """Whether the processes hold the same weights."""
+        """Check that all processes have the same weights."""
         import torch
 
         if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
@@ -261,11 +263,11 @@ class Watch:
         return [f"the processes hold other weights after the step, by {apart:.1e}"] if apart > 1e-6 else []
 
     def _arguments(self) -> list[str]:
-        """Every argument that the bundle states, read back from the live trainer; the attention and the cache."""
+        """Compare every argument of the bundle with the live trainer, and the attention and the cache."""
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":
-                continue  # one process stands in for several, and has nobody to average with
+                continue  # one process stands in for several, and has no others to average with
             if name in CHANGED or not hasattr(self.trainer.args, name):
                 continue
             seen = inspect_bundles.plain(getattr(self.trainer.args, name))

@@ -1,8 +1,8 @@
-"""The scale of loss and gradient: a step against an independent computation over the same micro-batches.
+"""The scale of loss and gradient: compare a step with an independent computation over the same micro-batches.
 
-For supervised training the loss is the cross-entropy of the answers' tokens, over all tokens of the step or over those
-of each process as `average_tokens_across_devices` says. For the other losses it is the mean of what the trainer's own
-loss is for each micro-batch alone. In both cases the gradient is that of this number.
+For supervised training the loss is the cross-entropy of the answer tokens, over all tokens of the step, or over those
+of each process, as `average_tokens_across_devices` says. For other losses it is the mean of the trainer's own losses of
+single micro-batches. In both cases the gradient must be that of this loss.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import copy
 from typing import Any
 
 LOOSE, TIGHT = 0.05, 2e-3
-"""Relative tolerance in half precision, and without."""
+"""Relative tolerance in half precision, and in other precisions."""
 BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 
 class Scale:
-    """Sums of what a step should be, kept beside those of what it is."""
+    """Sums of the expected and the actual values of a step."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer = run, trainer
@@ -32,7 +32,7 @@ class Scale:
         self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
-        """Whether nothing random or of another kind goes into the loss."""
+        """Whether the loss contains nothing random and no other terms."""
         if self.method not in ("sft", *BY_ROWS) or values.get("neftune_noise_alpha"):
             return False
         config = self.trainer.model.config
@@ -47,14 +47,14 @@ class Scale:
         ) and values.get("loss_type") in (None, "nll", "chunked_nll")  # fmt: skip
 
     def before(self, inputs: Any) -> None:
-        """The number that this micro-batch should add."""
+        """The value that this micro-batch should add."""
         if not self.loss:
             return
         import torch
 
         model, trainer = self.trainer.model, self.trainer
         training = model.training
-        model.train(self._quantized())  # without a gradient, bitsandbytes packs weights anew where nothing is trained
+        model.train(self._quantized())  # without a gradient, bitsandbytes packs weights again if nothing is trained
         weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
         with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(self.slope):
             with trainer.compute_loss_context_manager():
@@ -87,7 +87,7 @@ class Scale:
         return value, int((counted != -100).sum())
 
     def after(self, loss: float) -> None:
-        """What the trainer made of the micro-batch."""
+        """Record the value that the trainer computed for the micro-batch."""
         self.seen += loss
         self.steps += 1
         if self.slope and self.trainer.accelerator.sync_gradients:
@@ -96,7 +96,7 @@ class Scale:
             }
 
     def problems(self) -> list[str]:
-        """Where the step was scaled in another way."""
+        """The differences in the scale of loss and gradient."""
         import torch
 
         if not self.loss or not self.count:

@@ -1,7 +1,7 @@
-"""What a step means: which tokens it learns, in which groups weights are trained, at which rates, and what is saved.
+"""What a step means: the tokens that bear loss, the optimizer's groups, the learning rates, and the saved weights.
 
-Each is computed a second time, from the bundle alone: the labels of the first batch from the rows, the groups from the
-names of the weights, the rates of all steps from the published formulas, the saved weights from those of the model.
+Each is computed a second time from the bundle alone: the labels of the first batch from the rows, the groups from the
+names of weights, the rates of all steps from published formulas, the saved weights from those of the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 UNDECAYED = ("bias", "norm", "ln_", "layernorm", "rmsnorm")
-"""Parts of the names of weights without decay: biases and norms."""
+"""Parts of the names of weights without weight decay: biases and norms."""
 DECAYED_BEFORE = re.compile(r"(?:^|[._])norm\.weight$")
 """Norms that transformers before 4.53 decays in many families (the advisory norms-decayed)."""
 Shape = Callable[[float, Mapping[str, Any]], float]
@@ -24,13 +24,15 @@ RATES: dict[str, Shape] = {
     "constant": lambda *_: 1.0,
     "constant_with_warmup": lambda *_: 1.0,
 }
-"""The share of the peak after the warm-up, by the share of the remaining steps that is done."""
+"""For each schedule, the rate after the warm-up as a share of the peak, by the share of the remaining steps that is
+done.
+"""
 SAMPLES = 16
-"""Steps of a run whose rates are compared."""
+"""The number of steps at which rates are compared."""
 
 
 class Meaning:
-    """What a trainer does, next to what its bundle states."""
+    """The actual values of a trainer, to be compared with its bundle."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer, self.arguments = run, trainer, run.plan["arguments"]
@@ -38,11 +40,11 @@ class Meaning:
         self.found: list[str] = []
 
     def problems(self) -> list[str]:
-        """All that is other than stated."""
+        """Everything that differs from the bundle."""
         return [*self.found, *self.groups(), *self.rates(), *self.saved()]
 
     def labels(self, inputs: Mapping[str, Any]) -> None:
-        """The tokens of the first micro-batch that bear loss: all of a text, or those of the completions."""
+        """The tokens of the first micro-batch that should bear loss: all tokens of a text, or those of completions."""
         if self.method != "sft" or "labels" not in inputs:
             return
         ids, labels = inputs["input_ids"], inputs["labels"]
@@ -77,7 +79,9 @@ class Meaning:
                 return
 
     def groups(self) -> list[str]:
-        """Every trained weight is in one group of the optimizer, with decay if it is neither a bias nor a norm."""
+        """Check that every trained weight is in one group of the optimizer, with weight decay unless it is a bias or a
+        norm.
+        """
         optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         if self.arguments.get("deepspeed") or self.run.sharded or type(optimizer).__name__ == "LayerWiseDummyOptimizer":
             return []
@@ -104,7 +108,7 @@ class Meaning:
         return out
 
     def rates(self) -> list[str]:
-        """The rates of all steps, by the formula of the schedule."""
+        """Check the rates of all steps by the formula of the schedule."""
         schedule, most = self.trainer.lr_scheduler, self.trainer.state.max_steps
         shape = RATES.get(str(self.arguments.get("lr_scheduler_type")))
         made = getattr(schedule, "lr_lambdas", None)
@@ -124,12 +128,12 @@ class Meaning:
         return []
 
     def saved(self) -> list[str]:
-        """What `save_model` writes: each trained weight, with its value."""
+        """Check that `save_model` writes each trained weight with its value."""
         if self.arguments.get("deepspeed") or self.run.sharded or self.trainer.args.world_size > 1:
             return []
         adapters = self.run.plan.get("lora") or {}
         if adapters.get("bits") or adapters.get("init") in ("pissa", "olora"):
-            return []  # a packed base is not written, and these adapters are saved for the published base
+            return []  # a packed base is not saved, and these adapters are saved for the published base
         if self.arguments.get("save_safetensors") is False:
             return []
         import torch
@@ -149,7 +153,7 @@ class Meaning:
                 for name, one in live.items()
                 if one.dim() and _digest(one) not in values and _digest(one.to(torch.bfloat16)) not in halves
             ]
-            if lost and not adapters:  # transformers 5 stacks the experts of a layer, and saves each one apart
+            if lost and not adapters:  # transformers 5 stacks the experts of a layer, and saves each one separately
                 again = type(self.trainer.model).from_pretrained(folder, dtype="auto").state_dict()
                 lost = [name for name in lost if _digest(again[name].to(live[name].dtype)) != _digest(live[name])]
         return [f"trained weights that are not among the saved ones: {lost[:3]} of {len(lost)}"] if lost else []
@@ -161,11 +165,11 @@ def _undecayed(name: str) -> bool:
 
 
 def _digest(weights: Any) -> tuple[tuple[int, ...], float, float]:
-    """A weight's shape and two sums of its values, which tell weights apart that a save has renamed."""
+    """A weight's shape and two sums of its values, which identify a weight that a save has renamed."""
     numbers = weights.double().flatten()
     return tuple(weights.shape), float(numbers.sum()), float((numbers * numbers).sum())
 
 
 def _text(completion: Any) -> str:
-    """The text of a completion, which is a text or one turn."""
+    """The text of a completion, which is a string or a list with one turn."""
     return (completion if isinstance(completion, str) else completion[-1]["content"]).strip()

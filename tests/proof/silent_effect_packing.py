@@ -1,4 +1,4 @@
-"""What packed documents see of each other, in the trainer's own training and evaluation batches."""
+"""Whether packed documents attend to each other, in the trainer's own training and evaluation batches."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from itertools import accumulate, islice
 from typing import Any
 
 LEAK = 1e-5
-"""A change of a logit that is more than arithmetic."""
+"""A larger change of a logit than this is not a rounding error."""
 
 
 def problems(run: Any, trainer: Any) -> list[str]:
-    """A token of the first document of a packed row is exchanged: nothing behind its end may change."""
+    """Replace a token of the first document of a packed row; nothing after the document's end may change."""
     values = run.plan["arguments"]
     packed = bool(values.get("packing"))
     evaluated = packed if values.get("eval_packing") is None else bool(values["eval_packing"])
@@ -21,7 +21,7 @@ def problems(run: Any, trainer: Any) -> list[str]:
         if rows is None or not (is_packed or values.get("padding_free")):
             continue
         if is_packed and values.get("packing_strategy", "wrapped") == "wrapped" and not run.job.get("isolate"):
-            continue  # documents that are cut anywhere are one text (XP312 warns of it), and nothing else is stated
+            continue  # with documents cut anywhere (a warning, XP312), the bundle promises nothing else
         streamed = run.plan["data"].get("streaming")
         leaks = _leaks(run, trainer, list(islice(rows, 16)) if streamed else rows, is_packed)
         if leaks:
@@ -30,7 +30,7 @@ def problems(run: Any, trainer: Any) -> list[str]:
 
 
 def _first(rows: Any) -> Any:
-    """One of several sets, which all go the same way."""
+    """The first of several evaluation sets, which are all treated equally."""
     return next(iter(rows.values())) if isinstance(rows, dict) else rows
 
 
@@ -43,7 +43,7 @@ def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
     model = trainer.accelerator.unwrap_model(trainer.model).eval()
     if run.sharded or any(hasattr(one, "ds_id") for one in model.parameters()):
         return ""
-    if (run.plan.get("lora") or {}).get("bits") == 8:  # which columns are multiplied whole is decided by all tokens
+    if (run.plan.get("lora") or {}).get("bits") == 8:  # all tokens decide which columns stay exact
         return ""
     torch.manual_seed(0)
     for weights in model.parameters():
@@ -62,7 +62,7 @@ def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
 
 
 def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
-    """A batch of one row with two documents or more, and where they end; None where there is no such row."""
+    """A batch of one row with at least two documents, and where they end; None if there is no such row."""
     chosen = None
     for number in range(min(len(rows), 16) if packed else 0):
         row = rows[number]
@@ -83,7 +83,7 @@ def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[i
 
 
 def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
-    """What dpo's trainer of the older stacks makes of two pairs: their texts in one row, as the model gets it."""
+    """The input that dpo's trainer of the older stacks makes of two pairs: their texts in one row."""
     import torch
 
     seen: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int
 
 
 def _ended(run: Any, ids: list[int]) -> list[int]:
-    """Lengths of documents that end with the end token."""
+    """The lengths of documents that end with the end token."""
     ends = [i + 1 for i, one in enumerate(ids) if one == run.tokenizer.eos_token_id]
     ends += [len(ids)] if ends and ends[-1] < len(ids) else []
     return [last - first for first, last in zip([0, *ends], ends, strict=False)]

@@ -1,4 +1,6 @@
-"""One proof inside the libraries: the stages from a bundle to a saved run, on tiny models (target's interpreter)."""
+"""One proof inside the libraries: the stages from a bundle to a saved run, on tiny models (in the stack's
+interpreter).
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 
 class SmallRun:
-    """A bundle, and what the libraries make of it, each part made when it is asked for.
+    """A bundle and what the libraries make of it; each part is made when it is first used.
 
-    `plan` is trainer_args.json, `job` what prove.py sent. Measures get this object.
+    `plan` is trainer_args.json, `job` is the job from prove.py. Measures get this object.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -66,7 +68,7 @@ class SmallRun:
         return inspect_bundles.config_class(self.plan)(**values)
 
     def _group(self, values: dict[str, Any]) -> None:
-        """The process group of a DeepSpeed run on the CPU, as a bundle's own program makes it."""
+        """The process group of a DeepSpeed run on the CPU, made as a bundle's own program makes it."""
         sys.path.append(REPOSITORY)
         from runtime.features.distributed.cpu_processes import make_group
         from runtime.library_internals.deepspeed_engine import (
@@ -89,7 +91,7 @@ class SmallRun:
 
     @property
     def sharded(self) -> bool:
-        """Whether the FSDP of a spec with GPUs is to run here, over gloo."""
+        """Whether FSDP of a spec for GPUs runs here, over gloo."""
         return bool(self.job["on_cpu"] and "fsdp" in self.job["keep"])
 
     @cached_property
@@ -97,13 +99,13 @@ class SmallRun:
         from transformers import AutoTokenizer
 
         found = AutoTokenizer.from_pretrained(tiny_models.tokenizer())
-        found.model_input_names = ["input_ids", "attention_mask"]  # as those of models of language say
+        found.model_input_names = ["input_ids", "attention_mask"]  # as language models say
         return found
 
     @cached_property
     def model(self) -> Any:
-        """The tiny model of the family, in the dtype and with the attention that the bundle says."""
-        tiny_models.model(self.family)  # made before the arguments exist: zero.Init would leave nothing to save
+        """The tiny model of the family, with the bundle's dtype and attention."""
+        tiny_models.model(self.family)  # made before the arguments exist, because zero.Init would leave nothing to save
         self.args  # noqa: B018
         if self.job.get("checked"):
             return bundled.load(self)
@@ -111,13 +113,14 @@ class SmallRun:
 
     @property
     def kind(self) -> str:
-        """`reward` for a model with one number as its output, else `causal`."""
+        """`reward` for a model with one output number, else `causal`."""
         return "reward" if self.plan["config"].endswith("RewardConfig") else "causal"
 
     @cached_property
     def rows(self) -> Any:
-        """The training rows, in the shape of the bundle's first source; in all shapes where a checked bundle has
-        several."""
+        """The training rows in the shape of the bundle's first source, or in all shapes if a checked bundle has
+        several.
+        """
         sources = self.plan["data"]["sources"]
         if self.job.get("checked") and not self.job.get("library") and not self.job["shape"]:
             kinds = {one["kind"]: one for one in sources if one.get("kind")}
@@ -126,7 +129,7 @@ class SmallRun:
         return self._alike(sources[0])
 
     def _mixed(self, sources: list[dict[str, Any]]) -> Any:
-        """Rows of several shapes, as the runtime puts them together."""
+        """Rows of several shapes, joined as the runtime joins them."""
         sys.path.append(REPOSITORY)
         import datasets
 
@@ -140,13 +143,13 @@ class SmallRun:
         made = tiny_models.rows(shape, self.job["rows"])
         if source.get("wording") == "chat":
             made = made.map(tiny_models.as_turns)
-        if shape == "prompt" and self.job.get("checked"):  # what the registered rewards compare with
+        if shape == "prompt" and self.job.get("checked"):  # the column that registered rewards compare with
             made = made.add_column("solution", made["answer"][:])
         return made
 
     @cached_property
     def held(self) -> Any:
-        """The evaluation rows, or None where the bundle has none."""
+        """The evaluation rows, or None if the bundle has none."""
         data = self.plan["data"]
         sets = data.get("evaluation")
         if sets:
@@ -164,7 +167,7 @@ class SmallRun:
 
     @property
     def maker(self) -> Any:
-        """trl's own trainer of the plan's class of arguments."""
+        """TRL's own trainer class for the plan's class of arguments."""
         module, _, name = self.plan["config"].rpartition(".")
         return getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
 
@@ -201,12 +204,14 @@ class SmallRun:
         return made
 
     def _given_a_reference(self, method: str) -> bool:
-        """Whether a bundle's own program hands the trainer a frozen copy (features/method/reference.py)."""
+        """Whether a bundle's own program passes a frozen copy of the model as reference
+        (features/method/reference.py).
+        """
         precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
         return method in self.plan["stack"]["reference_given"] and not precomputed
 
     def run(self, stage: str) -> None:
-        """One stage; what the libraries raise is let through."""
+        """Run one stage. Raises what the libraries raise."""
         if stage == "launch":
             self.launched  # noqa: B018
         elif stage == "config":
@@ -225,9 +230,9 @@ class SmallRun:
 
 
 def without_empty_groups(create: Any) -> Any:
-    """A trainer's ``create_optimizer`` as a bundle's own program has it (features/optimizer/empty_groups.py).
+    """A trainer's ``create_optimizer`` as in a bundle's own program (features/optimizer/empty_groups.py).
 
-    DeepSpeed 0.16 takes a group that has no weights out of the optimizer, and not out of the schedule.
+    DeepSpeed 0.16 removes a group without weights from the optimizer, but not from the schedule.
     """
 
     def created(*given: Any) -> Any:
@@ -241,7 +246,7 @@ def without_empty_groups(create: Any) -> Any:
 
 
 def stopping(steps: int) -> Any:
-    """A callback that ends a run after some steps, whatever length it was written with."""
+    """A callback that ends a run after some steps, whatever its stated length."""
     from transformers import TrainerCallback
 
     class Stop(TrainerCallback):  # type: ignore[misc]
@@ -253,13 +258,13 @@ def stopping(steps: int) -> Any:
 
 
 def _sharded_group(values: dict[str, Any]) -> None:
-    """A process group on the CPU that accelerate takes for one of GPUs: for CPUs it drops FSDP and says nothing."""
+    """A process group on the CPU that accelerate takes for one of GPUs; for CPUs accelerate silently drops FSDP."""
     import torch
     from accelerate import PartialState
     from accelerate.utils import DistributedType
     from torch.distributed.fsdp import _init_utils
 
-    # FSDP1 asks "cpu" for an index, gets "cpu:0" and finds that the two are not one device.
+    # FSDP1 asks "cpu" for an index, gets "cpu:0", and finds that these are different devices
     _init_utils._get_device_from_device_id = lambda *_, **__: torch.device("cpu")
     PartialState(cpu=True, backend="gloo")
     PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
@@ -268,11 +273,11 @@ def _sharded_group(values: dict[str, Any]) -> None:
 
 PRECISION = "ACCELERATE_MIXED_PRECISION"
 QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
-"""FSDP's copying of weights between ranks asks for a GPU at once."""
+"""FSDP's option that copies weights between ranks, turned off because it needs a GPU at once."""
 
 
 class Heard(logging.Handler):
-    """Keeps what loggers say from WARNING on."""
+    """A log handler that keeps records from WARNING on."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -283,12 +288,12 @@ class Heard(logging.Handler):
 
 
 LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
-"""The loggers that libraries hang their own below; the empty name is the root."""
+"""The loggers below which libraries create theirs; the empty name is the root logger."""
 
 
 @contextlib.contextmanager
 def listening() -> Iterator[list[str]]:
-    """Warnings and log records of the libraries, as texts."""
+    """Collect warnings and log records of the libraries as texts."""
     heard = Heard()
     for name in LOGGERS:
         logger = logging.getLogger(name)
@@ -305,7 +310,7 @@ def listening() -> Iterator[list[str]]:
 
 
 def way(job: dict[str, Any]) -> tuple[str, ...]:
-    """The stages that a job goes through, the last one being its own."""
+    """The stages that a job goes through; the last one is its own stage."""
     if job["at"] == "launch":
         return ("launch",)
     ways = {"deepspeed": ("config", "deepspeed")}
@@ -313,7 +318,7 @@ def way(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def play(job: dict[str, Any]) -> dict[str, Any]:
-    """Every stage up to the job's own, and the measure; the first exception ends it."""
+    """Run every stage up to the job's own, and the measure; the first exception ends the job."""
     import torch
 
     torch.set_num_threads(1)
@@ -331,7 +336,7 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
                 os.environ.update(run.launched["environment"])
                 os.environ.update(QUIET if run.sharded else {})
                 if run.sharded and os.environ.get(PRECISION) == "fp16":
-                    os.environ[PRECISION] = "no"  # the variant for the CPU has no scaler, as `fp16` says there
+                    os.environ[PRECISION] = "no"  # the CPU variant has no gradient scaler, and this warning says so
             for at in way(job):
                 begun = time.monotonic()
                 run.run(at)
@@ -352,7 +357,7 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unpacked_for_the_cpu() -> None:
-    """Bases of 4 bits stay as a GPU has them: bitsandbytes packs them anew for a CPU that does not train them."""
+    """Keep 4-bit bases as a GPU has them. bitsandbytes would pack them again for a CPU that does not train them."""
     try:
         from bitsandbytes.nn import modules
     except ImportError:
@@ -362,12 +367,14 @@ def _unpacked_for_the_cpu() -> None:
 
 
 def look_plain(value: Any) -> Any:
-    """Measured facts as JSON has them."""
+    """Measured facts as JSON."""
     return json.loads(json.dumps(value, default=str))
 
 
 def _one_cache() -> None:
-    """Gives the processes to come one folder for rows that have no file: rows of a run are files, which all can see."""
+    """Give all processes one cache folder for rows without a file, because rows of a run are files that all processes
+    can read.
+    """
     import tempfile
 
     from datasets.fingerprint import get_temporary_cache_files_directory
@@ -377,16 +384,18 @@ def _one_cache() -> None:
 
 
 PATIENCE = 3
-"""Seconds that the other processes have to tell why they ended, once one has."""
+"""Seconds that other processes have to report why they ended, once one has ended."""
 
 
 def ranks(job: dict[str, Any]) -> dict[str, Any]:
-    """The job in as many processes as it asks for: this one is rank 0, and its answer counts unless another fails."""
+    """Run the job in as many processes as it requests. This process is rank 0; its answer counts unless another rank
+    fails.
+    """
     if "folders" in job:
         return {"looked": inspect_bundles.many(job["folders"])}
     world = job["processes"]
     if "load" in way(job) and (world > 1 or job["group"]):
-        with contextlib.suppress(Exception):  # is told by the stage that loads it
+        with contextlib.suppress(Exception):  # the stage that loads it reports it
             tiny_models.model(job["family"])  # under zero.Init, or in a second process, nothing would be saved
     if world == 1 and not job["group"]:
         return play(job)
@@ -406,7 +415,7 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
         os.close(write)
         others.append((pid, read))
     mine = play(job)
-    if mine["raised"] is not None:  # the others may wait for this one for ever
+    if mine["raised"] is not None:  # the others may wait for this process forever
         until = time.monotonic() + PATIENCE
         for pid, read in others:
             if not select.select([read], [], [], max(0.0, until - time.monotonic()))[0]:

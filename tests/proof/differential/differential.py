@@ -1,13 +1,13 @@
-"""Both directions, over random specs: what the compiler accepts the libraries accept, and what it refuses goes wrong.
+"""Random specs against the libraries: specs that the compiler accepts must work, and specs that it refuses must fail.
 
     python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
-Every accepted spec is lowered, and inspect_bundles.py asks the libraries of its target: the launcher reads the YAML,
-DeepSpeed the JSON, and the configuration class is built from the arguments, without an exception, a mismatch, an
-ignored or a deprecated name. `--steps` of them, spread over strategies and methods, train a step on a tiny model. A
-spec that is refused for one code alone goes past the checker to the same libraries where every proof of the code
-promises an exception at that stage: anything else is a suspected false refusal. The report is DIR/report.json, .md and
-.txt; each finding is printed when it is found.
+Every accepted spec is lowered, and inspect_bundles.py tries it in the libraries of its target: the launcher reads the
+YAML, DeepSpeed the JSON, and the configuration class is built from the arguments, without an exception, a mismatch, or
+an ignored or deprecated name. `--steps` of the specs, spread over strategies and methods, train a step on a tiny model.
+If only one code refuses a spec, and every proof of the code shows an exception, the spec is compiled without the rule
+and tried in the same libraries; without an exception it is a suspected false refusal. The report is DIR/report.json,
+.md and .txt; each finding is printed when it is found.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from xpc.compiler.pipeline import FIRST_RULE  # noqa: E402
 
 CHUNK = 100
 DEPRECATED = re.compile("FutureWarning|DeprecationWarning|.*is deprecated").match
-"""What the libraries say of old names; it is no false accept where the compiler warned of the name as well."""
+"""Warnings of libraries about deprecated names. They do not count as a false accept if the compiler warned, too."""
 SEED = "2026-11"
 PATIENCE = 3
-"""How much longer a step may take, and how much more memory it gets, that is tried again, alone, for want of either."""
+"""The factor for time and memory when a step that ran out of either is tried again, alone."""
 
 
 class Differential:
-    """One run over seeded specs."""
+    """One differential run over seeded specs."""
 
     def __init__(
         self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (), minutes: float = 0
@@ -78,7 +78,7 @@ class Differential:
         self.needs = {one.code: one.needs for one in proofs if one.needs}
 
     def run(self) -> Report:
-        """Everything; the temporary folder is gone afterwards."""
+        """Run everything; the temporary folder is removed at the end."""
         begun = time.monotonic()
         report, targets = self.report, tuple(self.lookers)
         try:
@@ -174,7 +174,7 @@ class Differential:
         self.report.false_refusals.append({"code": code, "target": target, "seen": seen[:3], "text": text})
 
     def _train(self) -> None:
-        """A step of some of the accepted specs, spread over what they are."""
+        """Train a step of some accepted specs, spread over strategies, methods, adapters and hardware."""
         report = self.report
         bad = {one["name"] for one in report.false_accepts}
         jobs: dict[str, str] = {}
@@ -201,7 +201,7 @@ class Differential:
                 })  # fmt: skip
 
     def _answers(self, sent: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The answers to jobs, by target; one for which time or memory did not suffice is asked again, with more."""
+        """The answers to jobs, by target. A job that ran out of time or memory is tried again with more."""
         again: list[tuple[str, dict[str, Any]]] = []
         for target, looker in self.lookers.items():
             for answer in looker.collect():
@@ -217,7 +217,9 @@ class Differential:
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
-        """Refused specs whose code promises an exception with a model: a few of each, past the checker, that far."""
+        """Train refused specs whose code claims an exception with a model: a few per code, compiled without the
+        rule.
+        """
         jobs: dict[str, tuple[str, str]] = {}
         sent: dict[str, dict[str, Any]] = {}
         for code, texts in sorted(self.lone.items()):
@@ -239,19 +241,19 @@ class Differential:
 
 
 def _joined(text: str) -> str:
-    """A warning's text with its words as names have them: `elastic checkpointing` holds `elastic_checkpoint`."""
+    """A warning's text with spaces as underscores, so that `elastic checkpointing` contains `elastic_checkpoint`."""
     return re.sub(r"\W+", "_", text)
 
 
 def late(answer: Mapping[str, Any]) -> bool:
-    """Whether a job ended because its time was over or its port taken, which a busy machine may have done."""
+    """Whether a job ended because its time ran out or its port was taken, as can happen on a busy machine."""
     raised = answer.get("raised") or {}
     late_ = raised.get("type") == "Ended" and "not done after" in raised["message"]
     return late_ or "EADDRINUSE" in raised.get("message", "")
 
 
 def starved(answer: Mapping[str, Any]) -> bool:
-    """Whether a job asked for more memory than a step here is lent."""
+    """Whether a job needed more memory than a step may use."""
     raised = answer.get("raised") or {}
     return raised.get("type") == "MemoryError" or "can't allocate memory" in raised.get("message", "")
 
@@ -260,14 +262,14 @@ PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")
 
 
 def versions(targets: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """What is installed for each target."""
+    """The installed library versions for each target."""
     code = f"import importlib.metadata as m, json; print(json.dumps({{one: m.version(one) for one in {PACKAGES}}}))"
     said = {one: subprocess.run([interpreter(one), "-c", code], capture_output=True, check=True) for one in targets}
     return {target: dict(json.loads(done.stdout)) for target, done in said.items()}
 
 
 def main() -> int:
-    """Runs and publishes; status 1 where anything was found."""
+    """Run and write the report; exit status 1 if there is any finding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--accepted", type=int, default=20_000, help="accepted specs that are constructed")
     parser.add_argument("--steps", type=int, default=600, help="accepted specs that train a step")

@@ -1,4 +1,4 @@
-"""The drawing of a run, in processes of their own: from the number of a spec to its bundle and what is to be asked."""
+"""Generate the specs of a differential run in separate processes: from a spec's number to its bundle and jobs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from xpc.compiler.pipeline import check_text
 from xpc.grammar.diagnostic import ERROR
 
 BLOCK = 50
-"""Specs that a process draws at a time."""
+"""The number of specs that a process generates at a time."""
 UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
-"""What lowering past the checker ends with where the thing that is missing is what the rule says is missing."""
+"""Exceptions of lowering without the rule if the missing part is the one that the rule reports."""
 
 
 @define
 class One:
-    """What became of a drawn spec. `folder` is its bundle, past the checker where `past` names the code."""
+    """A generated spec and what happened to it. `folder` is its bundle; if `past` names a code, it was compiled without
+    that rule.
+    """
 
     name: str
     text: str
@@ -50,7 +52,7 @@ class One:
 
 
 def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> One:
-    """Checks a text and writes its bundle below the place."""
+    """Check a spec and write its bundle below `place`."""
     out = One(name, text)
     try:
         checked = check_text(text.encode(), f"{name}.xp", Workspace(place))
@@ -77,7 +79,7 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
 
 
 def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
-    """A spec that one code alone refuses: past the checker, where its proofs promise an exception there."""
+    """Compile a spec that only one code refuses without the rule, if proofs of the code claim an exception."""
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
         return
     code = out.codes[0]
@@ -98,7 +100,7 @@ def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targ
 
 
 def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
-    gc.freeze()  # nothing of what is loaded by now is ever garbage
+    gc.freeze()  # modules that are loaded by now are never freed
     names = [f"{seed}-{number}" for number in range(start, start + BLOCK)]
     return [one(name, generator.spec(name), place, claims, targets) for name in names]
 
@@ -106,7 +108,7 @@ def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, .
 def generated_specs(
     seed: str, wanted: int, place: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
 ) -> Iterator[One]:  # fmt: skip
-    """Specs in the order of their numbers, until as many are accepted or the time is over. Raises RuntimeError."""
+    """Yield specs in the order of their numbers until enough are accepted or the time is over. Raises RuntimeError."""
     draw = partial(_block, seed=seed, place=place, claims=claims, targets=targets)
     accepted = number = 0
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=200) as pool:
@@ -118,12 +120,12 @@ def generated_specs(
             for found in waiting.pop(0).get():
                 yield found
                 number += 1
-                accepted += bool(found.accepted and found.folder)  # of a stack that is here
+                accepted += bool(found.accepted and found.folder)  # of an installed stack
                 if accepted >= wanted:
                     return
             waiting += [pool.apply_async(draw, (start,)) for start in [next(starts, -1)] if start >= 0]
 
 
 def counted(specs: list[One]) -> Counter[str]:
-    """Codes of errors, by how many specs have them."""
+    """Codes of errors, by the number of specs that have them."""
     return Counter(code for one in specs for code in one.codes)

@@ -1,8 +1,8 @@
-"""What the proofs of a code promise of a refused spec, so that a spec that is refused for nothing shows.
+"""What the proofs of a code claim about refused specs, to find specs that are refused without a reason.
 
-A code whose proofs on a target all name an exception of the library, seen on the text as it stands, claims that every
-spec which it alone refuses fails there. `claims` collects these; where a proof measures a silent harm, needs a GPU or
-puts its violation on top of a legal text, the text alone decides nothing, and the code claims nothing here.
+If all proofs of a code on a stack show an exception of the library for the text as it is, the code claims that every
+spec which it alone refuses fails there. `claims` collects these claims. A code claims nothing if a proof measures a
+silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations
@@ -22,17 +22,21 @@ BEFORE = ("launch", "config", "deepspeed")
 """Stages that need no model."""
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
-"""Refused on every target whether or not the library would: FSDP's own activation checkpointing by decision, the
-device of an offload because another setting says it, which other rules read, a best model where nothing is evaluated
-and none is kept (silence), and a batch that is never full: tiny rows stand in for the spec's here."""
+"""Codes that refuse a spec on every target whether or not the library would, so they claim nothing.
+
+FSDP's own activation checkpointing is refused by decision; the device of an offload, because another setting states it
+and other rules read that; a best model without evaluations or checkpoints has no effect; and a batch that is never full
+cannot be tested, because the rows here are tiny.
+"""
 
 
 @frozen
 class Claim:
-    """A refused spec fails at stage `at` or before, with a message that one of the patterns finds.
+    """A claim that a refused spec fails at stage `at` or before, with a message that matches one of the patterns.
 
-    What is seen at a stage with a model is claimed of specs like the proofs' own only: on the CPU or not, because specs
-    for GPUs run as the CPU's variant there, and of their methods, because each has a trainer of its own.
+    If the stage needs a model, the claim only covers specs like those of the proofs: with the same methods, because
+    each method has its own trainer, and with the same hardware (CPU or GPU), because specs for GPUs run as their CPU
+    variant.
     """
 
     at: str
@@ -43,21 +47,21 @@ class Claim:
 
     @property
     def constructs(self) -> bool:
-        """Whether it shows before there is a model."""
+        """Whether the failure occurs before a model is loaded."""
         return self.at in BEFORE
 
     def of(self, spec: Spec) -> bool:
-        """Whether it is claimed of a spec."""
+        """Whether the claim covers a spec."""
         if self.constructs:
             return True
-        # Two processes over gloo have no mesh for context parallelism or copies, and no GPU that memory is pinned for.
+        # Two processes over gloo have no mesh for context parallelism or copies, and no GPU for pinned memory.
         alone = spec.context_parallel == 1 and spec.text("strategy") != "hsdp"
         gloo = alone and spec.text("strategy.offload") == "none"
         alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods
         return alike and (gloo or "fsdp" not in self.keep)
 
     def shown(self, problems: Iterable[str]) -> bool:
-        """Whether what was seen is what is claimed."""
+        """Whether the observed exception is the claimed one."""
         return any(re.search(pattern, one) for pattern in self.patterns for one in problems)
 
 
@@ -89,7 +93,7 @@ def _claim(proofs: list[Proof], patterns: list[str]) -> Claim | None:
 
 
 def _plain(one: Proof) -> bool:
-    """Whether the text by itself raises, with nothing put on top or replaced."""
+    """Whether the text itself raises an exception, with nothing added or replaced."""
     on_top = one.arguments or one.yaml or one.deepspeed or one.payload or one.common or one.onto == "legal"
     replaced = one.family or one.shape or one.measure or (one.processes > 1 and "fsdp" not in one.keep)
     model = one.at in CPU_STAGES

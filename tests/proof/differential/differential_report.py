@@ -16,7 +16,7 @@ from typing import Any
 from attrs import Factory, define
 
 KEPT = 25
-"""Examples of one kind that a report holds."""
+"""The number of examples of one kind that a report contains."""
 ENDS = ("json", "md", "txt")
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
 """What earlier runs found and how it was fixed; written by hand."""
@@ -24,7 +24,7 @@ FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
 
 @define
 class Report:
-    """What was found, as it is published. Times are in seconds of the clock."""
+    """The results of a differential run. Times are wall-clock seconds."""
 
     seed: str = ""
     wanted: int = 0
@@ -55,7 +55,7 @@ class Report:
 
 
 def report_text(report: Report) -> str:
-    """The report in words, with an example of each kind of finding."""
+    """The report as text, with an example of each kind of finding."""
     lines = [
         f"{report.drawn:,} specs drawn, {report.accepted:,} accepted, {report.rejected:,} rejected"
         f" ({report.seconds:.0f} s, {report.seconds_constructing:.0f} of them until all were constructed)",
@@ -93,13 +93,13 @@ def report_text(report: Report) -> str:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Names with their numbers, the most frequent first."""
+    """Names with their counts, the most frequent first."""
     most = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     return ", ".join(f"{name}: {number:,}" for name, number in most)
 
 
 def published(report: Report) -> dict[str, Any]:
-    """The report as JSON has it, with as many examples of a kind as are read."""
+    """The report as JSON, with at most KEPT examples of each kind."""
     out = {name: getattr(report, name) for name in (field.name for field in Report.__attrs_attrs__)}
     of_run = ("seed", "wanted", "wanted_steps", "accepted", "stepped", "seconds", "seconds_constructing")
     out["runs"] = [{name: out[name] for name in of_run}]
@@ -243,7 +243,7 @@ def merged(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main(words: list[str]) -> int:
-    """Writes the JSON and the page: paths of reports, then of the JSON, then of the page."""
+    """Write the JSON and the page; the arguments are paths of reports, then of the JSON, then of the page."""
     *sources, published_to, out = words
     reports = []
     for source in sources or [published_to]:
@@ -251,7 +251,7 @@ def main(words: list[str]) -> int:
             reports.append(json.load(handle))
     report = merged(reports)
     for one in report["false_accepts"]:
-        one.pop("output", None)  # paths of the machine
+        one.pop("output", None)  # paths of this machine
     with open(FOUND, encoding="utf-8") as handle:
         text = page(report, handle.read())
     for path, content in ((published_to, json.dumps(report, indent=1) + "\n"), (out, text)):

@@ -1,4 +1,4 @@
-"""Which of the drawn specs train a step on a tiny model, and how: in their own processes, or in the CPU's variant."""
+"""Which generated specs train a step on a tiny model, and how: with their own processes, or as a CPU variant."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import DEFAULT
 
 ROWS, MOST_ROWS = 64, 256
-"""A run as it stands has rows for a whole step, if that is not too long."""
+"""A spec for the CPU gets enough rows for a complete step, but at most MOST_ROWS."""
 TIMEOUT = 120
-"""Seconds that a step may take, with the import of what only its trainer needs."""
+"""Seconds for a step, including imports that only its trainer needs."""
 
 MEMORY = 6
-"""GiB that a process of a step may take; more is a finding, and no harm to the machine."""
+"""GiB of memory for the process of a step. More is a finding, and must not harm the machine."""
 
 
 @frozen
 class Candidate:
-    """An accepted spec that may train: its text, and what it is as far as the choice of steps is concerned."""
+    """An accepted spec that may be trained, with the properties by which steps are chosen."""
 
     name: str
     text: str
@@ -38,16 +38,17 @@ class Candidate:
 
 
 def packs(spec: Spec) -> bool:
-    """Whether a quantized base trains here, on a CPU, in the stack of a spec (XP479)."""
+    """Whether a quantized base can be trained on a CPU on the spec's stack (XP479)."""
     if spec.bits == 8 and spec.flag("lora.dora"):
         return False
     return spec.stack.facts.quantized_on_cpu and has(spec.stack.name, "bitsandbytes")
 
 
 def kind(spec: Spec) -> tuple[str, ...]:
-    """Strategy, method, adapter, hardware: steps are spread over these.
+    """Strategy, method, adapter and hardware; steps are spread over these kinds.
 
-    Every name of `extra trl` is a kind, too: what its value does shows in a step, and hardly anywhere else.
+    Every argument under `extra trl` is also a kind, because the effect of its value shows in a step and hardly anywhere
+    else.
     """
     names = sorted(name for name, value in spec.extra.get("trl", {}).items())
     adapter = "bits" if spec.bits else "lora" if spec.lora else "freeze" if spec.flag("freeze") else ""
@@ -57,14 +58,16 @@ def kind(spec: Spec) -> tuple[str, ...]:
 
 
 def trainable(spec: Spec) -> bool:
-    """Whether the stacks of the tests have what a run here would load: optimizers of torch, and peft for adapters."""
+    """Whether the test environment has the packages that a run would load, such as torch's optimizers, and peft for
+    adapters.
+    """
     if spec.lora and not has(spec.stack.name, "peft"):
         return False
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 
 
 def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate]:
-    """As many, one kind after the other, so that rare kinds train as well as frequent ones."""
+    """Choose specs, one kind after another, so that rare kinds train as often as frequent ones."""
     kinds: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for one in drawn:
         kinds[one.kind].append(one)
@@ -80,11 +83,11 @@ def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate
 
 
 def step(name: str, text: str, place: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
-    """The target of a text and the job of its step, lowered below `place`, whatever the checker says of it.
+    """The target of a spec and the job of its step, lowered below `place` without the checker.
 
-    A spec on the CPU runs as it stands, ZeRO included. One for GPUs runs as the CPU's variant (variant.py), in one
-    process or, every fifth, in two; every second one of FSDP2 keeps its FSDP, over gloo. Raises ValueError and its like
-    where there is nothing to lower.
+    A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py), in one
+    process or, for every fifth, in two; every second one with FSDP2 keeps FSDP, over gloo. Raises ValueError and other
+    exceptions of lowering if there is nothing to lower.
     """
     spec = resolved(text, place)
     folder = os.path.join(place, "step", name)
@@ -94,12 +97,12 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     write(files, folder)
     own = spec.on_cpu
     sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == DEFAULT and number % 2 == 0)
-    # Context parallelism needs a GPU's attention, and offloading pins memory for one.
+    # Context parallelism needs attention on a GPU, and offloading needs a GPU for pinned memory.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts
     zero = not own and spec.zero_stage > 0 and not keep and spec.text("optimizer") in TORCH
     several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
-    # Recomputed in the reentrant way under ddp a reward model fails (XP643), which a strategy that shards does not.
+    # Under ddp a reward model with reentrant recomputation fails (XP643); with a strategy that shards it does not.
     several = several and not (spec.method.scores and spec.text("strategy") not in ("ddp", "zero1", "zero2", "zero3"))
     processes = spec.hardware.world if own else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
@@ -114,22 +117,23 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
-        # Without vLLM the model itself generates here.
+        # Without vLLM the model itself generates.
         "reentrant": spec.flag("method.vllm") and spec.stack.facts.generation_ends_reentrant,
         "bits": packs(spec), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
 
 
 def of_the_stand_in(deepspeed: bytes) -> bytes:
-    """DeepSpeed's file with the bucket of the tiny model's width: the width that is stated is the real model's, and a
-    bucket of its size would hold all of the tiny one."""
+    """DeepSpeed's file with a bucket of the tiny model's size. A bucket of the real model's size would hold the whole
+    tiny model.
+    """
     stated = json.loads(deepspeed)
     stated["zero_optimization"]["reduce_bucket_size"] = SIZES["hidden_size"] ** 2
     return json.dumps(stated).encode()
 
 
 def step_options(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
-    """How a step ran, as the report counts it."""
+    """The options of a step, as the report counts them."""
     own = spec.on_cpu or job["zero"]
     strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
     many = job["processes"] > 1 or job["group"]

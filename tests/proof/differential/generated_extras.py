@@ -1,7 +1,7 @@
-"""Random `extra` blocks: names that the escape may hold, with values that their types allow.
+"""Random `extra` blocks: arguments that `extra` accepts, with values of their types.
 
-Half of the numbers are usual ones; the others lie where bounds are: at zero, below it, at a bound of the record and
-beyond it, between two whole numbers, far away.
+Half of the numbers are usual ones. The others test limits: zero, below zero, at a limit of the stack's record and
+beyond it, between two integers, and very large.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpc.compiler.stacks import Stack
 
 
 def lines(draw: Random, stack: Stack, method: str, escape: str) -> list[str]:
-    """One to three lines of a block; fewer where a drawn name has a type that a spec cannot write."""
+    """One to three lines of an `extra` block, fewer if a chosen argument has a type that a spec cannot write."""
     names = sorted(extras.legal_names(stack, escape))
     if escape == "trl":
         fields = stack.fields(_config(stack, method))
@@ -77,7 +77,7 @@ def _of_type(draw: Random, kind: str, default: object, bounds: Sequence[float] =
 
 
 def at_bounds(words: set[str], bounds: Sequence[float]) -> tuple[float, ...]:
-    """Numbers at which a library may say no, or should."""
+    """Numbers at which a library may, or should, refuse the value."""
     real = "float" in words
     near = [one + step for one in bounds for step in ((0, 0.5, -0.5) if real else (0, 1, -1))]
     return (*(REAL if real else WHOLE), *((0.5,) if not real else ()), *near)

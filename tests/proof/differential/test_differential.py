@@ -1,4 +1,4 @@
-"""Random specs at the size of a continuous test; `make differential` runs them in full."""
+"""The differential test with few random specs; `make differential` runs it in full."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ NEVER = {
     "launch.mounts", "launch.tolerations", "launch.node_selector", "lora.from",
     "model.rope", "method.tools", "method.environment",
 }  # fmt: skip
-"""Settings that the generator leaves alone, or that are never legal. `rope` changes how the model is loaded, and here
-the model is made without files: tests/proof/training/test_train_rope.py trains it, and test_train_tools.py the tools.
+"""Settings that the generator does not write, or that are never legal.
+
+`rope` changes how the model is loaded, and here the model is made without files;
+tests/proof/training/test_train_rope.py trains it, and test_train_tools.py trains with tools.
 """
 
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Spec], int]:
-    """The specs that compile, and how many were drawn."""
+    """The generated specs that compile, and the number of generated specs."""
     place = put(str(tmp_path_factory.mktemp("drawn")), generated.FILES)
     found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(place)).spec for i in range(SPECS)]
     return [one for one in found if one is not None], SPECS
@@ -100,8 +102,8 @@ def test_a_claim_is_an_exception_of_the_text_alone() -> None:
     assert tf32.constructs
     assert tf32.shown(["ValueError: --tf32 requires Ampere or a newer GPU arch"])
     assert not tf32.shown([])
-    assert ("XP126", DEFAULT) not in found  # its violation is put on top of the legal text
-    assert ("XP201", DEFAULT) not in found  # another batch is trained in silence, which is measured
+    assert ("XP126", DEFAULT) not in found  # its violation is added to a legal text
+    assert ("XP201", DEFAULT) not in found  # another batch has a silent effect, which is measured
 
 
 def test_the_page_is_the_report() -> None:

@@ -1,4 +1,4 @@
-"""A drawn spec as it is typed: blocks, calls and lines, in the order of the language's own examples."""
+"""Write a generated spec as text: blocks, calls and lines, in the order of the language's examples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 HEADED = {"strategy": "zero2", "precision": "fp32", "optimizer": "adamw", "schedule": "cosine", "track": "wandb",
           "launch": "local", "method": "sft"}  # fmt: skip
-"""The head of a clause that has settings and drew none."""
+"""A value for each clause that has settings but got no value."""
 
 
 def text(draft: Draft) -> str:
-    """The whole text."""
+    """The complete text of a generated spec."""
     heads, inside, inline = dict(draft.heads), draft.inside, []
     if draft.chance(0.12) and not inside.get("strategy"):
         inline.append(heads.pop("strategy"))

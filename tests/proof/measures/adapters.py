@@ -1,4 +1,4 @@
-"""What peft and bitsandbytes make of adapters and quantized bases."""
+"""Measures of adapters and quantized bases in peft and bitsandbytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tiny_models
 
 
 def absent(run: Any) -> dict[str, Any]:
-    """Targets that no adapter stands on once the trainer is made."""
+    """The targets without an adapter after the trainer is built."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     model = run.trainer.model
@@ -20,7 +20,7 @@ def absent(run: Any) -> dict[str, Any]:
 
 
 def packed(run: Any) -> dict[str, Any]:
-    """The trainer over a base of 4 bits, with the bundle's adapter or none."""
+    """Build the trainer on a 4-bit base, with the bundle's adapter if it has one."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTTrainer
@@ -33,7 +33,7 @@ def packed(run: Any) -> dict[str, Any]:
 
 
 def packed_step(run: Any) -> dict[str, Any]:
-    """One step of the bundle's adapters over a base of 4 or 8 bits, in the bundle's dtype and precision."""
+    """Take one step of the bundle's adapters on a base of 4 or 8 bits, in the bundle's dtype and precision."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTTrainer
@@ -55,7 +55,7 @@ def packed_step(run: Any) -> dict[str, Any]:
 
 
 def stored_in_fp8(run: Any) -> dict[str, Any]:
-    """Whether a base that is loaded and saved can be loaded again; it is a checkpoint in fp8 if the spec names one."""
+    """Whether a base that is loaded and saved can be loaded again. It is an fp8 checkpoint if the spec names one."""
     import tempfile
 
     import tiny
@@ -75,7 +75,7 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
 
 
 def dtypes_of_fp8(run: Any) -> dict[str, Any]:
-    """The dtypes of a checkpoint in fp8 that is loaded in the dtype of the bundle; its other weights are in float32."""
+    """The dtypes of an fp8 checkpoint that is loaded in the bundle's dtype; its other weights are float32."""
     import tempfile
 
     import tiny
@@ -89,7 +89,7 @@ def dtypes_of_fp8(run: Any) -> dict[str, Any]:
 
 
 def _in_four_bits(run: Any) -> Any:
-    """The tiny model, loaded with 4 bits asked for."""
+    """The tiny model, loaded with 4-bit quantization."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     asked = BitsAndBytesConfig(load_in_4bit=True)
@@ -97,12 +97,12 @@ def _in_four_bits(run: Any) -> Any:
 
 
 def unpacked(run: Any) -> dict[str, Any]:
-    """How many weights are packed where 4 bits are asked for."""
+    """How many weights are packed after 4-bit quantization."""
     return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(run).parameters())}
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether the weights of the MLP are packed, be they one or a mixture's; its router aside."""
+    """Whether the weights of the MLP, dense or experts, are packed; the router is ignored."""
     import torch
 
     model = _in_four_bits(run)
@@ -111,7 +111,7 @@ def experts(run: Any) -> dict[str, Any]:
 
 
 def merged(run: Any) -> dict[str, Any]:
-    """transformers' merge of the base's own quantization with the one that the bundle asks for."""
+    """Let transformers merge the base's own quantization configuration with the bundle's."""
     from transformers import BitsAndBytesConfig
     from transformers.quantizers.auto import AutoHfQuantizer
 
@@ -123,7 +123,7 @@ def merged(run: Any) -> dict[str, Any]:
 
 
 def cast(run: Any) -> dict[str, Any]:
-    """Whether a base of 4 bits is the same once DeepSpeed has cast it to the half precision of the run."""
+    """Whether a 4-bit base still has the same weights after DeepSpeed has cast it to half precision."""
     import deepspeed
     import torch
     from bitsandbytes.functional import dequantize_4bit
@@ -147,7 +147,7 @@ def cast(run: Any) -> dict[str, Any]:
 
 
 def quantized(run: Any) -> dict[str, Any]:
-    """A step over the base that the bundle asks for, and whether its packed weights are spread over the processes."""
+    """Take a step on the bundle's base, and check whether its packed weights are sharded over the processes."""
     import torch
     from torch.distributed.tensor import DTensor
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -179,19 +179,19 @@ def quantized(run: Any) -> dict[str, Any]:
 
 
 def _share(part: Any) -> int:
-    """Elements of a parameter that ZeRO-3 leaves in this process; all of them where it is not spread."""
+    """The elements of a parameter that ZeRO-3 leaves in this process; all of them if it is not sharded."""
     own = getattr(part, "ds_tensor", None)
     return int(part.numel() if own is None else own.numel())
 
 
 def outside_adapters(run: Any) -> dict[str, Any]:
-    """How many trained weights are none of an adapter's."""
+    """How many trained weights belong to no adapter."""
     others = [name for name, one in run.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name]
     return {"others": len(others)}
 
 
 def stepped(run: Any) -> dict[str, Any]:
-    """Whether the optimizer's groups hold the weights that are trained."""
+    """Whether the optimizer's groups contain all trained weights."""
     optimizer = run.trainer.create_optimizer()
     held = {id(one) for group in optimizer.param_groups for one in group["params"]}
     trained = [one for one in run.trainer.model.parameters() if one.requires_grad]
@@ -199,7 +199,7 @@ def stepped(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Whether a run moves a weight, of those that `freeze` leaves."""
+    """Whether a run changes a weight, if only the weights that `freeze` leaves trainable are trained."""
     from xpc.runtime.features.model.frozen_weights import _layers
 
     plan, model = run.plan["freeze"], run.trainer.model
@@ -213,7 +213,7 @@ def left(run: Any) -> dict[str, Any]:
 
 
 def tied(run: Any) -> dict[str, Any]:
-    """Whether a model of tied embeddings computes after a merge of what was trained as it did before, once reloaded."""
+    """Whether a model with tied embeddings gives the same logits after merging its adapters, saving and loading."""
     import tempfile
 
     import torch
@@ -227,7 +227,7 @@ def tied(run: Any) -> dict[str, Any]:
     ).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            # peft starts these at zero; those of an embedding have another name.
+            # peft starts these weights at zero; for embeddings they have another name
             if weight.requires_grad and re.search(r"\.(lora_B|lora_embedding_A|modules_to_save)\.", name):
                 weight.add_(0.1 * torch.randn_like(weight))
         ids = torch.arange(3, 40)[None]
@@ -239,14 +239,14 @@ def tied(run: Any) -> dict[str, Any]:
 
 
 def merges(run: Any) -> dict[str, Any]:
-    """Whether a run with this trainer_args.json has the part of the trainer that merges."""
+    """Whether a run with this trainer_args.json uses the runtime's feature that merges adapters."""
     from xpc.runtime.core.conditions import uses
 
     return {"merges": uses(run.plan)["merged_adapters"]}
 
 
 def folded(run: Any) -> dict[str, Any]:
-    """Whether the trainer's model computes after a merge as it did before, over the base that the bundle asks for."""
+    """Whether the trainer's model gives the same logits after merging, on the bundle's base."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -260,7 +260,7 @@ def folded(run: Any) -> dict[str, Any]:
         for name, weight in model.named_parameters():
             if ".lora_B." in name:
                 weight.add_(0.1 * torch.randn_like(weight))
-        if run.plan["run"]["zero_stage"] == 3:  # there is no forward pass without DeepSpeed's engine
+        if run.plan["run"]["zero_stage"] == 3:  # without DeepSpeed's engine there is no forward pass
             model.merge_and_unload(safe_merge=True)
             return {"kept": True}
         ids = torch.arange(3, 40)[None]
@@ -270,14 +270,14 @@ def folded(run: Any) -> dict[str, Any]:
 
 
 def patterns(run: Any) -> dict[str, Any]:
-    """The patterns of `freeze`, read by Python."""
+    """Compile the patterns of `freeze` as Python regular expressions."""
     import re
 
     return {"read": len([re.compile(one) for one in run.plan["freeze"]["parameters"] or []])}
 
 
 def trained(run: Any) -> dict[str, Any]:
-    """The steps of a bundle's own trainer, over a base of the bits that it states."""
+    """Train the bundle's own trainer on a base with the stated number of bits."""
     import bundled
 
     run.model = bundled.load(run)

@@ -1,4 +1,4 @@
-"""What attention does that was not asked for: a soft cap that is left out, a place beyond the context, a dropout."""
+"""Measures of attention: a soft cap that is ignored, positions beyond the context, a dropout."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import tiny_models
 
 CONTEXT = 32768
-"""Tokens of the context of the model that the case of long sequences names."""
+"""The context length of the model in the spec of the case about long sequences."""
 
 
 def soft_cap(run: Any) -> dict[str, Any]:
-    """The largest difference of a logit to eager attention, with a soft cap that bites."""
+    """The largest difference between the logits of the bundle's attention and eager attention, with a small
+    soft cap.
+    """
     import torch
 
     ids = torch.randint(3, 1000, (1, 24), generator=torch.Generator().manual_seed(0))
@@ -33,7 +35,9 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """A row as long beside the tiny model's context as the spec's is beside its model's, and the loss of it."""
+    """The loss of a row that exceeds the tiny model's context in the ratio in which the spec's rows exceed its
+    model's.
+    """
     import torch
 
     limit = run.model.config.max_position_embeddings
@@ -45,7 +49,9 @@ def past(run: Any) -> dict[str, Any]:
 
 
 def one_more(run: Any) -> dict[str, Any]:
-    """A row that passes the tiny model's context by as many tokens as the spec's rows pass that of its model."""
+    """A forward pass over a row that exceeds the tiny model's context by as many tokens as the spec's rows exceed its
+    model's.
+    """
     import torch
 
     limit = run.model.config.max_position_embeddings
@@ -56,7 +62,7 @@ def one_more(run: Any) -> dict[str, Any]:
 
 
 def dispatch(run: Any) -> dict[str, Any]:
-    """transformers' check of a flash version against the model's configuration, as if its package were installed."""
+    """transformers' check of flash attention for the model's configuration, as if the package were installed."""
     with open(os.path.join(run.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
         share = json.load(handle)["attention_dropout"]
     model = tiny_models.load(run.family, {"dtype": "bfloat16", "attn_implementation": "eager"})

@@ -1,4 +1,4 @@
-"""What the libraries make of the batch."""
+"""Measures of the batch that the libraries make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def product(run: Any) -> dict[str, Any]:
-    """Sequences in an optimizer step as the trainer's arguments multiply them, and those that the spec asked for."""
+    """The sequences of an optimizer step according to the trainer's arguments, and according to the spec."""
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
     asked = run.plan["run"]["gbs"]
@@ -15,7 +15,7 @@ def product(run: Any) -> dict[str, Any]:
 
 
 def steps(run: Any) -> dict[str, Any]:
-    """Rows in the largest optimizer step of a run, over all processes, and those that the spec asked for."""
+    """The rows in the largest optimizer step of a run, over all processes, and the rows that the spec states."""
     import torch
     import torch.distributed as dist
 
@@ -36,7 +36,7 @@ def steps(run: Any) -> dict[str, Any]:
 
 
 def served(run: Any) -> dict[str, Any]:
-    """Rows that the processes are handed in one epoch, and the rows that there are."""
+    """The rows that the processes get in one epoch, and the rows of the data."""
     import torch
     import torch.distributed as dist
 
@@ -47,7 +47,7 @@ def served(run: Any) -> dict[str, Any]:
 
 
 def shrunk(run: Any) -> dict[str, Any]:
-    """Which batches are smaller after the first step of training has run out of memory."""
+    """Which batch sizes shrink after the first training step has run out of memory."""
     import torch
 
     trainer, args = run.trainer, run.args
@@ -71,7 +71,7 @@ def shrunk(run: Any) -> dict[str, Any]:
 
 
 def readers(run: Any) -> dict[str, Any]:
-    """Readers of data as the sampler counts them, and as the batch does."""
+    """The number of processes that read different data, according to the sampler and according to the batch."""
     args, facts = run.args, run.plan["run"]
     counted = run.trainer._get_train_sampler().dp_size
     true = facts["gbs"] // (args.per_device_train_batch_size * args.gradient_accumulation_steps)
@@ -79,7 +79,7 @@ def readers(run: Any) -> dict[str, Any]:
 
 
 def sums(run: Any) -> dict[str, Any]:
-    """The sum of as many equal gradients as a step has, in the dtype that DeepSpeed's engine says it sums in."""
+    """The sum of as many equal gradients as a step has, in the dtype in which DeepSpeed's engine says it sums."""
     import json
     import os
     from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What the best checkpoint, full determinism and pickled weights do to a run."""
+"""Measures of the best checkpoint, full determinism and pickled weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _checkpoints(run: Any) -> list[str]:
 
 
 def kept(run: Any) -> dict[str, Any]:
-    """The most checkpoints that lie in the folder at once while the run trains, and those that it leaves."""
+    """The largest number of checkpoints that exist at once during the run, and the checkpoints that it leaves."""
     from transformers import TrainerCallback
 
     seen: list[int] = []
@@ -28,7 +28,7 @@ def kept(run: Any) -> dict[str, Any]:
 
 
 def patient(run: Any) -> dict[str, Any]:
-    """Training with transformers' own callback for an early end."""
+    """Train with transformers' own callback for early stopping."""
     from transformers import EarlyStoppingCallback
 
     run.trainer.add_callback(EarlyStoppingCallback(2))
@@ -44,7 +44,7 @@ def evaluated(run: Any) -> dict[str, Any]:
 
 
 def deterministic(run: Any) -> dict[str, Any]:
-    """Whether kernels are launched one by one, and only deterministic ones are taken."""
+    """Whether kernels are launched one by one, and only deterministic kernels are used."""
     import torch
 
     run.trainer  # noqa: B018  # its constructor sets them
@@ -55,7 +55,7 @@ def deterministic(run: Any) -> dict[str, Any]:
 
 
 def resumable(run: Any) -> dict[str, Any]:
-    """What keeps the first checkpoint from being gone on from, as a bundle's own program sees it."""
+    """Why a bundle's program cannot resume from the first checkpoint."""
     import small_run
 
     sys.path.append(small_run.REPOSITORY)

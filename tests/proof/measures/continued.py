@@ -1,4 +1,4 @@
-"""What peft and trl make of an adapter that was trained before."""
+"""Measures of adapters that were trained before, in peft and TRL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def loaded(run: Any) -> dict[str, Any]:
-    """The weights of an adapter of rank 4, as peft saves them, put into the trainer's adapter."""
+    """Load the weights of an adapter of rank 4, as peft saves them, into the trainer's adapter."""
     import tiny_models
     from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
     from transformers import AutoModelForCausalLM
@@ -19,9 +19,9 @@ def loaded(run: Any) -> dict[str, Any]:
 
 
 def reference(run: Any) -> dict[str, Any]:
-    """Whether the policy and its reference, the model without adapters, are apart before the first step.
+    """Whether the policy differs from its reference, the model without adapters, before the first step.
 
-    A continued adapter has B matrices that are no zeros.
+    A continued adapter has B matrices that are not zero.
     """
     import torch
 

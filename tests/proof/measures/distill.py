@@ -1,4 +1,4 @@
-"""What the trainers of distillation make of their teacher."""
+"""Measures of the teacher in TRL's distillation trainers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tiny_models
 
 
 def _teacher(run: Any) -> Any:
-    """The bundle's teacher as a tiny model: with another vocabulary where the bundle names the larger Qwen2.5."""
+    """The bundle's teacher as a tiny model; if the bundle names a larger Qwen2.5, it has another vocabulary size."""
     stated = run.plan["method"]["teacher"]
     if stated is None:
         return None
@@ -19,14 +19,14 @@ def _teacher(run: Any) -> Any:
 
 
 def taught(run: Any) -> dict[str, Any]:
-    """The trainer, built as the library builds it."""
+    """Build the trainer as the library builds it."""
     made = run.maker(model=run.model, teacher_model=_teacher(run), args=run.args, train_dataset=run.rows,
                  processing_class=run.tokenizer)  # fmt: skip
     return {"teacher": type(made.teacher_model).__name__}
 
 
 def compared(run: Any) -> dict[str, Any]:
-    """trl's own loss of the logits of both models."""
+    """TRL's own loss of the logits of both models."""
     import torch
     from trl import GKDTrainer
 

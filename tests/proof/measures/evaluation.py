@@ -1,4 +1,4 @@
-"""What an evaluation answers."""
+"""Measures of evaluations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 
 def metrics(run: Any) -> dict[str, Any]:
-    """The names of the metrics that checkpoints and schedules can be chosen by, without their prefix."""
+    """The names of metrics that can select checkpoints or drive schedules, without their prefix."""
     found = run.trainer.evaluate()
     names = [name.removeprefix("eval_") for name in found if name.startswith("eval_")]
     return {
@@ -17,20 +17,22 @@ def metrics(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether the first evaluation of five rows has the loss of a second: transformers gathers objects for one alone,
-    and then tensors."""
+    """Whether two evaluations of the same five rows give the same loss.
+
+    transformers gathers objects only in the first one, and then tensors.
+    """
     rows = run.trainer.train_dataset.select(range(5))
     first, second = (run.trainer.evaluate(rows)["eval_loss"] for _ in range(2))
     return {"alike": abs(first - second) < 1e-6, "first": first, "second": second}
 
 
 def interval(run: Any) -> dict[str, Any]:
-    """Steps between two evaluations, as the arguments have them once they are built."""
+    """Steps between two evaluations, according to the built arguments."""
     return {"steps": run.args.eval_steps}
 
 
 def without_trackers(run: Any) -> dict[str, Any]:
-    """Makes the trainer where neither wandb nor comet is installed, as for a bundle that does not track with them."""
+    """Build the trainer as if neither wandb nor comet were installed, as for a bundle without these trackers."""
     names = {"is_wandb_available": lambda: False, "is_comet_available": lambda: False}
     there = sys.modules[run.maker.__module__]
     with patch.multiple(there, **{one: answer for one, answer in names.items() if hasattr(there, one)}):

@@ -1,4 +1,4 @@
-"""What transformers computes in a mixture of experts."""
+"""Measures of mixtures of experts in transformers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tiny_models
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """A forward pass of a granitemoehybrid, in the folder `model` without experts."""
+    """A forward pass of a granitemoehybrid whose configuration, in the folder `model`, has no experts."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -1,4 +1,4 @@
-"""What of a bundle reaches the library that would read it."""
+"""Measures of settings that may have no effect: what reaches the library that would read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import inspect_bundles
 
 
 def zero(run: Any) -> dict[str, Any]:
-    """What DeepSpeed reads of the bundle: sizes of gathers and sub-groups, what is offloaded; None without a file."""
+    """What DeepSpeed reads from the bundle: sizes of gathers and sub-groups, and what is offloaded; None without a
+    file.
+    """
     from deepspeed.runtime.config import DeepSpeedConfig
 
     if not run.plan["arguments"].get("deepspeed"):
@@ -27,7 +29,7 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """What a worker knows of FSDP: started by the launcher that reads accelerate.yaml, and by one that does not."""
+    """What a worker knows about FSDP, started by a launcher that reads accelerate.yaml and by one that does not."""
     variables = run.launched["environment"]
     return {
         "wanted": run.plan["run"]["distributed_type"] == "FSDP",
@@ -37,7 +39,7 @@ def worker(run: Any) -> dict[str, Any]:
 
 
 def version(run: Any) -> dict[str, Any]:
-    """The FSDP that the launcher's file asks for, and whether the worker's plugin knows that there are two."""
+    """The FSDP version in accelerate.yaml, and whether the worker's plugin supports versions."""
     import yaml
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -47,12 +49,12 @@ def version(run: Any) -> dict[str, Any]:
 
 
 def cycles(run: Any) -> dict[str, Any]:
-    """The number of cycles that the schedule is made with."""
+    """The number of cycles with which the schedule is built."""
     return {"cycles": (run.args.lr_scheduler_kwargs or {}).get("num_cycles")}
 
 
 def mixture(run: Any) -> dict[str, Any]:
-    """Rows of every source's shape in one dataset, as a run puts them together. Raises what the trainer raises."""
+    """Join rows of every source's shape into one dataset, as a run does. Raises what the trainer raises."""
     import datasets
     import tiny_models
 

@@ -1,4 +1,4 @@
-"""What peft's initial weights do to a run: to its base, its reference, and the adapters themselves."""
+"""Measures of peft's adapter initializations: effects on the base, the reference and the adapters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tiny_models
 
 
 def base_kept(run: Any) -> dict[str, Any]:
-    """Whether the base of the trainer's model has the weights that the model was published with."""
+    """Whether the base in the trainer's model has the published weights."""
     from transformers import AutoModelForCausalLM
 
     published = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family)).state_dict()
@@ -19,7 +19,7 @@ def base_kept(run: Any) -> dict[str, Any]:
 
 
 def first_loss(run: Any) -> dict[str, Any]:
-    """Whether dpo's loss begins at ln 2, as for a model that is its own reference."""
+    """Whether dpo's loss begins at ln 2, as it does if the model equals its reference."""
     import torch
 
     trainer = run.trainer
@@ -31,7 +31,7 @@ def first_loss(run: Any) -> dict[str, Any]:
 
 
 def embeddings(run: Any) -> dict[str, Any]:
-    """Whether an adapter begins with peft's usual zeros."""
+    """Whether an adapter begins with zeros, as peft's default does."""
     ends = (".lora_embedding_A.", ".lora_B.")
     found = [one for name, one in run.trainer.model.named_parameters() if any(end in name for end in ends)]
     return {"usual": any(not one.any() for one in found)}
@@ -45,7 +45,7 @@ def ranks(run: Any) -> dict[str, Any]:
 
 
 def rows(run: Any) -> dict[str, Any]:
-    """EVA over the rows of the trainer."""
+    """Initialize adapters by EVA from the trainer's rows."""
     from peft import EvaConfig, get_eva_state_dict
 
     config = run.trainer.model.peft_config["default"]

@@ -1,4 +1,4 @@
-"""What fused kernels and compilation change of a model, and what they cost."""
+"""Measures of fused kernels and compilation: what they change in a model, and their cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def patched(run: Any) -> dict[str, Any]:
-    """How many modules of the loaded model compute otherwise once Liger was applied to it."""
+    """How many modules of the loaded model have another forward method after Liger was applied."""
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     def functions() -> list[Any]:
@@ -19,7 +19,7 @@ def patched(run: Any) -> dict[str, Any]:
 
 
 def liger_step(run: Any) -> dict[str, Any]:
-    """One forward pass, with Liger's layer kernels where the bundle asks for them. Raises what Triton raises."""
+    """One forward pass, with Liger's layer kernels if the bundle uses them. Raises what Triton raises."""
     import torch
 
     stated = run.plan["arguments"].get("use_liger_kernel")
@@ -32,20 +32,20 @@ def liger_step(run: Any) -> dict[str, Any]:
 
 
 def compiled(run: Any) -> dict[str, Any]:
-    """What was asked of compilation, and what the arguments make of it."""
+    """The stated compilation, and what the arguments make of it."""
     return {"asked": run.plan["arguments"]["torch_compile"], "compiles": run.args.torch_compile}
 
 
 def smoothed(run: Any) -> dict[str, Any]:
-    """The gradient's norm of the first step by the accumulation, against that of a step of one micro-batch."""
+    """The gradient norm of the first step with accumulation, and with a single micro-batch."""
     logged = [one["grad_norm"] for one in run.trainer.state.log_history if "grad_norm" in one]
     return {"norm": float(logged[0]), "accumulation": run.args.gradient_accumulation_steps}
 
 
 def liger_scores(run: Any) -> dict[str, Any]:
-    """The answer of a reward model that Liger has patched where the bundle asks for it, as transformers has it patched.
+    """The scores of a reward model that Liger has patched if the bundle uses it, by transformers' patching.
 
-    The layers' kernels, which need a GPU, stay off; the forward pass with the fused loss is what is looked at.
+    The layer kernels, which need a GPU, are off; the test concerns the forward pass with the fused loss.
     """
     import torch
 
@@ -59,7 +59,7 @@ def liger_scores(run: Any) -> dict[str, Any]:
 
 
 def regions(run: Any) -> dict[str, Any]:
-    """Whether compilation was asked for, and whether accelerate would compile layer by layer where the runtime asks."""
+    """Whether compilation is requested, and whether accelerate would compile layer by layer as the runtime requests."""
     import os
     from unittest import mock
 
@@ -72,7 +72,7 @@ def regions(run: Any) -> dict[str, Any]:
 
 
 def selected(run: Any) -> dict[str, Any]:
-    """Whether the output of attention should be kept, and of how many layers a forward pass keeps it."""
+    """Whether the output of attention is to be kept, and for how many layers a forward pass keeps it."""
     import gc
 
     import torch

@@ -1,4 +1,4 @@
-"""What a loss learns from."""
+"""Measures of losses: which tokens and arguments they depend on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def answers(run: Any) -> dict[str, Any]:
-    """How many tokens of the answers of the first batch have a label, and the length of its longest sequence."""
+    """How many answer tokens of the first batch have a label, and the length of its longest sequence."""
     batch = _first(run.trainer)
     labels = [value for name, value in batch.items() if name.endswith("_labels")]
     lengths = [value.shape[1] for name, value in batch.items() if name.endswith("_input_ids")]
@@ -35,7 +35,7 @@ def answers(run: Any) -> dict[str, Any]:
 
 
 def smoothing(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss is another one without the label smoothing of the arguments."""
+    """Whether the first batch's loss changes if label smoothing is turned off."""
     trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
@@ -47,7 +47,7 @@ def smoothing(run: Any) -> dict[str, Any]:
 
 
 def terms(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss of cpo has a margin, and the likelihood of the chosen answers."""
+    """Whether cpo's loss of the first batch has a margin, and a likelihood term for the chosen answers."""
     trainer = run.trainer
     trainer.model.eval()
     batch = _first(trainer)
@@ -60,7 +60,7 @@ def terms(run: Any) -> dict[str, Any]:
 
 
 def divergence(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss is another one under the usual divergence, reverse KL."""
+    """Whether the first batch's loss changes with the default divergence, reverse KL."""
     trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
@@ -71,7 +71,7 @@ def divergence(run: Any) -> dict[str, Any]:
 
 
 def shift_reference(trainer: Any) -> None:
-    """Moves a reference model a little, or it says the same as the model and every difference is 0."""
+    """Change the weights of a reference model a little, because with an equal reference every difference is 0."""
     import torch
 
     reference = getattr(trainer, "ref_model", None)
@@ -82,7 +82,7 @@ def shift_reference(trainer: Any) -> None:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """Whether a trained weight is another one after training, and how many steps there were."""
+    """Whether training changed a trained weight, and the number of steps."""
     import torch
 
     trainer = run.trainer
@@ -94,7 +94,7 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def hidden(run: Any) -> dict[str, Any]:
-    """Whether a loss that is nan is logged as a number: the second of two micro-steps gives none."""
+    """Whether a nan loss is logged as a number; the second of two micro-batches has a loss of nan."""
     import math
 
     trainer = run.trainer
@@ -112,7 +112,7 @@ def hidden(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether the log-probabilities of the first batch are others where sigmoid is the only loss of dpo."""
+    """Whether dpo's log-probabilities of the first batch change if sigmoid is the only loss."""
     trainer = run.trainer
     batch = _first(trainer)
     several = _chosen(trainer, batch)["chosen_logps"]
@@ -122,7 +122,7 @@ def averaged(run: Any) -> dict[str, Any]:
 
 
 def flattened(run: Any) -> dict[str, Any]:
-    """Whether what dpo's losses are made of is the same for flattened pairs as for padded ones."""
+    """Whether the inputs of dpo's losses are the same for flattened and padded pairs."""
     trainer = run.trainer
     batch = _first(trainer)
     found = []
@@ -144,7 +144,7 @@ def _chosen(trainer: Any, batch: Any) -> Any:
 
 
 def compared(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss stays what it is when the model moves away from what it was."""
+    """Whether the first batch's loss stays the same if the model's weights change."""
     import torch
 
     trainer = run.trainer

@@ -1,4 +1,4 @@
-"""What Muon does to the weights, under each strategy: the runtime's Muon in a trainer of trl."""
+"""Measures of Muon under each strategy: the runtime's Muon in TRL's trainer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from small_run import REPOSITORY
 
 
 def _installed(run: Any) -> Any:
-    """The trainer with the optimizer of its bundle, and one step to go."""
+    """The trainer with its bundle's optimizer, set to one step."""
     sys.path.append(REPOSITORY)
     from runtime.features.optimizer.muon import MuonTrainer
 
@@ -24,16 +24,17 @@ def _installed(run: Any) -> Any:
 
 
 def trained(run: Any) -> dict[str, Any]:
-    """Raises what training raises."""
+    """Train. Raises what training raises."""
     _installed(run).train()
     return {}
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """How far the first step moves the matrices: as a share of the original scale, and a wide one against a tall one.
+    """How far the first step moves the matrices: as a share of the original scale, and a wide matrix against a tall
+    one.
 
-    The norm of an orthogonal update is sqrt(the shorter side); the scale of a tall matrix is sqrt(rows / columns). With
-    torch's `match_rms_adamw`, the update of a matrix and of its transpose have one norm.
+    The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
+    columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.
     """
     trainer = _installed(run)
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
@@ -52,7 +53,7 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def sharded(run: Any) -> dict[str, Any]:
-    """How far the first step is from that of torch's Muon, or AdamW, with complete matrices, relative to the step."""
+    """The distance of the first step from that of torch's Muon or AdamW on complete matrices, relative to the step."""
     import torch
 
     trainer = _installed(run)
@@ -87,7 +88,7 @@ def sharded(run: Any) -> dict[str, Any]:
 
 
 def separate(run: Any) -> dict[str, Any]:
-    """Whether the last row of an adapter's first weight has no effect on the first of its inputs."""
+    """Whether the gradient of an adapter's last row has no effect on the update of its first weights."""
     import torch
 
     model = run.trainer.model
@@ -105,7 +106,7 @@ def separate(run: Any) -> dict[str, Any]:
 
 
 def all_trained(run: Any) -> dict[str, Any]:
-    """Raises what torch's Muon raises for all weights that the trainer trains."""
+    """Build torch's Muon for all trained weights. Raises what torch raises."""
     import torch
 
     trained = [one for one in run.trainer.model.parameters() if one.requires_grad]
@@ -114,7 +115,7 @@ def all_trained(run: Any) -> dict[str, Any]:
 
 
 def all_hidden(run: Any) -> dict[str, Any]:
-    """Raises what torch's Muon raises for all weights of the layers."""
+    """Build torch's Muon for all weights of the layers. Raises what torch raises."""
     import torch
 
     hidden = [one for name, one in run.model.named_parameters() if ".layers." in name and one.ndim > 1]

@@ -1,4 +1,4 @@
-"""What arguments become that are given under two names."""
+"""Measures of arguments that are given under two names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def checkpointing(run: Any) -> dict[str, Any]:
-    """What the older name asks for, and what the arguments do."""
+    """The value of the older argument, and what the built arguments do."""
     return {
         "asked": run.plan["arguments"].get("gradient_checkpointing"),
         "on": bool(run.args.activation_checkpointing),

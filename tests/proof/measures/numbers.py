@@ -1,4 +1,4 @@
-"""What a number in `extra trl` does to two steps of training."""
+"""Measures of numbers under `extra trl` in two training steps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def step(run: Any) -> dict[str, Any]:
-    """What is logged that is no number, how many weights are none, the last losses, and whether a weight moved.
+    """Logged values and weights that are not finite, the last losses, and whether a weight changed.
 
-    Rows differ in length, and evaluation, where the bundle has one, gets rows too.
+    Rows differ in length, and evaluation rows are used if the bundle has an evaluation.
     """
     import torch
 
@@ -32,7 +32,7 @@ def step(run: Any) -> dict[str, Any]:
 
 
 def filled_step(run: Any) -> dict[str, Any]:
-    """The same as `step`, with memory that nothing was written to filled with NaN, whatever happened to lie in it."""
+    """Like `step`, but memory that nothing was written to is filled with NaN first."""
     import torch
 
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -40,7 +40,7 @@ def filled_step(run: Any) -> dict[str, Any]:
 
 
 def _longer(row: dict[str, Any], index: int) -> dict[str, Any]:
-    """A row whose texts are a few times as long as they were, another number of times for each."""
+    """A row whose texts are a few times longer, each by another factor."""
     times = 1 + index % 3
     more = {name: text * times for name, text in row.items() if isinstance(text, str)}
     turns = {name: [{**turn, "content": turn["content"] * times} for turn in list_]

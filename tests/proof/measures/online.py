@@ -1,4 +1,4 @@
-"""What the trainers of reinforcement make of their rewards, and of vLLM, which is not installed here."""
+"""Measures of rewards in TRL's reinforcement trainers, and of vLLM, which is not installed here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tiny_models
 
 
 def rewarded(run: Any) -> dict[str, Any]:
-    """The trainer with as many reward functions as the bundle has, none included."""
+    """Build the trainer with as many reward functions as the bundle has, possibly none."""
     functions = [tiny_models.reward(i) for i, _ in enumerate(run.plan["method"]["rewards"])]
     made = run.maker(model=run.model, args=run.args, train_dataset=run.rows, processing_class=run.tokenizer,
                  reward_funcs=functions)  # fmt: skip
@@ -17,7 +17,7 @@ def rewarded(run: Any) -> dict[str, Any]:
 
 
 def solved(run: Any) -> dict[str, Any]:
-    """Two steps of a run whose reward is the runtime's own for a right answer."""
+    """Two steps of a run whose reward is the runtime's own reward for a correct answer."""
     import sys
 
     from small_run import REPOSITORY
@@ -51,7 +51,7 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def few(run: Any) -> dict[str, Any]:
-    """Optimizer steps over the prompts of the bundle's own file."""
+    """The number of optimizer steps over the prompts in the bundle's file."""
     from measures import rows
 
     run.__dict__["rows"] = rows._own(run)[0]
@@ -60,7 +60,7 @@ def few(run: Any) -> dict[str, Any]:
 
 
 def vllm(run: Any) -> dict[str, Any]:
-    """trl's own checks before it starts a colocated vLLM, with the processes and the base that the bundle has."""
+    """TRL's own checks before it starts a colocated vLLM, with the bundle's processes and base."""
     from trl.generation import vllm_generation as there
 
     class Engine:
@@ -95,7 +95,7 @@ def vllm(run: Any) -> dict[str, Any]:
 
 
 def _base(run: Any) -> Any:
-    """The model, with the linear layers that a quantized base has."""
+    """The model, with the class of linear layers that a quantized base has."""
     import torch
 
     plan = run.plan["lora"]
@@ -110,7 +110,9 @@ def _base(run: Any) -> Any:
 
 
 def counted(run: Any) -> dict[str, Any]:
-    """The tokens that a step's loss is divided by, and those of the step: the first micro-batches of a round."""
+    """The number of tokens by which a step's loss is divided, and the tokens of the step (the first micro-batches of a
+    round).
+    """
     trainer = run.trainer
     trainer.model.train()
     first = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
@@ -121,7 +123,7 @@ def counted(run: Any) -> dict[str, Any]:
 
 
 def own(run: Any) -> dict[str, Any]:
-    """A step with the reward function of the bundle's file."""
+    """One step with the reward function of the bundle's file."""
     reward = run.plan["method"]["rewards"][0]
     with open(os.path.join(run.folder, reward["file"]), encoding="utf-8") as handle:
         own: dict[str, Any] = {}
@@ -132,8 +134,9 @@ def own(run: Any) -> dict[str, Any]:
 
 
 def called(run: Any) -> dict[str, Any]:
-    """The trainer with the tools and the environment of the bundle, and a rendered prompt: how many tools it describes,
-    how many the model can call, and how many a limit concerns.
+    """Build the trainer with the bundle's tools and environment, and render a prompt.
+
+    The result has the numbers of tools that the prompt describes, that the model can call, and that a limit covers.
     """
     from trl.chat_template_utils import qwen2_5_chat_template
 
@@ -164,7 +167,9 @@ def _text(run: Any, name: str) -> str:
 
 
 def remembered(run: Any) -> dict[str, Any]:
-    """Whether a completion of training is the model's own; with recomputation where the bundle has it."""
+    """Whether a training completion is the one that the model itself generates, with recomputation if the bundle has
+    it.
+    """
     import torch
     from families import completed
 
@@ -172,8 +177,10 @@ def remembered(run: Any) -> dict[str, Any]:
 
 
 def praised(run: Any) -> dict[str, Any]:
-    """Whether completions that are all better than their group are learned, and with the weight of an unchanged
-    policy: the gradient does not grow with another upper bound of the ratio."""
+    """Whether completions that are all better than their group are learned, with the weight of an unchanged policy.
+
+    In that case the gradient does not grow with another upper bound of the ratio.
+    """
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
     sizes = [_gradient(trainer, trainer.epsilon_high), _gradient(trainer, 5.0)]
@@ -197,7 +204,7 @@ def _gradient(trainer: Any, bound: float) -> float:
 
 
 def clipped(run: Any) -> dict[str, Any]:
-    """Whether ratios are clipped once each token is one percent likelier than before."""
+    """Whether importance ratios are clipped if each token is one percent likelier than before."""
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -221,7 +228,7 @@ def _joined(batch: Any, kind: str) -> Any:
 
 
 def advantages(run: Any) -> dict[str, Any]:
-    """Whether advantages grow with the rewards, whose spread is about 50."""
+    """Whether advantages grow with the rewards, whose standard deviation is about 50."""
     trainer = run.trainer
     trainer.reward_funcs = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]
     trainer.model.train()

@@ -1,4 +1,4 @@
-"""What an optimizer reads, when it steps, and what its schedule makes of the rate."""
+"""Measures of optimizers: arguments that they read, when they step, and the schedule's rates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _weights(trainer: Any) -> Any:
-    """All trained numbers of this process in one row; of a sharded model, its shard."""
+    """All trained weights of this process as one vector; of a sharded model, its shard."""
     import torch
 
     parts = [part.detach() for part in trainer.model_wrapped.parameters() if part.requires_grad]
@@ -14,7 +14,7 @@ def _weights(trainer: Any) -> Any:
 
 
 def copies(run: Any) -> dict[str, Any]:
-    """Whether the processes hold the same weights after training, and whether these have moved."""
+    """Whether all processes have the same weights after training, and whether the weights changed."""
     import torch
     import torch.distributed as dist
 
@@ -29,7 +29,7 @@ def copies(run: Any) -> dict[str, Any]:
 
 
 def early(run: Any) -> dict[str, Any]:
-    """Whether weights move in a micro-batch that is not the last of its step."""
+    """Whether weights change in a micro-batch that is not the last of its step."""
     import torch
 
     trainer, moved = run.trainer, []
@@ -48,7 +48,7 @@ def early(run: Any) -> dict[str, Any]:
 
 
 def groups(run: Any) -> dict[str, Any]:
-    """What stands in the optimizer's groups, beside their parameters; the first group that has a name counts."""
+    """The values in the optimizer's parameter groups; the first group that has a name counts."""
     optimizer = run.trainer.create_optimizer()
     found: dict[str, Any] = {}
     for group in reversed(optimizer.param_groups):
@@ -57,7 +57,7 @@ def groups(run: Any) -> dict[str, Any]:
 
 
 def states(run: Any) -> dict[str, Any]:
-    """Whether the moments of what is projected are fewer than Adam's two for every trained number."""
+    """Whether a projected optimizer has fewer moments than Adam's two per trained weight."""
     trainer = run.trainer
     trainer.train()
     optimizer = trainer.optimizer.optimizer
@@ -69,7 +69,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def rates(run: Any) -> dict[str, Any]:
-    """The highest rate of a run, as a share of the peak that was asked for. Raises what training raises."""
+    """The highest rate of a run, as a share of `learning_rate`. Raises what training raises."""
     trainer, seen = run.trainer, []
     step = trainer.training_step
 
@@ -83,7 +83,7 @@ def rates(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether the weights of the model change when a schedule-free optimizer puts its average into them."""
+    """Whether the model's weights change when a schedule-free optimizer switches to its average."""
     import torch
 
     trainer = run.trainer

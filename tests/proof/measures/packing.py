@@ -1,4 +1,4 @@
-"""What packed documents see of each other."""
+"""Measures of packed documents: whether they attend to each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def leak(run: Any) -> dict[str, Any]:
-    """The largest difference of a logit of the later documents, packed with an earlier one against alone.
+    """The largest difference between the logits of later documents, packed after another document and alone.
 
     The batch is one that the trainer's own collator makes of a packed row: token and position ids, no mask.
     """
@@ -31,7 +31,7 @@ def leak(run: Any) -> dict[str, Any]:
 
 
 def cached(run: Any) -> dict[str, Any]:
-    """The same, with the cache that the arguments state: beside one, no mask of documents is built."""
+    """Like `leak`, with the cache that the arguments state; with a cache, transformers builds no document mask."""
     use_cache = bool(run.plan["arguments"].get("use_cache"))
     original = run.model.forward
     run.model.forward = lambda *given, **named: original(*given, **{**named, "use_cache": use_cache})
@@ -39,15 +39,15 @@ def cached(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """What documents of the first batch of an evaluation see of one another, as `attends` has it."""
+    """Whether documents of the first evaluation batch attend to each other, measured as in `attends`."""
     return attends(run, "get_eval_dataloader")
 
 
 def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
-    """What documents of the trainer's own first batch see of one another.
+    """Whether documents of the trainer's first batch attend to each other.
 
-    Rows are texts that end with the end token. The tokens of the first document are exchanged: nothing behind its end
-    may change. Weights are drawn wider than at the start of a training, so that a state is not forgotten in a token.
+    Rows are texts that end with the end token. If the tokens of the first document are replaced, nothing after its end
+    may change. Weights are larger than at the start of training, so that a recurrent state lasts longer than one token.
     """
     import torch
 
@@ -75,7 +75,7 @@ def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
 
 
 def flash(run: Any) -> dict[str, Any]:
-    """The leak of packed documents with the arithmetic of flash attention where the bundle asks for its kernel."""
+    """Like `leak`, with the arithmetic of flash attention if the bundle uses its kernel."""
     import flash as stand_in
     import tiny_models
 

@@ -1,4 +1,4 @@
-"""What a dtype does to weights, to layers, and to what the libraries decide by it."""
+"""Measures of dtypes: weights, layers, and what the libraries decide by the dtype."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tiny_models
 
 
 def changed(run: Any) -> dict[str, Any]:
-    """The share of one matrix's weights that training changed, against the same weights as they were loaded."""
+    """The share of one matrix's weights that training changed, compared with the loaded weights."""
     from safetensors.torch import load_file
 
     name, after = next((name, one) for name, one in run.trainer.model.named_parameters() if "q_proj.weight" in name)
@@ -18,19 +18,19 @@ def changed(run: Any) -> dict[str, Any]:
 
 
 def finite(run: Any) -> dict[str, Any]:
-    """Whether every weight is a number after training, and the dtype that the optimizer stepped."""
+    """Whether every weight is finite after training, and the dtype that the optimizer stepped."""
     weights = list(run.trainer.model.parameters())
     return {"finite": all(bool(one.isfinite().all()) for one in weights), "dtype": str(weights[0].dtype)}
 
 
 def amp(run: Any) -> dict[str, Any]:
-    """Whether half precision was asked for, and whether accelerate's autocast and scaler are there."""
+    """Whether half precision is requested, and whether accelerate has autocast and a gradient scaler."""
     accelerator = run.trainer.accelerator
     return {"asked": run.args.fp16, "autocast": accelerator.native_amp, "scaler": accelerator.scaler is not None}
 
 
 def mixed(run: Any) -> dict[str, Any]:
-    """The precision that the launcher exports, and the one that the arguments keep."""
+    """The precision that the launcher exports, and the one in the built arguments."""
     import inspect_bundles
 
     variables = run.launched["environment"]
@@ -40,7 +40,7 @@ def mixed(run: Any) -> dict[str, Any]:
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """The dtype that a layer's output has in the forward pass of training, and the one that `precision` states."""
+    """The dtype of a layer's output in a training forward pass, and the dtype that `precision` states."""
     import torch
 
     seen: set[str] = set()
@@ -54,7 +54,7 @@ def computed(run: Any) -> dict[str, Any]:
 
 
 def deepspeed_fp16(run: Any) -> dict[str, Any]:
-    """Whether DeepSpeed is asked for fp16, and whether its accelerator, told of the spec's GPU, has it."""
+    """Whether DeepSpeed is configured for fp16, and whether its accelerator supports fp16 on the spec's GPU."""
     import torch
     from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
@@ -67,7 +67,7 @@ def deepspeed_fp16(run: Any) -> dict[str, Any]:
 
 
 def downcast(run: Any) -> dict[str, Any]:
-    """What the file says of the TPU's downcast, and what of it reaches the processes."""
+    """The file's value of the TPU downcast, and the value that reaches the processes."""
     import os
 
     with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:
@@ -77,7 +77,7 @@ def downcast(run: Any) -> dict[str, Any]:
 
 
 def messages(run: Any) -> dict[str, Any]:
-    """The types that DeepSpeed would send and sum gradients in, as it reads deepspeed.json."""
+    """The dtypes in which DeepSpeed would send and sum gradients, read from deepspeed.json."""
     import json
     import os
 
@@ -103,9 +103,9 @@ def alibi(run: Any) -> dict[str, Any]:
 
 
 def kept(run: Any) -> dict[str, Any]:
-    """The types of the trained weights and of the rotary frequencies, before a round of generation and after it.
+    """The dtypes of the trained weights and the rotary frequencies, before and after a round of generation.
 
-    What generates is replaced, it takes half a minute on a CPU; the cast is the trainer's own, on the way to it.
+    The generation itself is replaced, because it takes half a minute on a CPU; the cast is the trainer's own.
     """
     trainer = run.trainer
 
@@ -117,12 +117,12 @@ def kept(run: Any) -> dict[str, Any]:
     trainer.model_wrapped = trainer.model
     trainer.model.generate_batch = lambda *_, **__: {}
     before = types()
-    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters  # trl 0.24 tokenizes there itself
+    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters  # trl 0.24 tokenizes at this point
     trainer._generate_single_turn(*([["a b c"], None] if texts else [[[3, 4, 5]], None, {}, 2]))
     return {"before": before, "after": types(), "narrowed": types() != before}
 
 
 def loaded(run: Any) -> dict[str, Any]:
-    """Whether the model's weights have the type that the bundle states."""
+    """Whether the model's weights have the dtype that the bundle states."""
     kinds = {str(one.dtype).removeprefix("torch.") for one in run.model.parameters()}
     return {"as_stated": kinds == {run.plan["model"]["dtype"]}}

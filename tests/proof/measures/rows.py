@@ -1,4 +1,4 @@
-"""What becomes of rows: those of the bundle's own files, or of the tiny rows of the run."""
+"""Measures of rows: those of the bundle's own files, or the tiny rows of the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from small_run import REPOSITORY
 
 
 def _bundle(run: Any) -> Any:
-    """The bundle as the program in it reads it; files that are not copied into it lie beside it."""
+    """The `Bundle` as the runtime reads it; files that are not copied into it are next to it."""
     sys.path.append(REPOSITORY)
     sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
     import run_features
@@ -29,7 +29,7 @@ def _own(run: Any) -> Any:
 
 
 def _raw(run: Any) -> Any:
-    """The rows of the first source's file as they are stored, its columns under the shape's names."""
+    """The stored rows of the first source's file, with the column names of the shape."""
     import datasets
 
     source = run.plan["data"]["sources"][0]
@@ -49,7 +49,7 @@ def _trainer(run: Any, rows: Any) -> Any:
 
 
 def masked(run: Any) -> dict[str, Any]:
-    """Tokens of the prepared rows that no loss is taken over."""
+    """The number of tokens in the prepared rows that bear no loss."""
     rows = run.trainer.train_dataset
     if "labels" in rows.column_names:
         return {"masked": sum(label == -100 for labels in rows["labels"] for label in labels)}
@@ -58,7 +58,7 @@ def masked(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Rows that are left to train on, and how many of their tokens have a loss."""
+    """The number of rows that are left, and how many of their tokens bear loss."""
     rows = _trainer(run, _own(run)[0]).train_dataset
     if "labels" in rows.column_names:
         learnt = sum(label != -100 for labels in rows["labels"] for label in labels)
@@ -68,18 +68,21 @@ def left(run: Any) -> dict[str, Any]:
 
 
 def own(run: Any) -> dict[str, Any]:
-    """The trainer over the rows of the bundle's files, as a run maps them."""
+    """Build the trainer on rows of the bundle's files, mapped as a run maps them."""
     return {"rows": len(_trainer(run, _own(run)[0]).train_dataset)}
 
 
 def raw(run: Any) -> dict[str, Any]:
-    """The trainer over the rows of the bundle's files, as they are stored."""
+    """Build the trainer on rows of the bundle's files as they are stored."""
     return {"rows": len(_trainer(run, _raw(run)).train_dataset)}
 
 
 def tokenized(run: Any) -> dict[str, Any]:
-    """The last row of tokens through the trainer's collator and the model: whether its labels are those of the file,
-    and its own tokens, and how many tokens have no loss."""
+    """Pass the last row of tokens through the trainer's collator and the model.
+
+    The result says whether its labels are those of the file, whether they are its own tokens, and how many tokens bear
+    no loss.
+    """
     stored = _raw(run)
     trainer = _trainer(run, stored)
     batch = trainer.data_collator([trainer.train_dataset[len(trainer.train_dataset) - 1]])
@@ -91,7 +94,7 @@ def tokenized(run: Any) -> dict[str, Any]:
 
 
 def built(run: Any) -> dict[str, Any]:
-    """The rows as a run maps them; what it refuses is raised."""
+    """Map the rows as a run does. Raises what the mapping raises."""
     train, evaluation = _own(run)
     return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
 
@@ -106,7 +109,7 @@ def stored(run: Any) -> dict[str, Any]:
 
 
 def heard(run: Any) -> dict[str, Any]:
-    """Turns of the bundle's rows whose words a template that knows its roles (Qwen3's, as trl ships it) leaves out."""
+    """Turns in the bundle's rows whose text is left out by a template that knows its roles (TRL's Qwen3 template)."""
     import trl
 
     with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"), encoding="utf-8") as file:
@@ -120,7 +123,7 @@ def heard(run: Any) -> dict[str, Any]:
 
 
 def silent(run: Any) -> dict[str, Any]:
-    """Rows that the trainer keeps although no turn of the assistant has a letter."""
+    """Rows that the trainer keeps although no assistant turn has any text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
@@ -131,7 +134,7 @@ def silent(run: Any) -> dict[str, Any]:
 
 
 def templated(run: Any) -> dict[str, Any]:
-    """Whether the trainer's tokens of the first of the bundle's rows begin as the chat template begins a turn."""
+    """Whether the trainer's tokens of the bundle's first row begin as the chat template begins a turn."""
     run.tokenizer.chat_template = (
         "<|im_start|>{% for turn in messages %}{{ turn.role }}: {{ turn.content }}{% endfor %}"
     )
@@ -141,7 +144,7 @@ def templated(run: Any) -> dict[str, Any]:
 
 
 def unasked(run: Any) -> dict[str, Any]:
-    """Rows that the trainer keeps although a turn of the user has no letter."""
+    """Rows that the trainer keeps although a user turn has no text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     asked = [all((one["content"] or "").strip() for one in row["messages"] if one["role"] == "user") for row in rows]
@@ -149,13 +152,13 @@ def unasked(run: Any) -> dict[str, Any]:
 
 
 def repeated(run: Any) -> dict[str, Any]:
-    """Prepared rows that have the tokens of an earlier one."""
+    """Prepared rows with the same tokens as an earlier one."""
     rows = _trainer(run, _own(run)[0]).train_dataset
     return {"repeated": len(rows) - len({tuple(one) for one in rows["input_ids"]})}
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """Whether the first batch of the bundle's rows has a gradient, but for what rounding leaves of two equal terms."""
+    """Whether the first batch of the bundle's rows has a gradient, apart from rounding errors of two equal terms."""
     from measures import losses
 
     run.__dict__["rows"] = _own(run)[0]
@@ -163,7 +166,7 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Whether the rows that are evaluated on come from the evaluation split, and whether they are trained on too."""
+    """Whether the evaluation rows come from the evaluation split, and whether they are also trained on."""
     train, evaluation = _own(run)
     held = {json.dumps(row, sort_keys=True) for row in evaluation}
     return {
@@ -173,7 +176,7 @@ def evaluated(run: Any) -> dict[str, Any]:
 
 
 def evaluated_masked(run: Any) -> dict[str, Any]:
-    """Whether the loss leaves out tokens of the rows that are trained on, and of those that are evaluated on."""
+    """Whether the loss excludes tokens of the training rows, and of the evaluation rows."""
     run.__dict__["rows"], run.__dict__["held"] = _own(run)
     out = {}
     for name, rows in (("training", run.trainer.train_dataset), ("evaluation", run.trainer.eval_dataset)):
@@ -183,7 +186,7 @@ def evaluated_masked(run: Any) -> dict[str, Any]:
 
 
 def folder(run: Any) -> dict[str, Any]:
-    """Whether the datasets library alone reads every file of the first source's folder that the bundle holds."""
+    """Whether the datasets library alone reads every file of the first source's folder that the bundle contains."""
     import datasets
 
     source, place = run.plan["data"]["sources"][0], run.folder + "-as-written"
@@ -197,7 +200,7 @@ def folder(run: Any) -> dict[str, Any]:
 
 
 def masks_alone(run: Any) -> dict[str, Any]:
-    """The trainer over rows that are tokenized and masked, and have no labels."""
+    """Build the trainer on rows with token ids and masks but without labels."""
     import datasets
 
     rows = [{"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]} for _ in range(4)]
@@ -205,7 +208,7 @@ def masks_alone(run: Any) -> dict[str, Any]:
 
 
 def unread(run: Any) -> dict[str, Any]:
-    """Keys of `dataset_kwargs` that the trainer never asks for."""
+    """The keys of `dataset_kwargs` that the trainer never reads."""
 
     class RecordingRow(dict[str, Any]):
         seen: ClassVar[set[str]] = set()
@@ -221,7 +224,7 @@ def unread(run: Any) -> dict[str, Any]:
 
 
 def ends(run: Any) -> dict[str, Any]:
-    """Whether prepared rows end with the end token; the rows are texts under the name that the arguments say."""
+    """Whether prepared rows end with the end token. The rows are texts in the column that the arguments name."""
     rows = _own(run)[0]
     made = _trainer(run, rows).train_dataset
     end = run.tokenizer.eos_token_id
@@ -234,5 +237,5 @@ def order(run: Any) -> dict[str, Any]:
 
 
 def project(run: Any) -> dict[str, Any]:
-    """The project that a tracker is told."""
+    """The project name that a tracker gets."""
     return {"project": run.args.project}

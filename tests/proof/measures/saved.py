@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""Measures of the files that a run saves."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 
 def final(run: Any) -> dict[str, Any]:
-    """The files of the final save, and whether weights are among them."""
+    """The files of the final save, and whether they include weights."""
     folder = run.plan["arguments"]["output_dir"]
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return {"files": names, "weights": any(name.endswith((".safetensors", ".bin")) for name in names)}
 
 
 def resumed(run: Any) -> dict[str, Any]:
-    """Steps that Adam has counted at the end of two, the second of which was resumed from the first's checkpoint."""
+    """The steps that Adam has counted after two steps, of which the second was resumed from a checkpoint of the
+    first.
+    """
     trainer = run.trainer
     trainer.train()
     first = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
@@ -26,7 +28,7 @@ def resumed(run: Any) -> dict[str, Any]:
 
 
 def states(run: Any) -> dict[str, Any]:
-    """How many parameters have states of the optimizer in the first checkpoint."""
+    """The number of parameters with optimizer states in the first checkpoint."""
     import torch
 
     run.trainer.train()
@@ -36,7 +38,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def again(run: Any) -> dict[str, Any]:
-    """Whether a run that goes on after its first step begins with the rows of that step."""
+    """Whether a run that resumes after its first step reads the rows of that step again."""
     import torch
 
     seen: list[Any] = []

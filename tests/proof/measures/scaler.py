@@ -1,4 +1,4 @@
-"""What torch's gradient scaler, which fp16 needs, says to the weights of a model."""
+"""Measures of torch's gradient scaler, which fp16 needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def unscale(run: Any) -> dict[str, Any]:
-    """One step of the model as fp16 training makes it: a scaled loss, and the gradients unscaled before the clip."""
+    """One step of fp16 training: the loss is scaled, and the gradients are unscaled before clipping."""
     import torch
 
     model, scaler = run.model, torch.amp.GradScaler("cpu")

@@ -1,4 +1,4 @@
-"""What accelerate makes of a launch."""
+"""Measures of accelerate's state in a launch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def distributed(run: Any) -> dict[str, Any]:
-    """How many processes there are, and which distributed type accelerate's state says they run as."""
+    """The number of processes, and the distributed type in accelerate's state."""
     from accelerate.state import AcceleratorState
 
     state = run.args.distributed_state
@@ -15,5 +15,5 @@ def distributed(run: Any) -> dict[str, Any]:
 
 
 def wrapper(run: Any) -> dict[str, Any]:
-    """The class that the model was wrapped in when training began."""
+    """The class that wraps the model when training begins."""
     return {"wrapper": type(run.trainer.model_wrapped).__name__}

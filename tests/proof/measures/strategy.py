@@ -1,4 +1,4 @@
-"""What accelerate and DeepSpeed make of a launch: the plugins of the workers, the mesh, the wrapped model."""
+"""Measures of a strategy in accelerate and DeepSpeed: the workers' plugins, the mesh, the wrapped model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def _read(run: Any, name: str) -> str:
 
 
 def fsdp(run: Any) -> dict[str, Any]:
-    """What was exported for FSDP, and what its plugin is in a worker. Raises what the plugin raises."""
+    """The exported variables about FSDP, and the plugin of a worker. Raises what the plugin raises."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     variables = run.launched["environment"]
-    # Copying weights to the other ranks asks for a GPU at once.
+    # Copying weights to other ranks needs a GPU at once.
     with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
     ):
@@ -36,7 +36,7 @@ def fsdp(run: Any) -> dict[str, Any]:
 
 
 def prefetching(run: Any) -> dict[str, Any]:
-    """FSDP2's plugin, given what the file says of prefetching in the forward pass."""
+    """FSDP2's plugin with the file's forward prefetching."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     asked = run.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
@@ -45,14 +45,14 @@ def prefetching(run: Any) -> dict[str, Any]:
 
 
 def mesh(run: Any) -> dict[str, Any]:
-    """The device mesh of all processes, as accelerate would check and build it. Raises what it raises."""
+    """The device mesh of all processes, as accelerate checks and builds it. Raises what accelerate raises."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     found, world = inspect_bundles.parallelism(run), run.plan["run"]["world_size"]
 
     class Accelerator:
-        """Stands for the accelerator of an FSDP2 run of this many processes."""
+        """A stand-in for the accelerator of an FSDP2 run with this many processes."""
 
         multi_device, num_processes, is_fsdp2, is_main_process, distributed_type = True, world, True, True, "FSDP"
 
@@ -68,14 +68,14 @@ def mesh(run: Any) -> dict[str, Any]:
 
 
 def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
-    """The trainer's configuration class with the mesh of the file as its argument. Raises what it raises."""
+    """The trainer's configuration class with the file's mesh as an argument. Raises what the class raises."""
     made = inspect_bundles.config_class(run.plan)(**{**run.plan["arguments"], "use_cpu": True, "bf16": False,
                                             "parallelism_config": inspect_bundles.parallelism(run)})  # fmt: skip
     return {"ranks": made.parallelism_config.cp_size}
 
 
 def flags(run: Any) -> dict[str, Any]:
-    """The same launch asked for by flags, with the mesh switched on. Raises what the launcher raises."""
+    """The same launch by command-line flags, with the mesh enabled. Raises what the launcher raises."""
     from accelerate.commands import launch
 
     kind = {"FSDP": ["--use_fsdp", "--fsdp_version", "2"], "DEEPSPEED": ["--use_deepspeed"]}
@@ -92,7 +92,7 @@ def flags(run: Any) -> dict[str, Any]:
 
 
 def hooks(run: Any) -> dict[str, Any]:
-    """accelerate's preparation of a model for context parallelism. Raises what it raises."""
+    """accelerate's preparation of a model for context parallelism. Raises what accelerate raises."""
     from accelerate.big_modeling import _attach_context_parallel_hooks
 
     _attach_context_parallel_hooks(run.model)
@@ -100,7 +100,7 @@ def hooks(run: Any) -> dict[str, Any]:
 
 
 def shared_inputs(run: Any) -> dict[str, Any]:
-    """The first batch, prepared as the trainer does where ranks share a sequence. Raises what it raises."""
+    """The first batch, prepared as the trainer does if ranks share a sequence. Raises what the trainer raises."""
     from types import SimpleNamespace
 
     found = inspect_bundles.parallelism(run)
@@ -112,7 +112,7 @@ def shared_inputs(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """The lengths of the pieces that each rank gets of the collator's first batch, by torch's own splitting."""
+    """The lengths of the parts that each rank gets of the first batch, by torch's own splitting."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
     found = inspect_bundles.parallelism(run)
@@ -125,7 +125,7 @@ def pieces(run: Any) -> dict[str, Any]:
 
 
 def units(run: Any) -> dict[str, Any]:
-    """How many units FSDP has made of the model, and of how many modules that hold parameters themselves."""
+    """The number of FSDP units of the model, and the number of modules with their own parameters."""
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
     model = run.trainer.model_wrapped
@@ -135,7 +135,7 @@ def units(run: Any) -> dict[str, Any]:
 
 
 def cpu_optimizer(run: Any) -> dict[str, Any]:
-    """What accelerate makes of the trainer's optimizer where its states are offloaded: the class and its switches."""
+    """The class and options of the trainer's optimizer in accelerate if its states are offloaded."""
     import deepspeed.ops.adam
     import torch
     from accelerate.utils.deepspeed import map_pytorch_optim_to_deepspeed
@@ -144,7 +144,7 @@ def cpu_optimizer(run: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
 
     class Recorder:
-        """Stands for DeepSpeed's CPU Adam, whose kernel would be compiled for minutes."""
+        """A stand-in for DeepSpeed's CPU Adam, whose kernel would take minutes to compile."""
 
         def __init__(self, params: Any, **options: Any) -> None:
             made.update(options)
@@ -157,7 +157,7 @@ def cpu_optimizer(run: Any) -> dict[str, Any]:
 
 
 def settings(run: Any) -> dict[str, Any]:
-    """DeepSpeed's own reading of its file, beside what the file says."""
+    """The settings that DeepSpeed reads from its file, and the values in the file."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
     stated = json.loads(_read(run, "deepspeed.json"))
@@ -172,7 +172,7 @@ def settings(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """DeepSpeed's plugin in a worker that the launcher started. Raises what it raises."""
+    """DeepSpeed's plugin in a launched worker. Raises what the plugin raises."""
     from accelerate.utils import DeepSpeedPlugin
 
     with inspect_bundles.environment(**run.launched["environment"]):
@@ -181,7 +181,7 @@ def worker(run: Any) -> dict[str, Any]:
 
 
 def placed(run: Any) -> dict[str, Any]:
-    """Whether the engine was asked to offload parameters, and whether it shards or offloads any."""
+    """Whether parameters should be offloaded, and whether the engine shards or offloads any."""
     engine = run.trainer.model_wrapped
     asked = engine.zero_offload_param()
     return {
@@ -196,7 +196,7 @@ def gradients(run: Any) -> dict[str, Any]:
 
 
 def waits(run: Any) -> dict[str, Any]:
-    """Rank 0 works for four seconds while the others wait for it. Raises what they raise."""
+    """Rank 0 works for four seconds while the others wait. Raises what the waiting ranks raise."""
     import time
 
     from accelerate import PartialState
@@ -211,7 +211,7 @@ def waits(run: Any) -> dict[str, Any]:
 
 
 def group(run: Any) -> dict[str, Any]:
-    """The process group of a single rank, with the backend that the arguments name. Raises what accelerate raises."""
+    """The process group of a single rank, with the backend in the arguments. Raises what accelerate raises."""
     from accelerate import PartialState
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
@@ -221,7 +221,7 @@ def group(run: Any) -> dict[str, Any]:
 
 
 def spread(run: Any) -> dict[str, Any]:
-    """How far the trained weights of the processes lie apart after the run: 0 where gradients were averaged."""
+    """The largest difference between the processes' trained weights after the run: 0 if gradients were averaged."""
     import torch.distributed as dist
 
     farthest = 0.0
@@ -235,7 +235,7 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether each row of one token runs the same modules, which are what ZeRO-3 gathers one after the other."""
+    """Whether rows of one token run the same experts. ZeRO-3 expects the same sequence of modules in every process."""
     import torch
 
     model, seen, ran = run.model.eval(), [], set()
@@ -249,7 +249,7 @@ def experts(run: Any) -> dict[str, Any]:
 
 
 def frozen(run: Any) -> dict[str, Any]:
-    """The steps of a model whose layers are frozen as the bundle says."""
+    """Train a model whose layers are frozen as the bundle states."""
     import bundled
 
     from runtime.features.model.frozen_weights import freeze
@@ -260,7 +260,7 @@ def frozen(run: Any) -> dict[str, Any]:
 
 
 def forgets(run: Any) -> dict[str, Any]:
-    """The norm of a step whose last micro-batch has no gradient: that of the others, or nothing where they are lost."""
+    """The gradient norm of a step whose last micro-batch has no gradient: that of the others, or 0 if they are lost."""
     trainer, calls = run.trainer, []
     compute, parts = trainer.compute_loss, trainer.args.gradient_accumulation_steps
 

@@ -1,4 +1,4 @@
-"""What the libraries do with a stream of rows: the tiny rows of the run, read one after the other."""
+"""Measures of streamed rows: the tiny rows of the run, read one after the other."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any
 
 
 def _rows(run: Any) -> Any:
-    """The tiny rows, as a stream where the bundle has one."""
+    """The tiny rows, as a stream if the bundle streams."""
     return run.rows.to_iterable_dataset() if run.plan["data"].get("streaming") else run.rows
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """The trainer of a stream."""
+    """Build the trainer on a stream."""
     run.__dict__["rows"] = _rows(run)
     return {"made": run.trainer is not None}
 
 
 def held_out(run: Any) -> dict[str, Any]:
-    """Holds out rows."""
+    """Split a holdout from the rows."""
     return {"rows": len(_rows(run).train_test_split(test_size=0.25)["test"])}
 
 
 def _loader(run: Any) -> Any:
-    """The loader of the tokenized rows, which are a stream of torch where the bundle has a stream, as the runtime's."""
+    """A data loader of the tokenized rows; if the bundle streams, it is a torch stream as in the runtime."""
     from torch.utils.data import IterableDataset
 
     made = run.trainer
@@ -38,7 +38,7 @@ def _loader(run: Any) -> Any:
 
 
 def saves(run: Any) -> dict[str, Any]:
-    """How often a stream is saved in all steps of the run, before its end and at it."""
+    """How often the run saves a stream in all of its steps: before the end, and at the end."""
     from transformers import DefaultFlowCallback, TrainerControl, TrainerState
 
     args, many = run.args, run.args.max_steps
@@ -52,7 +52,7 @@ def saves(run: Any) -> dict[str, Any]:
 
 
 def first_rows(run: Any) -> dict[str, Any]:
-    """Whether the first batches have rows twice, and whether they are in the stored order."""
+    """Whether the first batches repeat rows, and whether they are in the stored order."""
     stored, seen = [list(row) for row in run.trainer.train_dataset["input_ids"]], []
     for batch in _loader(run):
         seen += [row[mask == 1].tolist() for row, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]

@@ -1,4 +1,4 @@
-"""What the libraries make of a chat template of the bundle."""
+"""Measures of the bundle's chat template in the libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _template(run: Any) -> str | None:
 
 
 def training(run: Any) -> dict[str, Any]:
-    """trl's training template for the bundle's; what it refuses is raised."""
+    """TRL's training template for the bundle's template. Raises what TRL raises."""
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
     run.tokenizer.chat_template = _template(run)
@@ -26,26 +26,26 @@ def training(run: Any) -> dict[str, Any]:
 
 
 def stops(run: Any) -> dict[str, Any]:
-    """Whether the token that ends a turn is among those that are learned."""
+    """Whether the token that ends a turn bears loss."""
     from trl.chat_template_utils import is_chat_template_stop_token_trained
 
     return {"stop": is_chat_template_stop_token_trained(run.tokenizer, chat_template=_template(run))}
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """The trainer with a tokenizer that has the bundle's template, or none."""
+    """Build the trainer with a tokenizer that has the bundle's template, or none."""
     run.tokenizer.chat_template = _template(run)
     return {"rows": len(run.trainer.train_dataset)}
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """How many tokens a control token of the template becomes, at most."""
+    """The largest number of tokens for one control token of the template."""
     found = re.findall(r"<\|[^|]+\|>", _template(run) or "")
     return {"most": max(len(run.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}
 
 
 def unread(run: Any) -> dict[str, Any]:
-    """Whether a question is written alike with the argument of the template and without it."""
+    """Whether a question is rendered equally with and without the template's argument."""
     template = _template(run) or ""
     bare = re.sub(r"^(\{% set .* %\}\n)+", "", template)
     turns = [{"role": "user", "content": "2?"}]
@@ -57,7 +57,7 @@ def unread(run: Any) -> dict[str, Any]:
 
 
 def instructed(run: Any) -> dict[str, Any]:
-    """A system prompt under the published template that the bundle's built-in one is called after."""
+    """Render a system prompt with the published template of the same name as the bundle's built-in one."""
     import trl
 
     name = os.path.basename(run.plan["tokenizer"]["chat_template"])
@@ -68,7 +68,7 @@ def instructed(run: Any) -> dict[str, Any]:
 
 
 def ended(run: Any) -> dict[str, Any]:
-    """Whether a row of chat, rendered by the bundle's template, holds the end token."""
+    """Whether a chat row, rendered by the bundle's template, contains the end token."""
     turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
     stated = run.plan["arguments"]["eos_token"]
     run.tokenizer.add_special_tokens({"eos_token": "<eos>" if stated in (None, "<EOS_TOKEN>") else stated})

@@ -1,5 +1,7 @@
-"""What DeepSpeed's Ulysses, and what stands around it in accelerate, transformers and TRL, make of a bundle whose
-processes share sequences. One process stands for the group."""
+"""Measures of sequences that processes share by DeepSpeed's Ulysses, in accelerate, transformers and TRL.
+
+One process stands in for the group.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ import inspect_bundles
 
 
 def mesh(run: Any) -> dict[str, Any]:
-    """The groups of the file, as accelerate reads them. Raises what it raises."""
+    """The process groups of the file, as accelerate reads them. Raises what accelerate raises."""
     found = inspect_bundles.parallelism(run)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
 
 @contextmanager
 def _group(size: int) -> Iterator[Any]:
-    """DeepSpeed's module, to which this process is a group of so many."""
+    """DeepSpeed's module, which sees this process as a group of several."""
     import deepspeed.runtime.sequence_parallel.parallel_state_sp as mpu
     from deepspeed.runtime.sequence_parallel import ulysses_sp
 
@@ -39,7 +41,7 @@ def _group(size: int) -> Iterator[Any]:
 
 
 def heads(run: Any) -> dict[str, Any]:
-    """The heads of the spec's model, divided as DeepSpeed does. Raises what it raises."""
+    """Divide the heads of the spec's model as DeepSpeed does. Raises what DeepSpeed raises."""
     from xpc.compiler.registry import find_model
 
     facts = find_model(run.plan["model"]["id"])
@@ -52,7 +54,7 @@ def heads(run: Any) -> dict[str, Any]:
 
 
 def chunks(run: Any) -> dict[str, Any]:
-    """The pieces that DeepSpeed's loader makes of the collator's first batch. Raises what it raises."""
+    """The parts into which DeepSpeed's loader splits the first batch. Raises what DeepSpeed raises."""
     import torch
 
     size, trainer = inspect_bundles.parallelism(run).sp_size, run.trainer
@@ -65,7 +67,7 @@ def chunks(run: Any) -> dict[str, Any]:
 
 
 def attention(run: Any) -> dict[str, Any]:
-    """The largest change of a logit of a tiny model with short windows, once DeepSpeed stands in for attention."""
+    """The largest change of a logit when DeepSpeed's attention replaces that of a tiny model with short windows."""
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
@@ -89,7 +91,7 @@ def attention(run: Any) -> dict[str, Any]:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """The trainer, to which accelerate says that processes share sequences. Raises what it raises."""
+    """Build the trainer while accelerate reports that processes share sequences. Raises what the trainer raises."""
     from accelerate.parallelism_config import ParallelismConfig
 
     named = {name: one for name, one in run.launched["environment"].items() if "PARALLELISM_CONFIG" in name}
