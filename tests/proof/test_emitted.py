@@ -1,4 +1,4 @@
-"""Every kind of bundle that the compiler can emit, against the libraries that will read it."""
+"""Every kind of bundle that the compiler can emit, read by the libraries that will read it in a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
-    """What the libraries make of each, by the spec's name; one process a target. Missing where a target is."""
+    """The libraries' answers by the spec's name; one process per target. A target without an interpreter has no
+    answers.
+    """
     out: dict[str, Mapping[str, Any]] = {}
     for target in STACKS:
         try:
@@ -139,7 +141,7 @@ def test_a_dry_run_prints_the_command_and_starts_nothing(bundles: Mapping[str, s
 )
 def test_other_arguments_are_refused(bundles: Mapping[str, str], words: list[str]) -> None:
     done = launch(bundles["ddp"], *words)
-    if words == [""]:  # nothing was asked for: the interpreter is not there
+    if words == [""]:  # no bundle was inspected: the interpreter is missing
         assert "no program /no/python" in done.stderr
         return
     assert done.returncode == 2
@@ -150,7 +152,7 @@ def test_other_arguments_are_refused(bundles: Mapping[str, str], words: list[str
 
 @pytest.mark.parametrize("variables", [{"MASTER_PORT": "1; touch x"}, {"MASTER_PORT": ""}, {"MASTER_PORT": "-1"}])
 def test_a_port_that_is_no_number_is_refused(bundles: Mapping[str, str], variables: dict[str, str]) -> None:
-    if variables["MASTER_PORT"] == "":  # as unset
+    if variables["MASTER_PORT"] == "":  # the same as unset
         assert launch(bundles["ddp"], "--dry-run", **variables).returncode == 0
         return
     done = launch(bundles["ddp"], "--dry-run", **variables)
@@ -174,7 +176,7 @@ def test_a_hostile_address_is_refused(bundles: Mapping[str, str]) -> None:
         assert "MASTER_ADDR must be a host" in done.stderr
 
 
-# What a spec states, and the arguments that must carry it.
+# The lines of a spec, and the arguments that must have their values.
 MEANINGS: dict[str, dict[str, object]] = {
     "linear": {"lr_scheduler_type": "linear", "warmup_steps": 0.03, "learning_rate": 1e-5, "adam_beta1": 0.8,
                "adam_beta2": 0.95, "adam_epsilon": 1e-7, "weight_decay": 0.1, "optim": "adamw_torch_fused"},
@@ -253,7 +255,7 @@ def test_the_launcher_is_that_of_the_strategy(
         assert variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] == str(run["zero_stage"] == 3).lower()
 
 
-# Strategy names of three generations, and what accelerate's plugin must be told.
+# Strategy names of three generations, and what accelerate's plugin must get.
 SHARDED: dict[str, tuple[int | None, object, str]] = {
     "fsdp": (2, True, "FULL_STATE_DICT"),
     "full-shard": (2, True, "FULL_STATE_DICT"),

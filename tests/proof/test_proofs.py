@@ -1,4 +1,6 @@
-"""Every proof: the illegal side does what is claimed, the legal side does not, and the code refuses the illegal one."""
+"""Every proof: the illegal spec has the claimed effect, the legal one does not, and the code refuses the
+illegal one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SHOWN = [one for one in PROOFS if not one.needs]
 
 @pytest.fixture(scope="session")
 def provers() -> Iterator[dict[str, Prover]]:
-    """The process of each target, started when a proof asks for it."""
+    """The process of each target, started when the first proof needs it."""
     kept: dict[str, Prover] = {}
     yield kept
     for one in kept.values():

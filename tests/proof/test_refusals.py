@@ -1,6 +1,6 @@
-"""What a run refuses: one clear sentence, status 1, no traceback, and before anything is loaded where that can be.
+"""What a run refuses: with one clear sentence, status 1 and no traceback, and before anything is loaded if possible.
 
-The interpreters that launch.sh starts are forks of a warm one, but for the first and those of other launchers.
+Most interpreters that launch.sh starts are forks of a warm one; the first, and those of other launchers, are new.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def sentence(run: Run) -> str:
-    """The one sentence of a refused run."""
+    """The one sentence with which a run is refused."""
     assert run.done.returncode == 1, run.output
     assert run.done.stderr.startswith("error: "), run.output
     assert run.done.stderr.count("\n") == 1, run.output
@@ -40,9 +40,9 @@ def sentence(run: Run) -> str:
 
 @pytest.fixture
 def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
-    """Compiles a text beside the tiny model, then changes the payload with `edit`.
+    """Compile a text next to the tiny model, then change trainer_args.json with `edit`.
 
-    Without `checked` no rule is asked: the run must refuse by itself what it meets when files were changed since.
+    Without `checked` no rule is asked, so the run itself must refuse the spec.
     """
 
     def make(
@@ -71,7 +71,7 @@ def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tm
     run = warm.launch(made, str(tmp_path))
     assert run.done.returncode == 1
     assert "trl 1.16.0 is installed, and this bundle is for 1.15.0" in run.done.stderr
-    assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong, in one go
+    assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong, reported together
     assert "pip install -r requirements.txt" in run.done.stderr
     assert "Traceback" not in run.output
 

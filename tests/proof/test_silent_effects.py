@@ -1,4 +1,6 @@
-"""Silent harm shows in a step: specimens past the checker, each of a class that was once accepted, and legal ones."""
+"""Silent effects show in a training step: specs compiled without the checker, one for each kind of effect that was once
+accepted, and legal specs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
 
 @frozen
 class Specimen:
-    """Lines of a spec, and what the differential says of its step; nothing, for a legal one."""
+    """A spec, and a part of the problem that the step reports; "" for a legal spec."""
 
     name: str
     says: str
@@ -37,9 +39,9 @@ class Specimen:
     batch: str = ""
     target: str = DEFAULT
     put: tuple[tuple[str, float], ...] = ()
-    """Arguments that nothing is lowered of, because no value outside their range is read from a spec."""
+    """Arguments that are set after lowering, because a spec cannot state values outside of their range."""
     library: bool = False
-    """The library's own trainer takes the step, without what runtime/ does about it."""
+    """Whether the library's own trainer takes the step, without the corrections of runtime/."""
 
     @property
     def text(self) -> str:
@@ -59,7 +61,7 @@ GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
 
 
 def of_an_older_stack(target: str) -> tuple[Specimen, ...]:
-    """Of a stack whose masks do not read position ids."""
+    """Specimens for an older stack, whose masks do not read position ids."""
     return (
         one(f"{target}-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
             "extra trl {", "  jit_mode_eval = true", "}", target=target),
@@ -132,14 +134,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def answers(place: str) -> dict[str, Any]:
-    """What became of the step of each specimen that a target here can run."""
+    """The problems of each specimen that an installed target can run."""
     found: dict[str, Any] = {}
     interpreter(DEFAULT)
     for target in installed():
         looker = Looker(target, 1)
         for specimen in SPECIMENS:
             if specimen.target == target:
-                number = 0 if "strategy fsdp" in specimen.lines else 1  # one that keeps its FSDP
+                number = 0 if "strategy fsdp" in specimen.lines else 1  # this one keeps FSDP
                 job = step(specimen.name, specimen.text, place, number)[1]
                 _put(job["folder"], dict(specimen.put))
                 looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)

@@ -1,4 +1,4 @@
-"""Trackers without a network: what each of them keeps of a run and of its resume, on every target."""
+"""Trackers without a network: the values that each keeps of a run and of its resume, on every target."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 IN_STACK = ("wandb", "trackio", "tensorboard")
-"""The trackers of the stacks' environments; some older ones lack trackio."""
+"""The trackers in the stacks' environments; trackio is missing in some older ones."""
 ADDED = ("mlflow", "swanlab", "clearml")
-"""Those of `.venv-trackers`, which `make slow` installs: their tests are nightly."""
+"""The trackers in `.venv-trackers`, which `make slow` installs; their tests are nightly."""
 OFFLINE = {
     "WANDB_MODE": "offline", "SWANLAB_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "CLEARML_CONFIG_FILE": "none.conf",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -35,7 +35,7 @@ Tracked = Callable[[str, str], tuple[Trained, Trained]]
 
 @pytest.fixture(scope="module")
 def with_added(warm: Warm) -> Iterator[Warm]:
-    """The warm interpreters that have the added trackers."""
+    """Warm interpreters with the additional trackers."""
     made = Warm(warm.place, with_trackers)
     yield made
     made.close()
@@ -43,8 +43,8 @@ def with_added(warm: Warm) -> Iterator[Warm]:
 
 @pytest.fixture(scope="module")
 def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
-    """The run of a target that reports to all trackers of an environment, and the same resumed from its first
-    checkpoint; trained once.
+    """A run on a target that reports to all trackers of an environment, and the same run resumed from its first
+    checkpoint. Each is trained once.
     """
 
     @cache
@@ -70,7 +70,7 @@ def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFacto
 
 
 def reports(target: str, tracker: str) -> bool:
-    """Whether the target's transformers has a callback for a tracker, and its environment the package."""
+    """Whether the target's transformers has a callback for a tracker, and its environment has the package."""
     return (tracker != "trackio" or load(target).facts.trackio) and has(target, tracker)
 
 
@@ -80,7 +80,7 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """Each step and value that a tracker gets: those of the first start, and again those after the checkpoint."""
+    """Each step and value that a tracker gets: from the first start, and again after the checkpoint."""
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
     return [*first, *(one for one in again if one[0] > KEPT)]
 
@@ -90,8 +90,8 @@ def test_wandb_keeps_every_step(tracked: Tracked, target: str) -> None:
     done, _ = tracked(target, "wandb")
     path, *_ = sorted(glob(os.path.join(os.path.dirname(done.out), "wandb", "offline-run-*", "*.wandb")))
     kept = read(path)
-    assert b"colours" in kept  # the project
-    assert b"answers" in kept  # the run
+    assert b"colours" in kept  # the project's name
+    assert b"answers" in kept  # the run's name
     for loss in done.values("loss"):
         assert repr(loss)[:12].encode() in kept
 
@@ -134,7 +134,7 @@ def test_mlflow_has_one_run_with_every_step_and_the_parameters(tracked: Tracked,
 def test_swanlab_keeps_every_step(tracked: Tracked, target: str) -> None:
     runs = tracked(target, "swanlab")
     folders = sorted(glob(os.path.join(os.path.dirname(runs[0].out), "swanlog", "run-*")))
-    assert len(folders) == 2  # offline, SwanLab continues no run
+    assert len(folders) == 2  # SwanLab cannot continue an offline run
     kept = read(os.path.join(folders[0], "backup.swanlab"))
     assert b"colours" in kept
     assert b"answers" in kept

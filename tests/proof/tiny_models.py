@@ -1,4 +1,6 @@
-"""Tiny models of every family, their tokenizer, and rows of every shape (target's interpreter); made once a machine."""
+"""Tiny models of every family, their tokenizer, and rows of every shape, made once per machine (in the stack's
+interpreter).
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,21 @@ SIZES: dict[str, Any] = {
     **small_models.SIZES, **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512), "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Values of the configuration; a family takes those that its class names."""
+"""Sizes of the configuration; a family gets those that its class has."""
 
 TEMPORARY = tempfile.gettempdir()
-"""The machine's own, also where a run of several processes gets another one (small_run.py)."""
+"""The machine's temporary folder, also for a run of several processes that gets another one (small_run.py)."""
 
 
 def _place() -> str:
-    """The folder that tiny models are kept in, one a version of transformers."""
+    """The folder in which tiny models are kept, one for each version of transformers."""
     import transformers
 
     return os.path.join(TEMPORARY, f"xpc-tiny-{os.getuid()}-{transformers.__version__}")
 
 
 def _once(name: str, make: Callable[[str], object]) -> str:
-    """A folder below the place, made once; two processes may make it at a time, and the first to end wins."""
+    """A folder that is made once. If two processes make it at the same time, the first to finish wins."""
     folder = os.path.join(_place(), name)
     if not os.path.isdir(folder):
         os.makedirs(_place(), exist_ok=True)
@@ -57,7 +59,7 @@ def tokenizer() -> str:
 
 
 def config(family: str) -> Any:
-    """A tiny configuration of a `model_type`. Raises KeyError for one that transformers does not know."""
+    """A tiny configuration of a `model_type`. Raises KeyError if transformers does not know the type."""
     from transformers import CONFIG_MAPPING
 
     maker = CONFIG_MAPPING[family]
@@ -81,7 +83,7 @@ def model(family: str) -> str:
 
 
 def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any = None) -> Any:
-    """The family's tiny model, loaded as a bundle's program does: dtype, attention and bits as the plan says."""
+    """The family's tiny model, loaded as a bundle's program does: with the plan's dtype, attention and bits."""
     import torch
     import transformers
 
@@ -100,7 +102,7 @@ def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any
 
 
 def rows(shape: str, number: int = 32) -> Any:
-    """Rows of a shape as trl reads them; `preference` with an explicit prompt, all of one length or nearly."""
+    """Rows of a shape as TRL reads them. `preference` rows have an explicit prompt and nearly equal lengths."""
     import datasets
     from tiny import conversations
 
@@ -121,7 +123,7 @@ def rows(shape: str, number: int = 32) -> Any:
 
 
 def as_turns(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of texts as turns, as the runtime has them where the source says `chat`."""
+    """A row of texts as turns, as the runtime makes them for a source with `chat`."""
     speakers = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
     return {
         name: [{"role": speakers[name], "content": value}] if name in speakers else value for name, value in row.items()
@@ -129,7 +131,7 @@ def as_turns(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reward(index: int) -> Any:
-    """A reward function that gives completions of one prompt different numbers."""
+    """A reward function that gives the completions of one prompt different values."""
 
     def score(completions: list[Any], **_: Any) -> list[float]:
         return [float((len(str(one)) + i + index) % 3) for i, one in enumerate(completions)]
@@ -139,7 +141,7 @@ def reward(index: int) -> Any:
 
 
 def adapters(plan: dict[str, Any], method: str) -> Any:
-    """PEFT's configuration of a payload's `lora` section."""
+    """PEFT's configuration for the section `lora` of trainer_args.json."""
     from peft import LoHaConfig, LoraConfig, MissConfig, OFTConfig, VeraConfig
 
     task = "SEQ_CLS" if method == "reward" else "CAUSAL_LM"

@@ -1,4 +1,4 @@
-"""The CPU's variant of a plan: what a GPU is needed for is replaced, what a proof is about is kept."""
+"""The CPU variant of a plan: settings that need a GPU are replaced, and those that a proof is about are kept."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ HARDWARE: dict[str, Any] = {
     "report_to": [], "use_liger_kernel": False, "activation_offloading": False, "use_vllm": False,
     "optim": "adamw_torch", "torch_compile": False, "torch_compile_backend": None, "torch_compile_mode": None,
 }  # fmt: skip
-"""Arguments that name what a machine without a GPU lacks, and what stands in."""
+"""Arguments that need a GPU, and their replacements."""
 SMALL: dict[str, Any] = {
     "per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "gradient_accumulation_steps": 1,
     "dataset_num_proc": None, "num_generations": 2, "max_completion_length": 8, "generation_batch_size": None,
     "steps_per_generation": None,
 }  # fmt: skip
-"""Sizes of a run that is over in a second."""
+"""Sizes of a run that takes about a second."""
 OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
-"""Optimizers that need no further package."""
+"""Optimizers that need no additional package."""
 LONG_ENOUGH = 8
 """Tokens of a completion."""
 LONGEST = 128
@@ -27,12 +27,12 @@ LONGEST = 128
 
 
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
-    """Changes a plan in place. `keep` names arguments (and `attn_implementation`, `deepspeed`) that stay."""
+    """Change a plan in place. `keep` names arguments (and `attn_implementation`, `deepspeed`) that stay."""
     values, run = plan["arguments"], plan["run"]
     more = kept.before(plan, job) if job.get("checked") else {}
     keep = (*keep, *(name for name in ("attn_implementation", "deepspeed") if name in more))
     changes: dict[str, Any] = {"output_dir": "out", "report_to": [], "dataset_num_proc": None, "push_to_hub": False}
-    if job.get("eager"):  # a compilation takes minutes
+    if job.get("eager"):  # compiling takes minutes
         changes.update(torch_compile=False, torch_compile_backend=None, torch_compile_mode=None)
     if not job.get("stop"):
         changes["max_steps"] = job["steps"]
@@ -45,7 +45,7 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
             changes["ddp_backend"] = "gloo"
             if "FSDP" in run["distributed_type"]:
                 changes["ddp_static_graph"] = None  # FSDP does not read it
-            if values.get("ddp_find_unused_parameters") is None:  # what is stated for ddp, which the variant is
+            if values.get("ddp_find_unused_parameters") is None:  # values for ddp, which the variant uses
                 changes["ddp_find_unused_parameters"] = False
         if values.get("optim") in OPTIMIZERS:
             changes.pop("optim")
@@ -58,7 +58,7 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
             if isinstance(values.get("max_prompt_length"), int):
                 changes["max_prompt_length"] = min(values["max_prompt_length"], LONGEST // 2)
         if plan["model"]["attn_implementation"].startswith("fl") and "attn_implementation" not in keep:
-            plan["model"]["attn_implementation"] = "eager"  # flash has no CPU kernel, and flex no backward pass there
+            plan["model"]["attn_implementation"] = "eager"  # no CPU kernel (flash), no backward pass (flex)
         if "deepspeed" not in keep:
             values.pop("deepspeed", None)
         plan["model"]["liger"] = False

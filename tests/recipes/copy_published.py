@@ -1,9 +1,9 @@
-"""Writes the copies of the published recipes beside this file, from a folder that holds the originals.
+"""Write the copies of the published recipes next to this file, from a folder with the originals.
 
     python tests/recipes/copy_published.py ../shared/published
 
-What a recipe states is kept as it is: names and values. The text of a chat template is not copied; its SHA-256 stands
-for it, and `renderings.json` holds what the template makes of some conversations (test_templates.py).
+The copies keep the names and values of a recipe. The text of a chat template is not copied, only its SHA-256;
+`renderings.json` has some conversations rendered by the template (test_templates.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOURCES = {
     "alignment-handbook": ("https://github.com/huggingface/alignment-handbook", "925acdf", "recipes"),
     "fastchat": ("https://github.com/lm-sys/FastChat", "0e6d3e4", ""),
 }
-"""Folder to repository, commit and the folder of recipes in it."""
+"""For each folder: the repository, the commit, and the repository's folder of recipes."""
 
 
 TEMPLATES = {
@@ -35,11 +35,11 @@ TEMPLATES = {
     "open-r1": ("open-r1/recipes/OpenR1-Distill-7B/sft/config_distill.yaml", True, False),
     "deepseek-r1-think": ("open-r1/recipes/DeepSeek-R1-Distill-Qwen-1.5B/grpo/config_demo.yaml", False, True),
 }
-"""Our template to the file of the published one, and whether it knows tools, and calls that have no content."""
+"""Our template to the file of the published one, and whether it supports tools, and calls without content."""
 
 
 def flags(words: list[str]) -> dict[str, str]:
-    """The flags of a command line, without the program: `--lr 1` and `--lr=1`."""
+    """The flags of a command line as a mapping, without the program: `--lr 1` and `--lr=1` are equal."""
     out: dict[str, str] = {}
     for index, word in enumerate(words):
         if word.startswith("--"):
@@ -49,7 +49,7 @@ def flags(words: list[str]) -> dict[str, str]:
 
 
 def facts(value: Any) -> Any:
-    """A value without long text: a chat template is its digest."""
+    """A value without long text: a chat template becomes its digest."""
     if isinstance(value, dict):
         kept = {key: facts(one) for key, one in value.items()}
         if isinstance(value.get("chat_template"), str):
@@ -59,7 +59,7 @@ def facts(value: Any) -> Any:
 
 
 def copied(folder: str, family: str) -> dict[str, Any]:
-    """Every file of a family by its path: what it states."""
+    """The values of every file of a family, by its path."""
     repository, commit, _ = SOURCES[family]
     out: dict[str, Any] = {"source": repository, "commit": commit, "files": {}}
     for place, _, names in sorted(os.walk(os.path.join(folder, family))):
@@ -76,7 +76,7 @@ def copied(folder: str, family: str) -> dict[str, Any]:
 
 
 def text(table: dict[str, Any]) -> str:
-    """JSON with a key of a recipe on each line."""
+    """JSON with one key of a recipe per line."""
     lines = [f"{json.dumps(key)}: {json.dumps(table[key])}" for key in table if key != "files"]
     files = []
     for name, keys in table["files"].items():
@@ -92,7 +92,7 @@ def template(folder: str, name: str) -> str:
 
 
 def renderings(folder: str) -> dict[str, Any]:
-    """What each published template makes of the conversations; texts by their digest, for they are long."""
+    """The conversations rendered by each published template; long texts are replaced by their digests."""
     out: dict[str, Any] = {}
     for name, (_, tools, calls) in TEMPLATES.items():
         published = template(folder, name)
@@ -102,12 +102,12 @@ def renderings(folder: str) -> dict[str, Any]:
 
 
 def digested(made: dict[str, Any]) -> list[Any]:
-    """A rendering in short: the digest of its text, its length in letters, the spans that count for the loss."""
+    """A rendering in short: the digest and length of its text, and the spans that bear loss."""
     return [sha256(made["text"].encode()).hexdigest()[:16], len(made["text"]), *made["spans"]]
 
 
 def main(folder: str) -> None:
-    """Write one file a family, and the renderings."""
+    """Write one file per family, and the renderings."""
     shown = json.dumps(renderings(folder), ensure_ascii=False, separators=(",", ": ")).replace('],"', '],\n"')
     with open(os.path.join(HERE, "renderings.json"), "w", encoding="utf-8", newline="\n") as out:
         out.write(shown.replace('"renders": {', '"renders": {\n').replace('}},"', '}},\n"') + "\n")

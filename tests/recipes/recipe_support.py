@@ -1,8 +1,10 @@
-"""A published recipe against the bundle of its spec: every value that it states, and every value that it leaves open.
+"""Compare a published recipe with the bundle of its spec: every value that it states, and the default of every value
+that it leaves out.
 
-The tables beside this file are the argument: `recipes.toml` (which spec says which file, and how it is launched),
-`names.toml` (where a bundle says what a published name says, with the reason where name or unit differ),
-`differences.toml` (what is not the same, with the reason) and `native.json` (defaults of versions that are no target).
+These tables are next to this file: `recipes.toml` (which spec belongs to which file, and how it is launched),
+`names.toml` (where a bundle has the value of a published key, with the reason if name or unit differ),
+`differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions that are no
+target).
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from xpc.compiler.stacks import STACKS, load
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPECS = os.path.join(REPOSITORY, "specs")
 NOTHING = "nothing is said"
-"""What stands in the place of a value that the bundle does not state."""
+"""Stands for a value that the bundle does not state."""
 
 View = Mapping[str, Any]
 
 
 def table(name: str) -> dict[str, Any]:
-    """One of the tables beside this file."""
+    """Read one of the tables next to this file."""
     with open(os.path.join(HERE, name), "rb") as handle:
         return tomllib.load(handle) if name.endswith(".toml") else json.load(handle)
 
@@ -46,15 +48,16 @@ TEMPLATES = {entry["published"]: name for name, entry in table("renderings.json"
 
 @cache
 def family(name: str) -> dict[str, Any]:
-    """The copies of a family's files by path."""
+    """The copies of a family's files, by path."""
     with open(os.path.join(HERE, "published", name + ".json"), encoding="utf-8") as handle:
         return json.load(handle)["files"]
 
 
 def published(recipe: str) -> dict[str, Any]:
-    """What the recipe states: its own keys, `launch:` facts, and the keys of its `accelerate:` and `deepspeed:` file.
+    """The values that the recipe states: its own keys, `launch:` keys, and the keys of its `accelerate:` and
+    `deepspeed:` files.
 
-    The numbers of machines and processes are those of the launch command, which goes before the file.
+    The numbers of machines and processes are those of the launch command, which overrides the files.
     """
     entry = RECIPES[recipe]
     files = family(entry["family"])
@@ -78,7 +81,7 @@ def flattened(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def native_of(recipe: str) -> str:
-    """The target of the spec."""
+    """The target of the recipe's spec."""
     return re.search(r"^target (\S+)$", spec_text(recipe), re.MULTILINE)[1]  # type: ignore[index]
 
 
@@ -95,17 +98,17 @@ def spec_for(recipe: str, target: str) -> str:
 
 @cache
 def bundle(recipe: str, target: str) -> dict[str, bytes]:
-    """The bundle of the recipe's spec, written for a target."""
+    """The bundle of the recipe's spec, compiled for a target."""
     return compiled(spec_for(recipe, target), SPECS, recipe + ".xp")
 
 
 def view(recipe: str, target: str) -> View:
-    """What the bundle states: its files as one mapping."""
+    """The files of the recipe's bundle as one mapping."""
     return read(bundle(recipe, target))
 
 
 def view_of(text: str, name: str) -> View:
-    """What the bundle of a spec beside the recipes states."""
+    """The files of the bundle of a spec in specs/, as one mapping."""
     return read(compiled(text, SPECS, name))
 
 
@@ -120,7 +123,7 @@ def read(files: dict[str, bytes]) -> View:
 
 
 def at(found: View, path: str) -> Any:
-    """The value under a dotted path, or NOTHING."""
+    """The value at a dotted path, or NOTHING."""
     value: Any = found
     for part in path.split("."):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
@@ -150,7 +153,7 @@ def _plain_mixture(value: Any) -> Any:
 
 
 def _template(found: View) -> Any:
-    """The digest of the published template. Ours was shown to render the same text."""
+    """The digest of the published template. Another test has shown that ours renders the same text."""
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
         with open(os.path.join(SPECS, "templates", name + ".jinja"), "rb") as handle:
@@ -165,7 +168,7 @@ def _rewards(found: View) -> Any:
 
 
 def _judged(found: View) -> Any:
-    """The number of tests at once in the bundle's copy of the judge."""
+    """The number of programs that the bundle's copy of judged.py tests at once."""
     (text,) = (data.decode() for name, data in found["files"].items() if name.startswith("files/judged"))
     return int(re.search(r"^AT_ONCE = (\d+)$", text, re.MULTILINE)[1])  # type: ignore[index]
 
@@ -193,11 +196,11 @@ HOW: Mapping[str, Callable[[View], Any]] = {
     "offload_param": lambda found: (at(found, "deepspeed.zero_optimization.offload_param.device")
                                     if at(found, "deepspeed.zero_optimization.offload_param") != NOTHING else "none"),
 }  # fmt: skip
-"""The values that do not stand in one place of a bundle, by the word of `names.toml`."""
+"""Values that are computed from several places of a bundle, by the word `how` in `names.toml`."""
 
 
 def bundle_value(key: str, found: View, target: str) -> Any:
-    """What the bundle says for a published key, in the published unit."""
+    """The bundle's value for a published key, in the published unit."""
     entry = NAMES.get(key, {})
     if "how" in entry:
         return HOW[entry["how"]](found)
@@ -206,7 +209,9 @@ def bundle_value(key: str, found: View, target: str) -> Any:
 
 
 def _place(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
-    """Where a bundle for a target has the value of a key: `at`, or what is there for its trl (`at-trl>=1`)."""
+    """The path of a key's value in a target's bundle: `at`, or an entry for the target's version of trl
+    (`at-trl>=1`).
+    """
     for name, path in entry.items():
         if name.startswith("at-trl") and _has_trl(target, name.removeprefix("at-trl")):
             return str(path)
@@ -214,14 +219,14 @@ def _place(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
 
 
 def _has_trl(target: str, versions: str) -> bool:
-    """Whether a target pins one of these versions of trl."""
+    """Whether a target pins a version of trl in this range."""
     stack = load(target)
     assert stack is not None
     return SpecifierSet(versions).contains(stack.pins["trl"])
 
 
 def same(key: str, wanted: Any, stated: Any) -> bool:
-    """Whether two values mean the same: numbers by value, words of a command line by what they are read as."""
+    """Whether two values mean the same: numbers are compared by value, command-line words after conversion."""
     if key == "dataset_mixture":
         wanted = _plain_mixture(wanted)
     if key == "torch_dtype" and wanted is None:
@@ -245,7 +250,7 @@ def _number(word: str) -> float | None:
 
 
 def decided(keys: Mapping[str, Any], target: str) -> set[str]:
-    """The arguments that published keys speak of."""
+    """The arguments whose values the published keys decide."""
     out: set[str] = set()
     for key in keys:
         entry = NAMES.get(key, {})
@@ -255,7 +260,7 @@ def decided(keys: Mapping[str, Any], target: str) -> set[str]:
 
 
 def defaults(recipe: str) -> dict[str, Any]:
-    """The defaults of the recipe's own versions, by the names that they had."""
+    """The defaults of the library versions for which the recipe was made, by the names in those versions."""
     entry = RECIPES[recipe]
     name = entry["defaults"]
     later = NATIVE["absent"]["both"]
@@ -271,12 +276,10 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """Everything that the bundle says otherwise than the recipe: key to (published, stated).
+    """Every value that differs between recipe and bundle: key to (published, stated).
 
-    `found` is another bundle than the recipe's own spec gives, and `keys` what is published of it.
-
-    A key `unset:NAME` is an argument that the recipe leaves open: the default of its own versions stands for it. An
-    argument that they did not have is not compared.
+    `found` is another bundle to compare, and `keys` other published values. A key `unset:NAME` is an argument that the
+    recipe leaves out: the default of the recipe's versions is compared, unless they do not have the argument.
     """
     found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}
@@ -306,7 +309,8 @@ def unlike(
 def allowed(recipe: str, target: str) -> dict[str, str]:
     """The differences that the table lists for a recipe on a target, with their reasons.
 
-    A published key is meant where the recipe states it, an `unset:` argument where the recipe leaves it open.
+    An entry applies to a published key if the recipe states it, and to an `unset:` key if the recipe leaves the
+    argument out.
     """
     out: dict[str, str] = {}
     keys, arguments = published(recipe), view(recipe, target)["arguments"]

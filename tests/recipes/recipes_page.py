@@ -1,4 +1,6 @@
-"""`python tests/recipes/recipes_page.py docs/recipes.md`: each published recipe, its spec, and what differs and why."""
+"""`python tests/recipes/recipes_page.py docs/recipes.md`: write the page of published recipes, their specs and
+differences.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "rehearsals.j
 """The results of `make rehearse`, by recipe and stack."""
 FAMILIES = {"open-r1": "Open-R1", "alignment-handbook": "The alignment handbook", "fastchat": "FastChat"}
 LONGEST = 60
-"""Characters of a value in a table; longer ones are cut."""
+"""The most characters of a value in a table; longer values are cut."""
 
 
 def value(found: Any) -> str:
@@ -68,19 +70,19 @@ def name(key: str) -> str:
 
 
 def common() -> dict[str, str]:
-    """The differences that most recipes have, for one and the same reason: key to reason."""
+    """The differences that most recipes have for the same reason: key to reason."""
     seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
     return {key: why for (key, why), times in sorted(seen.items()) if times > len(RECIPES) // 2}
 
 
 def reasons(recipe: str, target: str) -> dict[str, str]:
-    """What differs on a stack, with its reason."""
+    """The differences of a recipe on a stack: key to reason."""
     listed = allowed(recipe, target)
     return {key: listed[key] for key in unlike(recipe, target)}
 
 
 def targets(recipe: str) -> list[str]:
-    """The spec's own stack and today's, without those that refuse the recipe."""
+    """The recipe's own stack and the default stack, without stacks that refuse the recipe."""
     wanted = dict.fromkeys((native_of(recipe), DEFAULT))
     return [one for one in wanted if one not in RECIPES[recipe].get("refused", ())]
 
@@ -104,7 +106,7 @@ def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
 
 
 def recipe_text(recipe: str, apart: dict[str, str]) -> Iterator[str]:
-    """One recipe: source, machines, stacks and differences."""
+    """The section of one recipe: source, machines, stacks and differences."""
     entry = RECIPES[recipe]
     repository, commit, _ = SOURCES[entry["family"]]
     in_file = "/" in entry["file"]

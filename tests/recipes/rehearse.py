@@ -2,8 +2,8 @@
 
     python tests/recipes/rehearse.py tests/recipes/rehearsals.json [RECIPE ...]
 
-Each result has the date, the steps that were done, those that could not be, and what was found. docs/recipes.md shows
-them. A recipe takes 15 to 60 seconds on two idle cores.
+Each result has the date, the stages that were run, the stages that could not be run, and the findings. docs/recipes.md
+shows the results. A recipe takes 15 to 60 seconds on two idle cores.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from xpc.compiler.stacks import DEFAULT
 
 SPECS = os.path.join(REPOSITORY, "specs")
 BUILT = ("quickstart", "quickstart-trl-0.18")
-"""Specs whose model is built by `make demo`, not published."""
+"""Specs whose model `make demo` builds; it is not published."""
 
 
 def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
-    """The report of a rehearsal, on the recipe's own stack or on another."""
+    """Rehearse a recipe on its own stack or on another; returns the report."""
     with open(os.path.join(SPECS, recipe + ".xp"), encoding="utf-8") as handle:
         text = handle.read()
     target = stack or own_stack(recipe)
@@ -54,7 +54,7 @@ def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
 
 
 def own_stack(recipe: str) -> str:
-    """The stack of a recipe, which its base may name."""
+    """The stack of a recipe; its base may name it."""
     path = os.path.join(SPECS, recipe + ".xp")
     with open(path, encoding="utf-8") as handle:
         checked = check_text(handle.read().encode(), recipe, Workspace(SPECS))
@@ -63,7 +63,7 @@ def own_stack(recipe: str) -> str:
 
 
 def kept(report: dict[str, Any]) -> dict[str, Any]:
-    """What is committed of a report."""
+    """The part of a report that is committed."""
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "done": [one["step"] for one in report["exercised"] if one["state"] == "done"],
@@ -74,13 +74,13 @@ def kept(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def recipes() -> list[str]:
-    """The specs with models that are published."""
+    """The specs with published models."""
     names = sorted(name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp"))
     return [name for name in names if name not in BUILT]
 
 
 def main(path: str, *chosen: str) -> int:
-    """Rehearse, and write each result at once. Returns 1 if a recipe failed."""
+    """Rehearse the recipes, and write each result at once. Returns 1 if a recipe failed."""
     found: dict[str, Any] = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as handle:

@@ -1,4 +1,4 @@
-"""Conversations that chat templates are compared on, and the renderer of transformers with the date held still."""
+"""Conversations on which chat templates are compared, and transformers' renderer with a fixed date."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Any
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-"""The tokens that templates name; any will do, as long as both sides get the same."""
+"""Values for the special tokens that templates name; both sides of a comparison get the same."""
 
 
 def turn(role: str, content: str | None, **more: Any) -> dict[str, Any]:
-    """One message."""
+    """A turn of a conversation."""
     return {"role": role, "content": content, **more}
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
-    """A call of a tool, in the form that templates read."""
+    """A tool call in the form that templates read."""
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -66,7 +66,7 @@ NONE_CALLS: dict[str, list[dict[str, Any]]] = {
         turn("tool", "2"), turn("tool", "3"),
     ],
 }  # fmt: skip
-"""DeepSeek's form: a call has no content, and its arguments are a text."""
+"""Calls in DeepSeek's form: a call has no content, and its arguments are JSON text."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "": {},
@@ -78,13 +78,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def cases(tools: bool, calls_without_content: bool) -> list[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
-    """Every conversation under every option, with a name."""
+    """Every conversation with every option, by name."""
     talks = {**PLAIN, **(TOOLS if tools else {}), **(NONE_CALLS if calls_without_content else {})}
     return [(f"{talk}; {how}", turns, more) for talk, turns in talks.items() for how, more in OPTIONS.items()]
 
 
 def render(template: str, turns: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """The text, and the spans of it that a `generation` block marks (begin and end, in letters)."""
+    """The rendered text, and the spans that a `generation` block marks (begin and end, in characters)."""
     from transformers.utils import chat_template_utils as chat
 
     compiled = chat._compile_jinja_template(template)

@@ -1,7 +1,7 @@
-"""The built-in chat templates render what the published ones do, and mark what trl's training variants mark.
+"""The built-in chat templates render what the published ones render, and mark what TRL's training variants mark.
 
-The published texts are those that trl ships for its comparisons, and the renderings of the recipes' own. Mistral's and
-Vicuna's are written out in Python.
+The published texts are those that TRL ships for its comparisons, and the renderings of the recipes' templates.
+Mistral's and Vicuna's are written out in Python.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ SHIPPED = {
     "qwen2.5": "qwen2_5", "qwen3": "qwen3", "llama3": "llama3", "llama3.1": "llama3_1", "gemma": "gemma",
     "gemma3": "gemma3", "phi3": "phi3",
 }  # fmt: skip
-"""The files of trl 1.16 that hold the published texts."""
+"""The files of trl 1.16 with the published templates."""
 MARKED = ("qwen2.5", "llama3", "gemma", "gemma3", "phi3")
-"""Those of which trl has a training variant that writes the same text; qwen3's puts thoughts into every answer."""
+"""Templates of which TRL has a training variant that writes the same text; qwen3's variant adds reasoning blocks to
+every answer.
+"""
 RENDERED = {"chatml": "chatml", "smollm2": "smollm2", "smollm3": "smollm3", "zephyr": "zephyr"}
-"""Those that a recipe has, too, and whose renderings are kept."""
+"""Templates that a recipe also has, so their renderings are stored."""
 RAISED = {"text": None, "spans": []}
 
 
@@ -39,7 +41,7 @@ def folder() -> str:
 
 
 def made(template: str, turns: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-    """What a template makes of a conversation, or that it refuses it."""
+    """A conversation rendered by a template, or that the template refuses it."""
     try:
         return render(template, turns, **more)
     except Exception:
@@ -75,7 +77,7 @@ def test_it_renders_as_the_recipes_one_was_published(folder: str, name: str) -> 
     _, tools, calls = OF_RECIPES[RENDERED[name]]
     kept = table("renderings.json")[RENDERED[name]]["renders"]
     for case, turns, more in cases(tools, calls):
-        # a digest and a length, then the marks, which only smollm3's has as published
+        # a digest and a length, then the marks, which of the published templates only smollm3's has
         assert digested(render(text(name).decode(), turns, **more))[:2] == kept[case][:2], case
 
 
@@ -90,9 +92,9 @@ def test_every_answer_is_marked_and_nothing_else(folder: str, name: str) -> None
             spans = [*spans[:-2], "".join(spans[-2:])] if len(spans) > len(answers) else spans
         assert len(spans) == len(answers)
         for span, answer in zip(spans, answers, strict=True):
-            # qwen3 drops the thoughts of earlier answers
+            # qwen3 drops the reasoning of earlier answers
             assert answer.rpartition("</think>")[2].strip() in span
-            # the token that ends the turn is learned
+            # the token that ends the turn bears loss
             assert any(end in span for end in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>"))
         assert all(turn["content"].strip() not in span for turn in turns if turn["role"] == "user" for span in spans)
 
@@ -106,7 +108,9 @@ def test_a_system_prompt_is_rendered_or_refused(folder: str, name: str) -> None:
 
 @pytest.mark.parametrize("talk", ["one turn", "several turns", "quotes and braces", "a question alone"])
 def test_mistral_is_mistrals(folder: str, talk: str) -> None:
-    """Mistral-7B-Instruct-v0.2: [INST] question [/INST], the answer and the end token, nothing between them."""
+    """Mistral-7B-Instruct-v0.2: [INST] question [/INST], the answer and the end token, without anything between
+    them.
+    """
     expected, spans = "<s>", []
     for turn in PLAIN[talk]:
         if turn["role"] == "user":

@@ -1,7 +1,8 @@
-"""Data as specs write it, from the spec through the bundle to the rows: configs, splits, slices, files of every kind.
+"""Data as specs state it, from the spec through the bundle to the rows: configurations, splits, slices, files of every
+kind.
 
-A dataset of the hub is stood in for by a folder of its name, which the datasets library reads in the same way: with a
-README that names configs and splits.
+A folder with a hub dataset's name stands for that dataset, with a README that names configurations and splits; the
+datasets library reads it in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the training libraries only in the process that runs these tests."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
@@ -57,7 +58,7 @@ def turns(name: str, count: int) -> str:
 
 
 def built(folder: Path, *lines: str, train: str = "rows", method: str = "") -> tuple[Any, Any, dict[str, Any]]:
-    """The rows to train on, those held out, and the `data` section of the bundle of a spec of these lines."""
+    """The training rows, the holdout, and the section `data` of the bundle of a spec with these lines."""
     put(folder, {"model/config.json": json.dumps(CONFIG)})
     text = "\n".join(["xpc 1", f'train "model" on {train} for 1 epochs', "hardware cpu", method, *lines, ""])
     put(folder / "run.bundle", compiled(text, str(folder), "run.xp"))
@@ -71,7 +72,7 @@ def first_prompts(rows: Any) -> list[str]:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that the library takes for the dataset org/chat: two configs, one of them with two splits."""
+    """A folder that the library reads as the dataset org/chat, with two configurations, one of which has two splits."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     put(tmp_path, {
@@ -118,7 +119,7 @@ def test_seeds_and_holdouts(hub: Path, seed: int) -> None:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Rows as a file of the kind that its ending names."""
+    """Write rows as a file of the kind that its extension names."""
     table = datasets.Dataset.from_list(rows)
     if path.suffix == ".parquet":
         table.to_parquet(path)
@@ -187,7 +188,7 @@ def test_repeated_rows_are_left_out_before_the_holdout_is_split_off(
 
 
 class Words:
-    """A tokenizer with a token a word."""
+    """A tokenizer with one token per word."""
 
     chat_template = "there is one"
 

@@ -1,4 +1,4 @@
-"""The rewards of `specs/rewards/judged.py`: programs are judged as Open-R1 judges them, and never run here."""
+"""The rewards of `specs/rewards/judged.py` judge programs as Open-R1's do; no program is run on this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def judged() -> ModuleType:
 
 
 class Sandbox:
-    """E2B's interpreter as far as it is used: it runs a script and tells the value of its last expression."""
+    """A stand-in for E2B's interpreter: it runs a script and returns the value of the last expression."""
 
     def __enter__(self) -> Sandbox:
         return self
@@ -65,7 +65,7 @@ def answered(program: str, language: str = "python") -> list[dict[str, str]]:
         ("print(2)", 0.5),
         ("print(2 +)", 0.0),
         ("raise SystemExit(1)", 0.0),
-        ("", 0.5),  # nothing is printed, and one of the two cases expects an empty line
+        ("", 0.5),  # the program prints nothing, and one of its two test cases expects an empty line
     ],
 )
 def test_code_is_the_share_of_the_cases(

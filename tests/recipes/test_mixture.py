@@ -1,7 +1,7 @@
-"""The mixture of the alignment handbook and Open-R1, row for row: spec to bundle to rows, against the published rule.
+"""Mixtures as in the alignment handbook and Open-R1: the bundle's rows equal, row for row, those of the published code.
 
-The rule (https://github.com/huggingface/alignment-handbook at 925acdf, src/alignment/data.py, get_dataset; Open-R1's
-src/open_r1/utils/data.py is the same) is transcribed in `by_the_rule`, over made data.
+The code (https://github.com/huggingface/alignment-handbook at 925acdf, src/alignment/data.py, get_dataset; Open-R1's
+src/open_r1/utils/data.py is the same) is restated in `by_the_rule`, over made-up data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the training libraries only in the process that runs these tests."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
@@ -33,7 +33,7 @@ Part = tuple[str, float | None]
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """Conversations that say where they come from, with columns that the mixture leaves out."""
+    """Conversations that name their source, with columns that the mixture drops."""
     return [
         {
             "id": i, "source": name,
@@ -44,7 +44,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def by_the_rule(parts: list[Part], seed: int, test_split_size: int | float | None) -> tuple[Any, Any]:
-    """get_dataset of the handbook for a dataset_mixture."""
+    """The handbook's get_dataset for a dataset_mixture."""
     kept = []
     for name, weight in parts:
         part = datasets.Dataset.from_list(rows(name)).select_columns(["messages"])
@@ -63,7 +63,7 @@ def percent(share: float) -> str:
 
 
 def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | float | None, more: str = "") -> Any:
-    """What the runtime of the compiled bundle builds from the same data."""
+    """The rows that the runtime of the compiled bundle builds from the same data."""
     lines = ["xpc 1", "", 'train "model" on mix for 1 epochs', "", "hardware cpu", "", "data mix {"]
     for name, weight in parts:
         take = "" if weight is None else f"    take = {percent(weight)}\n"
@@ -110,7 +110,7 @@ def test_the_rows_are_those_of_the_published_rule(
 
 
 def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
-    """Neither the first rows of each part nor a mixture without its last shuffle is the same."""
+    """Taking the first rows of each source, or leaving out the last shuffle, gives other rows."""
     train, _ = by_the_bundle(tmp_path, [("a", 0.5), ("b", 0.25)], 0, None)
     first = [f"a{i}" for i in range(50)] + [f"b{i}" for i in range(14)]
     assert sorted(first_turns(train)) != sorted(first)
@@ -119,7 +119,7 @@ def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tenths", range(1, 1000, 7))
 def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
-    """int(n * 0.007) of 1000 rows is 7, and 0.7 / 100 is a little less than 0.007 in binary."""
+    """int(n * 0.007) of 1000 rows is 7, and 0.7 / 100 is slightly less than 0.007 in binary."""
     text = f"xpc 1\ntrain qwen2.5-3b on mix\ndata mix {{\n  smoltalk(take={tenths / 10:g}%)\n}}\n"
     spec = checked(text).spec
     assert spec is not None
@@ -129,7 +129,7 @@ def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
 
 
 def test_complete_dataset_reaches_the_trainer_in_its_order(tmp_path: Path) -> None:
-    """As in the handbook and Open-R1 for a dataset_name; the sampler shuffles."""
+    """As in the handbook and Open-R1 for a single dataset_name; the sampler shuffles it later."""
     train, _ = by_the_bundle(tmp_path, [("a", None)], 0, None)
     assert first_turns(train) == [f"a{i}" for i in range(SIZES["a"])]
 
@@ -141,7 +141,7 @@ def test_training_on_a_split_called_test_is_warned_of(split: str, warned: bool) 
 
 
 def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None:
-    """The cache of datasets knows the seed: another one gives other rows."""
+    """The cache of `datasets` depends on the seed: another seed gives other rows."""
     one = first_turns(by_the_bundle(tmp_path / "one", [("a", 0.5)], 0, None)[0])
     two = first_turns(by_the_bundle(tmp_path / "two", [("a", 0.5)], 1, None)[0])
     assert one != two
@@ -150,7 +150,9 @@ def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("columns", ["messages", "messages, tools"])
 def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -> None:
-    """select_columns of the rule, also for columns that a template reads; the first message carries these."""
+    """select_columns of the published code also drops columns that a template reads; the runtime keeps those in the
+    first message.
+    """
     put(tmp_path, {"a.jsonl": json.dumps({**rows("a")[0], "tools": "[]", "chat_template_kwargs": {"x": 1}}) + "\n"})
     source = f'data mix {{\n  "a.jsonl" {{\n    columns = [{columns}]\n  }}\n}}\n'
     text = "xpc 1\ntrain qwen2.5-0.5b on mix for 1 epochs\nhardware cpu\n" + source
@@ -170,7 +172,7 @@ def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -
     ],
 )
 def test_rewards_get_the_columns_next_to_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
-    """As in Open-R1's grpo.py, which leaves out `messages` alone."""
+    """As in Open-R1's grpo.py, which removes only `messages`."""
     row = {"problem": "1 + 1?", "answer": "2", "level": 3, "messages": rows("a")[0]["messages"]}
     put(tmp_path, {"math.jsonl": json.dumps(row) + "\n"})
     text = (

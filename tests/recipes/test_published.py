@@ -1,5 +1,7 @@
-"""Every published recipe says in our language what it says in its own, argument by argument, on its native target and
-on the newest; `recipe_support` and the tables beside it say what is compared with what.
+"""The bundle of every published recipe has its values, argument by argument, on the recipe's own stack and on the
+newest.
+
+`recipe_support.py` and the tables next to it say which values are compared.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def test_every_spec_of_the_folder_is_a_recipe() -> None:
         "quickstart-trl-0.18",
         "sentence",
         "qwen2.5-3b-infinity-8xv100",
-    }  # the last: proof/test_seed.py
+    }  # the last one: proof/training/test_seed.py
     assert {name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp")} == {*RECIPES, *SWEEPS, *own}
 
 
@@ -124,8 +126,8 @@ def test_the_copies_are_what_was_published() -> None:
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if "qlora" in recipe])
 def test_a_base_of_4_bits_is_the_publishers(recipe: str) -> None:
-    """What the recipe leaves to the loader: TRL's get_quantization_config (0.18 and 0.19.1: no double quantization),
-    and FastChat's train_lora.py (double).
+    """Values that the recipe leaves to its loader: TRL's get_quantization_config (0.18 and 0.19.1: no double
+    quantization), and FastChat's train_lora.py (double).
     """
     found = support.view(recipe, "trl-1.16")["lora"]
     assert found["double_quant"] is (RECIPES[recipe]["family"] == "fastchat")

@@ -1,4 +1,4 @@
-"""The README of a bundle says which names are gone and which defaults moved, and what the run has instead."""
+"""The README of a bundle lists renamed and removed arguments, changed defaults, and what the run has instead."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GONE = {
     "max_prompt_length": "gone from every trainer; the runtime leaves out rows with a longer prompt",
     "use_liger_kernel": "deprecated in TRL 1.16; the runtime applies liger-kernel's layer kernels to the model itself",
 }
-"""Names of the recipes that trl 1.16 or transformers 5.23 has no more, and what the page says of them."""
+"""Arguments of recipes that trl 1.16 or transformers 5.23 no longer has, and what the README says about them."""
 MOVED = {
     "optim": "adamw_torch_fused", "average_tokens_across_devices": True, "beta": 0.0, "loss_type": "dapo",
     "vllm_mode": "colocate", "truncation_mode": "keep_start",
 }  # fmt: skip
-"""Defaults that moved between trl 0.18 and 1.16 and change what is trained, with today's."""
+"""Defaults that changed between trl 0.18 and 1.16 and affect the training, with their new values."""
 
 
 def section(recipe: str, target: str) -> str:
@@ -37,7 +37,7 @@ def section(recipe: str, target: str) -> str:
 @pytest.mark.parametrize("recipe", NEWEST)
 def test_names_that_are_gone_are_named(recipe: str) -> None:
     text, keys = section(recipe, DEFAULT), published(recipe)
-    # FastChat loads in float32 without saying so
+    # FastChat loads in float32 by default
     for name in (name for name in GONE if keys.get(name) is not None):
         assert f"| trl-0.18: {cell(name)} | {cell(GONE[name])} |" in text
 

@@ -1,4 +1,4 @@
-"""The libraries of both stacks read the bundle of every recipe as intended (proof/inspect_bundles.py asks them)."""
+"""The libraries of every stack read the bundle of each recipe as intended (checked by proof/inspect_bundles.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from test_published import TAKEN
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 KNOWN = ("'keep_end'", "torch.jit")
-"""trl 1.16 says that it will drop what the DPO recipes rely on; torch says something of itself when it is imported."""
+"""Expected warnings: trl 1.16 announces that it will drop `keep_end`, which DPO recipes use, and torch warns about
+itself when it is imported.
+"""
 
 
 @pytest.mark.slow

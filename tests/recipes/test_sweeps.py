@@ -1,8 +1,8 @@
 """The alignment scan: every run of the published script is a member of our sweep, argument by argument.
 
 The script starts the file of each model with `--beta`, `--loss_type`, `--output_dir` and `--hub_model_revision`. Two
-things are not the same. `kto_pair`, its third loss, is no loss of DPO in trl 0.18 or 1.16, and the sweep with it is
-refused. The output folder is `<save>/<member>`, for the language computes no texts.
+things differ. `kto_pair`, its third loss, is no loss of DPO in trl 0.18 or 1.16, so a sweep with it is refused. The
+output folder is `<save>/<member>`, because the language cannot compute texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recipe_support import RECIPES, SPECS, SWEEPS, allowed, bundle, published, u
 from xpc.compiler.stacks import STACKS
 
 GONE = ("kto_pair",)
-"""Losses of the script that DPO has in no target."""
+"""Losses in the script that DPO has on no stack."""
 RUNS = [
     (name, loss, beta)
     for name, entry in SWEEPS.items()
@@ -32,7 +32,7 @@ EACH = pytest.mark.parametrize("name", SWEEPS)
 
 @cache
 def swept(name: str, target: str) -> dict[str, bytes]:
-    """The files of a sweep, written for a target."""
+    """The files of a sweep, compiled for a target."""
     return compiled(f"{support.spec_text(name)}\ntarget {target}\n", SPECS, name + ".xp")
 
 

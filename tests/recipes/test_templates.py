@@ -1,7 +1,8 @@
-"""The chat templates of `specs/templates` render what the published ones do, and mark the same answers for the loss.
+"""The chat templates in `specs/templates` render what the published ones render, and mark the same answers for the
+loss.
 
-`renderings.json` holds what the published texts made of the conversations (copy_published.py). Vicuna's template has no
-published text: FastChat joins the turns in Python, which is written out here.
+`renderings.json` has the conversations rendered by the published templates (copy_published.py). Vicuna has no published
+template: FastChat joins the turns in Python, which is restated here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the training libraries only in the process that runs these tests."""
     pytest.importorskip("transformers")
 
 
@@ -68,8 +69,10 @@ def test_the_renderings_are_those_of_the_published_texts() -> None:
 
 
 def fastchat(turns: list[dict[str, Any]]) -> tuple[str, list[list[int]]]:
-    """Conversation.get_prompt of vicuna_v1.1 (ADD_COLON_TWO) behind the tokenizer's bos, and what preprocess leaves for
-    the loss: each answer with the end token (fastchat/train/train.py, conversation.py).
+    """Conversation.get_prompt of vicuna_v1.1 (ADD_COLON_TWO) after the tokenizer's begin token, and the spans that bear
+    loss.
+
+    FastChat's preprocess leaves each answer with the end token for the loss (fastchat/train/train.py, conversation.py).
     """
     text, spans = "<s>" + VICUNA + " ", []
     for index, one in enumerate(turns):
@@ -88,6 +91,6 @@ def test_vicuna_is_fastchats(name: str) -> None:
 
 
 def test_vicuna_asks_as_fastchat_does() -> None:
-    """A last turn without a message is the role and a colon."""
+    """A last turn without a message becomes the role and a colon."""
     made = render(ours("vicuna"), PLAIN["a question alone"], add_generation_prompt=True)
     assert made["text"] == fastchat(PLAIN["a question alone"])[0] + "ASSISTANT:"

@@ -1,4 +1,4 @@
-"""The spec that a recipe's bundle carries, with everything written out, compiles to the same bundle again."""
+"""The spec.xp in a recipe's bundle, which states every default, compiles to the same bundle again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recipe_support import bundle
 from test_published import TAKEN
 
 DIGESTS = re.compile(r"(?:files|rewards)/([\w-]+?)(?:-[0-9a-f]{8})*\.(?=jinja|py)")
-"""A file of the bundle by its name: a copy of a copy has its digest twice."""
+"""The digest of a file of the bundle, by the file's name. The bundle of a bundle's spec.xp has each digest twice."""
 
 
 @pytest.mark.parametrize(("recipe", "target"), TAKEN)

@@ -1,7 +1,8 @@
-"""What each built-in chat template writes, by rendering a row of each kind. `python template_forms.py` writes it.
+"""The kinds of rows that each built-in chat template can write, found by rendering a row of each kind. `python
+template_forms.py` writes the table.
 
-The kinds are those of `compiler/data/structure.py`, which the survey counts in a file. A kind is written, left out (a
-piece of the row is not in the text), or refused (the template raises an exception).
+The kinds are those of `compiler/data/structure.py`, by which `xpc check` counts rows. A template writes a kind, omits
+it (a part of the row is not in the text), or refuses it (with an exception).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """The table: by template, the kinds that it does not write, and the form of the arguments of a tool call."""
+    """The table: for each template, the kinds that it does not write, and the form of a tool call's arguments."""
     names = sorted(name[:-6] for name in os.listdir(chat_templates.FOLDER) if name.endswith(".jinja"))
     return {name: _forms(chat_templates.text(name).decode()) for name in names}
 
@@ -97,7 +98,7 @@ def _written(tokenizer: Any, turns: list[dict[str, Any]], kind: str) -> str:
         row = message_fields.carried_by_first(row, {"tools": [TOOL]})
     try:
         tokenizer.apply_chat_template(row["messages"], tokenize=False)
-    except Exception:  # a template may raise anything
+    except Exception:  # a template may raise any exception
         return "refused"
     lost = {one.kind for one in row_comparison.losses(row, tokenizer, prompts.conversations)}
     about = {"tool_calls", "several_calls"} if "call" in kind else set()
@@ -108,7 +109,7 @@ def _written(tokenizer: Any, turns: list[dict[str, Any]], kind: str) -> str:
 
 
 def table() -> str:
-    """The table as it is committed."""
+    """The committed table."""
     return json.dumps(forms(), indent=1) + "\n"
 
 

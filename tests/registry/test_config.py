@@ -1,10 +1,10 @@
-"""From a config.json to facts: the published parameter counts, and what is said where a key is missing."""
+"""From a config.json to the registry's facts: the published parameter counts, and the message if a key is missing."""
 
 import pytest
 
 from xpc.compiler.registry import ModelFacts, facts_from_config, find_model
 
-# Counts that the Hub shows for the published weights (safetensors metadata, tied weights once).
+# Parameter counts that the hub shows for the published weights (safetensors metadata, tied weights once).
 PUBLISHED = {
     "qwen2.5-0.5b": 494_032_768,
     "qwen2.5-1.5b": 1_543_714_304,
@@ -125,7 +125,7 @@ def facts(config):
 
 
 def test_a_llama_config_by_hand():
-    # A layer: q and o, k and v, three MLP matrices, two norms. Outside: two embeddings, one norm.
+    # One layer: q and o, k and v, three MLP matrices, two norms. Outside: two embeddings, one norm.
     layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64
     found = facts(LLAMA)
     assert found.layer_params == layer

@@ -1,4 +1,4 @@
-"""Every model of the registry against the real module that transformers builds on the meta device."""
+"""Every model of the registry against the module that transformers builds on the meta device."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 pytestmark = pytest.mark.slow
 
-# The libraries load in the tests, not at collection: a fast run of the suite never pays for them.
+# The libraries are imported in the tests, not at collection, so fast runs do not import them.
 
 MODELS = build.read("models.toml")
 
 
 def real_parameters(config):
-    """Parameters of the model that transformers builds, tied weights once."""
+    """The parameters of the model that transformers builds, tied weights once."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     keys = {key: value for key, value in config.items() if key not in ("model_type", "torch_dtype", "dtype")}
     with torch.device("meta"):
@@ -27,7 +27,7 @@ def real_parameters(config):
 
 @pytest.fixture(scope="module")
 def counts():
-    """Counts by configuration: many models share one."""
+    """Parameter counts by configuration, because many models share one."""
     return {}
 
 
@@ -51,7 +51,7 @@ TINY = {
     "vocab_size": 128,
     "max_position_embeddings": 64,
 }
-# Every switch of a closed form that no published model of the registry turns.
+# Every configuration switch of a formula that no published model of the registry uses.
 SWITCHES = [
     {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
     {"model_type": "smollm3", "attention_bias": True, "mlp_bias": True},
@@ -107,12 +107,14 @@ def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
 
 
 def test_no_model_type_of_transformers_is_counted_wrongly():
-    """Either the sentence, or the count of the real module: with every key that a saved config.json would hold."""
+    """For each model type, the registry gives a message or the count of the real module, from all keys of a saved
+    config.json.
+    """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    # The registry's own are tested above; the defaults of these two do not make a configuration.
+    # The registry's own models are tested above; the defaults of these two are no valid configuration.
     known = {build.model_config(MODELS, alias)["model_type"] for alias in MODELS} | {"gpt_bigcode"}
     known |= {"gemma4_assistant", "hunyuan_v1_dense"}
     counted = 0
@@ -123,12 +125,12 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
         if not isinstance(facts, str):
             counted += 1
             assert facts.params == real_parameters({**sizes, "model_type": model_type}), model_type
-    assert counted >= 5  # ernie4_5, helium, internlm3, ...: the generic form is of use
+    assert counted >= 5  # ernie4_5, helium, internlm3, ...: the generic formula is useful
 
 
 @pytest.mark.parametrize("model_type", sorted({build.model_config(MODELS, alias)["model_type"] for alias in MODELS}))
 def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
-    """A saved config.json leaves a value out where it is the class's default."""
+    """A saved config.json omits a value that equals the default of its class."""
     transformers = pytest.importorskip("transformers")
     config = {**TINY, "ffn_dim": 96, "moe_intermediate_size": 32, "num_experts": 4, "num_local_experts": 4,
               "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "model_type": model_type}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Models that read images or sound: their names and their config.json, in specs and in imported files."""
+"""Models that read images or sound, in specs and in imported files: they are recognised by name and by config.json."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_a_published_and_a_saved_configuration_are_the_same_model():
 
 @pytest.mark.slow
 def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
-    """By its default configuration; the others are encoder-decoders or models of proteins, which do not load either."""
+    """Each model type with its default configuration; types that are missing here are encoder-decoders or protein
+    models, which do not load either.
+    """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
@@ -96,7 +98,7 @@ def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
     for kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         try:
             config = CONFIG_MAPPING[kind]().to_dict()
-        except ValueError:  # defaults that contradict each other
+        except ValueError:  # its defaults contradict each other
             broken.add(kind)
             config = {}
         if not (registry.multimodal(kind) or registry.encoder_decoder(kind) or any(map(config.get, SENSES))):

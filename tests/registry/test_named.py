@@ -1,4 +1,4 @@
-"""Families that are read off the names of models that are not in the registry."""
+"""Families that are recognised by the names of models outside of the registry."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from xpc.compiler import registry
         ("tiiuae/falcon-7b", "falcon"),
         ("tiiuae/Falcon-H1-7B", "falcon_h1"),
         ("tiiuae/falcon-mamba-7b", "falcon_mamba"),
-        ("tiiuae/Falcon3-7B-Base", None),  # a llama
+        ("tiiuae/Falcon3-7B-Base", None),  # a Llama
         ("ai21labs/Jamba-v0.1", "jamba"),
         ("state-spaces/mamba-130m-hf", "mamba"),
         ("nvidia/Nemotron-H-8B", "nemotron_h"),

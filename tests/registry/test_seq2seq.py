@@ -1,4 +1,4 @@
-"""Encoder-decoder families: the table against the installed library, and what a spec that names one is told."""
+"""Encoder-decoder families: the table against the installed library, and the message for a spec that names one."""
 
 from __future__ import annotations
 

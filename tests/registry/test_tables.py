@@ -1,4 +1,4 @@
-"""The committed tables: fresh, complete, unambiguous, in range, and quick to load."""
+"""The committed tables of the registry: up to date, complete, unambiguous, in range, and quick to load."""
 
 import subprocess
 import sys
@@ -101,7 +101,9 @@ def test_gpu_numbers_are_in_range_and_bf16_starts_with_ampere():
 
 
 def test_a_card_that_could_be_taken_for_another_differs_in_memory_or_is_its_variant():
-    """Substrings overlap (A10 in A100): memory decides, within 10 %, unless the two are variants of one card."""
+    """Names of GPUs can be parts of others (A10 in A100). Memory then decides, within 10 %, unless the two are variants
+    of one GPU.
+    """
     gpus = [registry.find_gpu(name) for name in registry.gpu_names()]
     variants = {
         ("a10", "a10g"), ("l40", "l40s"), ("p100-16gb", "p100-pcie-16gb"), ("v100-16gb", "v100-pcie-16gb"),

@@ -1,4 +1,4 @@
-"""The committed table of what the built-in templates write is what they write."""
+"""The committed table of the kinds of rows that built-in templates write is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The marks of the built-in templates are those of TRL's own training templates, token by token."""
+"""The marks of the built-in templates equal those of TRL's own training templates, token by token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ TALKS = {
     "reasoning": [ASK, {**ANSWER, "reasoning_content": "One and one."}],
 }
 OTHERWISE = {("qwen3", "several"), ("gemma", "system")}
-"""TRL's Qwen3 writes thoughts before early answers, too, and Gemma's refuses a system prompt."""
+"""Rows that differ: TRL's Qwen3 template also writes reasoning before early answers, and its Gemma template refuses a
+system prompt.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Which models have layers that see less than the whole past, against the library that refuses them."""
+"""Models with layers that do not attend to the complete context, compared with the library that refuses them."""
 
 import pytest
 

@@ -7,13 +7,13 @@ V100 = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 l
 
 
 def label(source: Source, piece: str, text: str = "") -> Label:
-    """A label on the first occurrence of `piece`."""
+    """A label at the first occurrence of `piece`."""
     start = source.text.index(piece)
     return Label(source, Span(start, start + len(piece)), text)
 
 
 def divide() -> Diagnostic:
-    """The example of the language page."""
+    """The error of the example on the language page."""
     source = Source("v100.xp", V100)
     return Diagnostic(
         "XP201",
@@ -26,7 +26,7 @@ def divide() -> Diagnostic:
 
 
 def spelling() -> Diagnostic:
-    """A finding with an edit."""
+    """An error with a suggested edit."""
     source = Source("v100.xp", V100)
     where = label(source, "ligre", "unknown")
     return Diagnostic(
@@ -36,7 +36,7 @@ def spelling() -> Diagnostic:
 
 
 def conflict() -> Diagnostic:
-    """A warning with a second place, far down the file."""
+    """A warning with a second location, far below the first."""
     source = Source("two.xp", "precision bf16\n" + "\n" * 98 + "hardware 8 x v100-32gb\n")
     return Diagnostic(
         "XP301", "bf16-needs-ampere", "warning", "V100 has no bf16",
@@ -46,5 +46,5 @@ def conflict() -> Diagnostic:
 
 
 def assumed() -> Diagnostic:
-    """A note about nothing in the text."""
+    """A note without a location in the text."""
     return Diagnostic("XP701", "assumed-hardware", "note", "compiled for 8 x h100-80gb")

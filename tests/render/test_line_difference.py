@@ -1,4 +1,4 @@
-"""Differences of texts by line: right for drawn texts, and bounded for hostile ones."""
+"""Line differences of texts: correct for random texts, and bounded in time for hostile ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.compiler.render.line_difference import line_difference
 
 
 def applied(old: list[str], difference: list[str]) -> list[str]:
-    """The new text; removed lines and context must be those of the old one."""
+    """The new text, rebuilt from a difference. Removed lines and context must be lines of the old text."""
     out: list[str] = []
     at = 0
     for line in difference[2:]:

@@ -1,4 +1,4 @@
-"""No format fails on any text or span, and none lets a control character through."""
+"""No format fails on any text or span, and none outputs a control character."""
 
 import json
 
@@ -13,7 +13,7 @@ from xpc.grammar.source import Source, Span
 
 pytestmark = pytest.mark.slow
 
-# Any code point, surrogates too, with the dangerous ones often.
+# Any code point, surrogates included; dangerous ones are frequent.
 TEXT = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("\n\r\t\0\x1b\x7f\x85\x9b\u202e\u2066\u2028\ud800 %:,{"),
     max_size=40,
@@ -56,7 +56,7 @@ def test_there_is_always_a_caret_and_it_never_passes_the_line(label: Label) -> N
     lines = render([Diagnostic("XP000", "x", "error", "m", label)], "full").split("\n")
     marks = lines[4][lines[4].index("|") + 2 :].split("^")
     assert len(marks) >= 2
-    # A tab or wide character may take more columns than code points, a spelled-out one as many as its letters; blanks
-    # at the end of the line are marked, and not shown.
+    # A tab or wide character may take more columns than code points, an escaped one as many as its letters; trailing
+    # blanks are marked and not shown.
     blank = sum(label.source.text.count(one) for one in " \t")
     assert len(lines[4]) <= 2 * len(lines[3]) + len(label.text) * 8 + 8 + 4 * blank

@@ -1,4 +1,4 @@
-"""The format for people: exact shapes, alignment, and nothing raw."""
+"""The format for people: exact output, alignment, and no raw control characters."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accum
 
 
 def at(text: str, piece: str) -> list[str]:
-    """The source line and the caret line for `piece` in `text`, behind the gutter."""
+    """The source line and the caret line for `piece` in `text`, after the gutter."""
     source = Source("a.xp", text)
     shown = render([Diagnostic("XP000", "x", "error", "m", label(source, piece))], "full").split("\n")
     return [line[4:] for line in shown[3:5]]

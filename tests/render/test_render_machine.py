@@ -82,7 +82,7 @@ def test_github_escapes_so_that_no_text_becomes_a_command() -> None:
 
 
 def sarif(*found: Diagnostic) -> Any:
-    """The only run of the log, after the checks that hold for every log."""
+    """The only run of the SARIF log, after checks that hold for every log."""
     text = render(found, "sarif")
     log = json.loads(text)
     assert set(log) == {"$schema", "version", "runs"}
@@ -95,7 +95,7 @@ def sarif(*found: Diagnostic) -> Any:
 
 
 def check_run(run: Any) -> None:
-    """What the schema cannot say of the objects that we write, and that we write no others."""
+    """Check what the schema cannot express about the objects that we write, and that we write no others."""
     assert set(run) == {"tool", "columnKind", "results"}
     assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
     driver = run["tool"]["driver"]

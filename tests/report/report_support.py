@@ -1,4 +1,4 @@
-"""Folders of runs as they look while a run goes, after it died and after it finished, next to a real bundle."""
+"""Output folders of runs that are active, died or finished, next to a real bundle."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ STEPS = 10
 
 
 def compiled(place: Path, name: str = "x", text: str = SPEC) -> Path:
-    """The bundle NAME.bundle of a spec, with its rows; its run writes into out/NAME."""
+    """Compile NAME.bundle from a spec with its rows; its run writes into out/NAME."""
     put(place, {f"{name}.xp": text.replace('"out"', f'"out/{name}"'), "rows.jsonl": ROWS})
     assert main(["compile", str(place / f"{name}.xp"), "-o", str(place / f"{name}.bundle")]) == 0
     return place / f"{name}.bundle"
 
 
 def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
-    """A loss that falls from `start`, a learning rate, 1,000 tokens and 2 seconds a step."""
+    """Log events with a loss that falls from `start`, a learning rate, 1,000 tokens and 2 seconds per step."""
     return [
         {"step": one, "loss": start / one, "lr": 1e-5, "tokens": 1000.0 * one, "seconds": 2.0 * one}
         for one in range(1, steps + 1)
@@ -45,7 +45,7 @@ def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
 
 
 def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> list[dict[str, Any]]:
-    """Starts at these steps, each with a line about what it measured."""
+    """Lines of measured.jsonl: starts at these steps, each with its measurements."""
     versions = pins(str(bundle / "requirements.txt"))
     lines: list[dict[str, Any]] = []
     for number, step in enumerate(steps):

@@ -1,4 +1,6 @@
-"""A run's folder is a stranger's: no text of it is markup or a command, and no file of it is waited for or followed."""
+"""The folder of a stranger's run: no text in it acts as markup or as a command, and no file in it is waited for or
+followed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Tags(HTMLParser):
-    """The tags of a page, each of which must be closed, and their attributes."""
+    """Collects the tags of a page, each of which must be closed, and their attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +53,7 @@ class Tags(HTMLParser):
 
 
 def evil(out: Path) -> None:
-    """Put a text into every place of a run's files that may have one."""
+    """Put a text into every place of a run's files that can have one."""
     logged = [{"step": one, "loss": 1.0, f"eval_{EVIL}_loss": 2.0, EVIL: EVIL, "lr": EVIL} for one in (1, 2)]
     start = {
         "step": 0, "started": EVIL, "bundle": EVIL, "device": EVIL, "world": EVIL,
@@ -173,7 +175,7 @@ def test_a_file_of_another_kind_is_named_and_not_read(place: Path, name: str, ki
 
 
 def test_a_run_names_no_bundle_of_this_machine_without_its_digest(place: Path) -> None:
-    """A stranger's run may state the path of another bundle: it is read only if the run has recorded its digest."""
+    """A stranger's run may state the path of another bundle, which is read only if the run has recorded its digest."""
     out = run(place)
     other = place / "private"
     other.mkdir()

@@ -1,4 +1,4 @@
-"""`xpc report`: what was asked, planned and ran, of runs that finished, are going, died or have not begun."""
+"""`xpc report`: what was asked, planned and ran, for runs that have finished, are active, died or have not begun."""
 
 from __future__ import annotations
 

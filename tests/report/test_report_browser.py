@@ -1,4 +1,4 @@
-"""The page of `xpc report --html` in a real browser, at the width of a phone and of a desk."""
+"""The page of `xpc report --html` in Chromium, at the width of a phone and of a desktop screen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def pages(place: Path, several: bool) -> str:
 @pytest.mark.parametrize("several", [False, True], ids=["one", "three"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(tmp_path: Path, several: bool, dark: bool) -> None:
-    """No error, never wider than its window, curves that are as wide as the phone and readable, every value there."""
+    """There is no error, the page is never wider than its window, the curves are readable at phone width, and every
+    value is shown.
+    """
     found = in_frames(SCRIPT, pages(tmp_path, several), tmp_path, dark)
     assert found["errors"] == []
     for width in WIDTHS:

@@ -1,4 +1,4 @@
-"""Bounds and numbers that the compiler decides itself: what lies outside is refused, and what is written is read."""
+"""Limits and numbers that the compiler decides itself: values outside are refused, and stated values are used."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_a_length_below_zero_is_refused(length: str) -> None:
     ("model", "hidden"), [("qwen2.5-3b", 2048), ("qwen2.5-0.5b", 896), ("llama-3.1-8b-instruct", 4096)]
 )
 def test_the_prefetch_bucket_of_zero3_is_what_transformers_puts_in(model: str, hidden: int) -> None:
-    """integrations/deepspeed.py: `0.9 * hidden_size * hidden_size`, cut to a whole number."""
+    """transformers' integrations/deepspeed.py uses `0.9 * hidden_size * hidden_size`, truncated to an integer."""
     text = spec(train=trained(f"{model} on infinity-instruct"), strategy="zero3")
     zero = json.loads(compiled(text)["deepspeed.json"])["zero_optimization"]
     assert zero["stage3_prefetch_bucket_size"] == hidden * hidden * 9 // 10
@@ -100,8 +100,8 @@ def test_bf16_weights_under_ddp_are_an_error_up_to_a_rate(rate: str, severity: s
     [
         ("mixtral-8x7b-instruct-v0.1", "trl-0.18", "zero3", "MixtralSparseMoeBlock"),
         ("mixtral-8x7b-instruct-v0.1", "trl-0.18", "zero2", None),
-        ("qwen3-30b-a3b", "trl-0.18", "zero3", None),  # runs every expert
-        ("mixtral-8x7b-instruct-v0.1", "trl-1.16", "zero3", None),  # whose experts are one parameter
+        ("qwen3-30b-a3b", "trl-0.18", "zero3", None),  # it runs every expert
+        ("mixtral-8x7b-instruct-v0.1", "trl-1.16", "zero3", None),  # its experts are one parameter
     ],
 )
 def test_experts_that_run_for_their_tokens_alone_are_gathered_as_one(

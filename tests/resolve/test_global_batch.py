@@ -1,4 +1,4 @@
-"""What is said of a global batch that does not divide."""
+"""The messages about a global batch that does not divide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters, and what one method reads and another does not: settings, escapes, shapes of rows."""
+"""Adapters, and settings that only some methods read: settings, `extra`, row shapes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_requirements_name_peft_where_a_run_has_an_adapter() -> None:
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-1.16", "bfloat16"),
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-0.24", "float32"),
         ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
-        ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),  # one type, and dora's magnitudes are not rounded
+        ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),  # one dtype, and dora's magnitudes are not rounded
         ("qlora", "bf16", "fsdp", "trl-1.16", "bfloat16"),
         ("qlora(dora)", "bf16", "zero2", "trl-1.16", "bfloat16"),
         ("lora", "bf16", "zero2", "trl-1.16", "float32"),
-        ("lora", "bf16", "zero3", "trl-1.16", "bfloat16"),  # the type that DeepSpeed gives the base
+        ("lora", "bf16", "zero3", "trl-1.16", "bfloat16"),  # the dtype that DeepSpeed gives the base
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-0.18", "float32"),
     ],

@@ -1,4 +1,4 @@
-"""Sweeps: the grid, the names and places of its values, what is told of its members, the folder and its scripts."""
+"""Sweeps: the grid, the names and locations of its values, findings about its members, the folder and its scripts."""
 
 import json
 import random
@@ -90,7 +90,7 @@ def test_names_are_the_values_in_one_spelling(line, wanted):
 
 def test_settings_of_one_name_are_distinguished_by_their_paths():
     text = spec("lora", swept("lora.rank = [8]", "optimizer.rank = [4]"), "optimizer galore_adamw(targets=[q_proj])")
-    assert checked(text).problems  # galore beside lora is refused; the names are what is looked at
+    assert checked(text).problems  # galore next to lora is refused; this test is only about the names
     grid = read(load(Source("t.xp", text), Workspace("/no-such-folder")))
     assert [path for group in grid.groups for path, _ in group[0].shown] == ["lora.rank", "optimizer.rank"]
 
@@ -123,7 +123,7 @@ def test_every_setting_is_swept_as_it_is_written():
     for row, written in samples():
         if {row.path, row.path.partition(".")[0]} & set(OWN) and not row.path.startswith(("save.", "track.", "data.")):
             continue
-        if row.path in OWN or (row.kind.name == "choices" and not row.head):  # a value is a list itself
+        if row.path in OWN or (row.kind.name == "choices" and not row.head):  # a value is itself a list
             continue
         on = "alpaca" if row.path == "data.prompt" else "infinity-instruct"
         method = f" with {row.methods[0]}" if row.methods and "sft" not in row.methods else ""

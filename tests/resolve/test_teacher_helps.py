@@ -1,4 +1,4 @@
-"""What is said of a teacher of which too little is known."""
+"""The messages about a teacher of which the compiler knows too little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`chat_template = chatml`: templates by name, what is said of a wrong one, and of tokens that a vocabulary has not."""
+"""`chat_template = chatml`: built-in templates by name, the message for a wrong name, and tokens that a vocabulary
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def test_the_beginnings_are_those_of_registered_models():
     for begins in (*templates.NATIVE.values(), *(lack for _, lack in templates.LACK)):
         for one in begins:
             assert any(name.startswith(one) for name in names), one
-    # No model lacks what its own family's template writes.
+    # No model lacks a token that the template of its own family writes.
     for name in names:
         own = templates.native(name)
         assert own is None or not templates.new_tokens(templates.text(own).decode(), name), name
@@ -112,7 +114,7 @@ def test_a_local_vocabulary_is_read(tmp_path):
     tokens = '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}'
     place = put(tmp_path, {"tiny/config.json": json.dumps(CONFIG), "tiny/tokenizer.json": tokens})
     on_tiny = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
-    # Zephyr's roles are words in angle brackets, and no tokens.
+    # Zephyr's roles are words in angle brackets, not tokens.
     for name, new in (("chatml", False), ("llama3", True), ("gemma3", True), ("zephyr", False)):
         assert ("XP560" in codes(checked(spec(f"model(chat_template={name})", **on_tiny), place))) == new, name
 

@@ -1,7 +1,9 @@
-"""Run in the interpreter of a stack, beside `tiny` and `teacher`: the loss of the trainer that a bundle builds.
+"""Print the distillation loss of the trainer that a bundle builds; runs in a stack's interpreter, next to `tiny` and
+`teacher`.
 
-Prints, for each divergence and temperature, the loss of two micro-batches of one step on fixed completions, the norm of
-its gradient, and the logits of both models for a computation of one's own. Words: the folder of the compiled bundle.
+For each divergence and temperature, it prints the loss of two micro-batches of one step on fixed completions, the norm
+of the gradient, and the logits of both models for an independent computation. The argument is the folder of the
+compiled bundle.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ args = arguments.build_arguments(seen)
 made, tokenizer = run._trainer(seen, args)
 made.create_optimizer_and_scheduler(num_training_steps=2)
 student, teacher = made.model.train(), made.teacher_model
-for model in (student, teacher):  # random weights hardly tell tokens apart, and rounding would show
+for model in (student, teacher):  # with random weights tokens are nearly equally likely, so that rounding would matter
     model.get_submodule("model.norm").weight.data *= 10
 torch.manual_seed(3)
 BATCHES = []
-for prompt, answer in ((7, 5), (4, 9)):  # micro-batches of different lengths, prompts and answers padded
+for prompt, answer in ((7, 5), (4, 9)):  # micro-batches of different lengths, with padded prompts and answers
     ids, ends = torch.randint(3, 300, (2, prompt + answer)), (answer, answer - 3)
     asked = torch.ones(2, prompt, dtype=torch.long)
     asked[1, :2] = 0
@@ -38,7 +40,7 @@ TOKENS = sum(one[3].sum() for one in BATCHES)
 
 
 def inputs(prompt: Any, asked: Any, answer: Any, told: Any) -> dict[str, Any]:
-    if hasattr(made, "ends"):  # trl's GKDTrainer, with what the runtime adds to it
+    if hasattr(made, "ends"):  # trl's GKDTrainer with the runtime's additions
         from trainer.features.method.on_policy import joined
 
         return joined(prompt, asked, answer, told)

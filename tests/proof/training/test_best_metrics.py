@@ -1,4 +1,4 @@
-"""The metrics that a best checkpoint may be chosen by are those that an evaluation of the real trainer answers."""
+"""The metrics by which a spec may choose the best checkpoint are those that the real trainer's evaluation reports."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from xpc.runtime.features.method.rewards import CONFIGURABLE, PLAIN
 pytestmark = pytest.mark.slow
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 CONDITIONAL = {"aux_loss", "nll_loss", "rewards/margins", "kl", "policy_loss", "entropy_coef", "cispo_clip_ratio"}
-"""Of a mixture of experts, of a loss with a likelihood beside it, of kto where both kinds of answers are held, of a
-divergence that counts, of losses and coefficients of grpo that a spec may write; `vespo` and `sampling` are, too."""
+"""Metrics that exist only under a condition.
+
+The conditions are a mixture of experts, a loss with a likelihood term, kto with both kinds of answers in the holdout, a
+divergence that is counted, and losses and coefficients of grpo that a spec may write (also `vespo` and `sampling`).
+"""
 METRICS = {name: stacks.load(name).facts.evaluation_metrics for name in stacks.names()}
 EACH = [(target, method) for target, methods in METRICS.items() for method in methods]
 
 
 @pytest.fixture(scope="module")
 def provers() -> Iterator[dict[str, prove.Prover]]:
-    """The process of each target, started when it is asked for."""
+    """The process of each target, started when it is first needed."""
     kept: dict[str, prove.Prover] = {}
     yield kept
     for one in kept.values():
@@ -34,7 +37,7 @@ def provers() -> Iterator[dict[str, prove.Prover]]:
 
 
 def text(method: str, target: str) -> str:
-    """A spec of the method that holds rows out."""
+    """A spec of the method with a holdout."""
     prompts = {"train": trained("qwen2.5-3b on deepmath-103k")}
     around = {"sft": {}, "grpo": prompts, "rloo": prompts, "distill": prompts}.get(method, {"train": PAIRS})
     more = {"grpo": "(rewards=format)", "rloo": "(rewards=format)", "distill": "(teacher=qwen2.5-7b)"}
@@ -56,7 +59,7 @@ def test_metrics_are_those_of_the_trainer(
     answer = provers[target].answers([one])[one["id"]]
     assert answer["raised"] is None, answer["raised"]
     names, known = set(answer["measured"]["names"]), {*SPEED[:1], *METRICS[target][method]}
-    if method in ("grpo", "rloo"):  # what stands in for the reward has another name
+    if method in ("grpo", "rloo"):  # the function in place of the reward has another name
         names = {one for one in names if not one.startswith("rewards/")}
     assert names <= known
     assert {one for one in known - names if not one.startswith(("vespo/", "sampling/"))} <= CONDITIONAL

@@ -1,4 +1,4 @@
-"""The bytes of a checkpoint and of the final model as they are counted, against those that real runs leave behind."""
+"""The predicted bytes of a checkpoint and of the final model, against the files that real runs leave."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = {
     "zero3": spec(strategy="zero3", **TWO),
     "zero3-lora": spec("lora(rank=16)", strategy="zero3", **TWO),
 }
-"""Every strategy, adapter, precision and kind of optimizer that writes checkpoints of its own on a CPU."""
+"""Every strategy, adapter, precision and kind of optimizer whose checkpoints differ and can be written on a CPU."""
 OPTIMIZERS = {
     "rmsprop": with_optimizer("rmsprop(lr=1e-3)"),
     "sgd": with_optimizer("sgd(momentum=0.9)"),
@@ -60,7 +60,7 @@ OPTIMIZERS = {
     "torchao8": with_optimizer("torchao_adamw8bit"),
     "torchao4": with_optimizer("torchao_adamw4bit"),
 }
-"""Every formula of the states of an optimizer: torch's, bitsandbytes', GaLore's, APOLLO's and torchao's."""
+"""An optimizer for every formula of optimizer states: torch's, bitsandbytes', GaLore's, APOLLO's and torchao's."""
 
 
 def mask() -> int:
@@ -70,14 +70,16 @@ def mask() -> int:
 
 
 def numbers(path: str) -> int:
-    """The bytes of a file of safetensors but for its header."""
+    """The bytes of a safetensors file without its header."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return int(max(one["data_offsets"][1] for key, one in header.items() if key != "__metadata__"))
 
 
 def tensors(folder: str) -> int:
-    """The bytes of the numbers in a folder's weights and states; names and headers do not grow with the model."""
+    """The bytes of the tensors in a folder's weights and states, without names and headers, which do not grow with the
+    model.
+    """
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

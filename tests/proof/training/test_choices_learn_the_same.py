@@ -1,8 +1,8 @@
-"""What the compiler may choose by itself changes nothing that is learned: each method, trained from compiled bundles.
+"""Settings that the compiler may choose do not change what is learned: each method, trained from compiled bundles.
 
-Recomputation, and processes that tokenize, give the same weights to the last bit; another micro-batch of the same
-global batch adds the same gradients in another order. Where that is not so the compiler does not choose by what fits
-(`Spec.learns_from_micro`).
+Recomputation, and several tokenizing processes, give bit-identical weights. Another micro-batch with the same global
+batch adds the same gradients in another order. If a method learns from the micro-batch itself, the compiler does not
+choose it by memory (`Spec.learns_from_micro`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ LOSSES = {
     "bnpo": ("grpo", f'(rewards="rewards.py:even", loss=bnpo, {ONLINE_SETTINGS})'),
     "likelihood": ("dpo", "(loss=[sigmoid, sft])"),
 }
-"""Losses that are a mean over a micro-batch, beside those of orpo and kto."""
+"""Losses that are a mean over a micro-batch, in addition to those of orpo and kto."""
 ONE_LOSS = ("trl-0.18",)
-"""Stacks whose dpo has one loss."""
+"""Stacks whose dpo takes a single loss."""
 ORDER = 2e-5
-"""How far weights may be apart after four steps with a rate of 1e-3, the most that a step of Adam moves one."""
+"""The largest allowed difference of weights after four steps with a rate of 1e-3. A step of Adam moves a weight by at
+most the rate.
+"""
 
 
 def cases(stack: str) -> list[tuple[str, str]]:
-    """The methods of a stack with their settings, and those with a loss of a micro-batch."""
+    """The methods of a stack with their settings, and those whose loss is a mean over a micro-batch."""
     plain = [(method, SETTINGS.get(method, "")) for method in methods_of(stack)]
     return plain + [case for name, case in LOSSES.items() if stack not in ONE_LOSS or name != "likelihood"]
 
 
 def apart(one: str, other: str) -> float:
-    """The largest difference of two runs' weights."""
+    """The largest difference between the weights of two runs."""
     first, second = (tensors(os.path.join(path, "model.safetensors")) for path in (one, other))
     assert first.keys() == second.keys()
     pairs = ((array("f", first[name]), array("f", second[name])) for name in first)

@@ -1,4 +1,4 @@
-"""cpo's losses in the trainers of every stack: the loss of a batch is the published formula's."""
+"""cpo's losses in the trainers of every stack: the loss of a batch follows the published formula."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
 @pytest.mark.parametrize("target", STACKS)
 def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, target: str) -> None:
     """Between trl 0.24 and 1.16, both answers were cut by the excess of the longer one, so the shorter one could become
-    empty (trl#6548): simpo's mean over no tokens is nan. The stacks cut each answer to what is left of `seq`.
+    empty (trl#6548), and simpo's mean over no tokens is nan.
+
+    The stacks cut each answer to the part of `seq` that the prompt leaves.
     """
     pair = {"prompt": "What colour is it?", "chosen": "It is red.", "rejected": "Blue."}
     put(warm.place, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})

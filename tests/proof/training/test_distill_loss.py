@@ -1,6 +1,6 @@
-"""Distillation has one loss on every stack: what the trainers make of the same models, tokens and settings.
+"""Distillation has the same loss on every stack for the same models, tokens and settings.
 
-It is compared between the stacks, and with a computation of its own in float64 that shares no code with them.
+The stacks' losses are compared with each other, and with an independent computation in float64.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROGRAM = os.path.join(REPOSITORY, "tests", "proof", "training", "distill_loss.p
 
 @pytest.fixture(scope="module")
 def losses_of_stacks(warm: Warm) -> dict[str, list[dict[str, Any]]]:
-    """What the program says in each stack: the logits, then the losses of each divergence and temperature."""
+    """For each stack, the logits, and the losses of each divergence and temperature."""
     with open(PROGRAM, encoding="utf-8") as handle:
         program = handle.read()
     out = {}
@@ -40,7 +40,9 @@ def log_softmax(row: list[float], temperature: float) -> list[float]:
 
 
 def divergence(student: list[float], teacher: list[float], beta: float) -> float:
-    """Agarwal et al. 2024 (arXiv:2306.13649), equation 1; its ends are the two Kullback-Leibler divergences."""
+    """The generalized Jensen-Shannon divergence. Source: Agarwal et al. 2024 (arXiv:2306.13649), equation 1; its limits
+    are the two Kullback-Leibler divergences.
+    """
 
     def kl(p: list[float], q: list[float]) -> float:
         return math.fsum(math.exp(a) * (a - b) for a, b in zip(p, q, strict=True))
@@ -72,4 +74,4 @@ def test_the_stacks_agree(losses_of_stacks: dict[str, list[dict[str, Any]]]) -> 
             assert (one["beta"], one["temperature"]) == (two["beta"], two["temperature"])
             assert two["losses"] == pytest.approx(one["losses"], rel=2e-6)
             assert two["norm"] == pytest.approx(one["norm"], rel=2e-5)
-    assert len({loss for one in first[1:] for loss in one["losses"]}) == 16  # neither setting is read in vain
+    assert len({loss for one in first[1:] for loss in one["losses"]}) == 16  # both settings have an effect

@@ -1,4 +1,4 @@
-"""launch.sh from every place that a person starts it from: it finds its bundle, or says what is wrong in a sentence."""
+"""launch.sh started from different places: it finds its bundle, or reports what is wrong in a sentence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from xpc.compiler.stacks import DEFAULT
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A bundle in a folder whose name has what shells trip over."""
+    """A bundle in a folder whose name has characters that are special in a shell."""
     folder = str(tmp_path_factory.mktemp("launch") / "-a b\n$(c)'\"")
     return compiled(cpu("one").text, put(folder, FILES), os.path.join(folder, "x y.bundle\n"))
 
 
 def dry(words: list[str], cwd: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What `--dry-run` says, with an interpreter that shows its words between brackets."""
+    """The output of `--dry-run`, with an interpreter that prints its arguments in brackets."""
     environment: Mapping[str, str] = {**os.environ, **variables}
     return subprocess.run([*words, "--dry-run"], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
@@ -44,7 +44,7 @@ def test_by_its_path_from_elsewhere(bundle: str, tmp_path: object) -> None:
 
 def test_arguments_are_quoted_as_bash_does(bundle: str) -> None:
     assert runs(dry(["bash", "launch.sh"], bundle).stdout, bundle)
-    # A folder that begins with a dash, and a CDPATH that makes `cd` print
+    # a folder whose name begins with a dash, and a CDPATH that makes `cd` print
     above = os.path.dirname(bundle)
     relative = os.path.join(os.path.basename(above), os.path.basename(bundle), "launch.sh")
     assert runs(dry(["bash", "--", relative], os.path.dirname(above), CDPATH="/tmp:.").stdout, bundle)
@@ -82,7 +82,7 @@ def port(said: str) -> int:
 
 
 def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
-    """accelerate 1.4 takes 29500 where it is told nothing: a second run on the machine would not start."""
+    """accelerate 1.4 uses port 29500 by default, so a second run on the machine would not start."""
     script = os.path.join(emitted(str(tmp_path), "old", target=OTHERS[0]), "launch.sh")
     ports = {port(dry([script], "/").stdout) for _ in range(6)}
     assert len(ports) > 1

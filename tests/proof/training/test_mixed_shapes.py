@@ -1,4 +1,4 @@
-"""Mixtures of rows of several shapes: each row is the tokens, and is learned, as in a run over its own source alone."""
+"""Mixtures of row shapes: each row has the tokens and the loss mask that it has in a run over its source alone."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ SOURCES = {
 
 
 def data(*names: str, more: str = "") -> str:
-    """A block of these sources."""
+    """A `data` block with these sources."""
     return "data mix {\n" + "".join(f"  {SOURCES[name]}\n" for name in names) + f"{more}}}"
 
 
 def prepared(warm: Warm, target: str, cwd: str, *texts: str) -> list[dict[str, Any]]:
-    """What the trainers of these specs' bundles have to train on."""
+    """The rows on which the trainers of these specs' bundles train."""
     put(warm.place, FILES)
     return trained_on(warm, target, "mixed", texts)
 
@@ -106,7 +106,7 @@ def test_rows_of_several_shapes_are_filtered_held_out_and_packed_together(warm: 
     ]  # fmt: skip
     talk, pairs, text, packed, held = prepared(warm, DEFAULT, str(tmp_path), *alone, *texts)
     lengths = [[len(row["input_ids"]) for row in one["rows"]] for one in (talk, pairs, text)]
-    ends = (0, 1, 1)  # the token that trl ends a text with, which `min_tokens` does not count
+    ends = (0, 1, 1)  # trl's end token after a text, which `min_tokens` does not count
     kept = [one for end, part in zip(ends, lengths, strict=True) for one in part if one - end >= 14 and one <= 50]
     repeated = pairs["rows"][-1]
     assert pairs["rows"].count(repeated) == 2

@@ -1,6 +1,7 @@
-"""The order of prompts after a resume in a later epoch: methods that repeat prompts shuffle with a generator of TRL's.
+"""The order of prompts after a resume in a later epoch, for methods that repeat prompts and shuffle with TRL's own
+generator.
 
-An epoch has two steps here, and a run four. It resumes at the start of the second epoch, or within it.
+An epoch has two steps and a run four; it resumes at the start of the second epoch, or within it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 PROMPTS = {"grpo": 5, "rloo": 5, "distill": 20}
-"""The prompts of two steps and a half, which is dropped. A step has eight sequences, four of them, or one, a prompt."""
+"""Prompts for two and a half steps; the half step is dropped. A step has eight sequences, four or one per prompt."""
 DAILY = (("grpo", DEFAULT, "ddp", 3), ("distill", DEFAULT, "one", 2))
 NIGHTLY = (
     ("grpo", DEFAULT, "one", 2),

@@ -1,4 +1,4 @@
-"""A run that resumes within a round of generation trains on the completions of that round, to the same weights."""
+"""A run that resumes within a generation round trains on the same completions and ends with the same weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.stacks import load
 
 pytestmark = pytest.mark.slow
 ROUNDS = {"iterations": "iterations=3", "steps_per_generation": "steps_per_generation=6"}
-"""Rounds of three steps, of two micro-batches each; the first checkpoint is after two."""
+"""Rounds of three steps with two micro-batches each; the first checkpoint is after two steps."""
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
@@ -33,7 +33,7 @@ def test_a_resume_within_a_round(
     if load(target).refused(method) is not None:
         pytest.skip(f"{target} has no {method}")
     world, strategy = 1 if strategy == "one" else 2, sharded(target, strategy)
-    size = ROUNDS[written] if world == 1 else ROUNDS[written].replace("6", "3")  # one micro-batch a process
+    size = ROUNDS[written] if world == 1 else ROUNDS[written].replace("6", "3")  # one micro-batch per process
     more = f'method {method}(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04, {size})'
     text = small(more, method=method, target=target, strategy=strategy, save=f'save "out" every={KEPT}')
     name = f"round-{target}-{method}-{strategy}"

@@ -1,6 +1,7 @@
-"""The published run that the project started from, argument for argument, against the bundle of its spec.
+"""The published run with which the project started: its bundle has the same arguments, one by one.
 
-Read from `$XPC_PUBLISHED/seed` or `../shared/published/seed` beside the repository; else from the copy below.
+The published files are read from `$XPC_PUBLISHED/seed` or `../shared/published/seed` next to the repository, otherwise
+from the copy below.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COMMAND: dict[str, str | None] = {
     "--deepspeed": "./ds-config.json", "--output_dir": "/tmp/Qwen2.5-3B-Infinity-Instruct-0625",
     "--report_to": "wandb", "--run_name": "my-second-sft-exp",
 }  # fmt: skip
-"""The published command line: flag to value, None for a flag that stands alone."""
+"""The flags of the published command line; None for a flag without a value."""
 DEEPSPEED: dict[str, Any] = {
     "fp16": {"enabled": False},
     "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
@@ -45,7 +46,7 @@ Bundle = dict[str, Any]
 
 
 def published(name: str) -> Any:
-    """A published file as JSON, or None where the folder is not there."""
+    """A published file as JSON, or None if the folder does not exist."""
     for root in (os.environ.get("XPC_PUBLISHED"), os.path.join(REPOSITORY, "..", "shared", "published")):
         path = os.path.join(root, "seed", name) if root else ""
         if os.path.exists(path):
@@ -55,7 +56,7 @@ def published(name: str) -> Any:
 
 
 def flags(words: list[str]) -> dict[str, str | None]:
-    """The flags of a command with their values; the first words are the program."""
+    """The flags of a command with their values, without the program's words."""
     out: dict[str, str | None] = {}
     for index, word in enumerate(words):
         if word.startswith("--"):
@@ -66,7 +67,7 @@ def flags(words: list[str]) -> dict[str, str | None]:
 
 @pytest.fixture(scope="module")
 def seed(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """The bundle of the spec: `payload`, `deepspeed`, `launch`, `pins`."""
+    """Parts of the spec's bundle: `payload`, `deepspeed`, `launch`, `pins`."""
     folder = os.path.join(REPOSITORY, "specs")
     with open(os.path.join(folder, f"{SPEC}.xp"), encoding="utf-8") as handle:
         out = compiled(handle.read(), folder, str(tmp_path_factory.mktemp("seed") / "seed.bundle"), f"{SPEC}.xp")
@@ -83,13 +84,13 @@ def argument(bundle: Bundle, name: str) -> Any:
     return bundle["payload"]["arguments"][name]
 
 
-# How each published flag is said today: what the bundle holds for its value, and the reason where the name differs.
+# For each published flag: the place of its value in the bundle, and the reason if it has another name there.
 SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--nproc_per_node": lambda b, v: b["payload"]["run"]["processes_per_node"] == int(v or 0),
-    "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model itself
+    "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model
     "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
     "--dataset_config": lambda b, v: b["payload"]["data"]["sources"][0]["config"] == v,
-    "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,  # a bundle trains; trl reads no such flag
+    "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,  # a bundle always trains
     "--learning_rate": lambda b, v: argument(b, "learning_rate") == float(v or 0),
     "--lr_scheduler_type": lambda b, v: argument(b, "lr_scheduler_type") == v,
     "--lr_scheduler_kwargs": lambda b, v: argument(b, "lr_scheduler_kwargs") == json.loads(v or ""),
@@ -108,9 +109,9 @@ SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--num_train_epochs": lambda b, v: argument(b, "num_train_epochs") == float(v or 0),
     # the runtime puts liger-kernel's kernels into the model; use_liger_kernel is deprecated in trl 1.16
     "--use_liger": lambda b, v: b["payload"]["model"]["liger"] is True and "liger-kernel==" in b["pins"],
-    # a bundle's own file, checked key by key below
+    # the bundle has its own file, checked key by key below
     "--deepspeed": lambda b, v: argument(b, "deepspeed") == "deepspeed.json",
-    # /tmp is emptied at a restart, and 133 hours of training with it: the spec writes below the folder of the launch
+    # /tmp is emptied at a reboot, and with it 133 hours of training; the spec writes below the folder of the launch
     "--output_dir": lambda b, v: argument(b, "output_dir") == "out/" + (v or "").removeprefix("/tmp/").lower(),
     "--report_to": lambda b, v: argument(b, "report_to") == [v],
     "--run_name": lambda b, v: argument(b, "run_name") == v,
@@ -142,7 +143,9 @@ def test_a_flag_that_the_bundle_does_not_say_is_noticed(seed: Bundle) -> None:
 
 
 def literal(bundle: Bundle) -> dict[str, Any]:
-    """What transformers puts in for each published "auto" (HfTrainerDeepSpeedConfig), as a nested mapping."""
+    """The value that transformers fills in for each published "auto" (HfTrainerDeepSpeedConfig), as a nested
+    mapping.
+    """
     a = bundle["payload"]["arguments"]
     world = bundle["payload"]["run"]["world_size"]
     micro, accumulation = a["per_device_train_batch_size"], a["gradient_accumulation_steps"]

@@ -1,5 +1,6 @@
-"""Rows that are read while the run trains, in real trainers of every stack: each pass has every row once, and a run
-that was killed ends bit for bit like the one undisturbed."""
+"""Streamed rows in real trainers of every stack: each pass has every row once, and a killed run ends bit-identical to
+an undisturbed one.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ FILES = {
     "flow.jsonl": lines([{**row, "id": i} for i, row in enumerate(TALKS)]),
     "held.jsonl": lines([{"text": one} for one in TEXTS[:4]]),
 }  # fmt: skip
-"""Eighteen rows of text in three files, and the same as conversations in one."""
+"""Eighteen rows of text in three files, and the same rows as conversations in one file."""
 
 
 def small(*more: str, data: str = '"stream"', target: str = DEFAULT, steps: int = 4, **around: Any) -> str:
@@ -37,7 +38,7 @@ def small(*more: str, data: str = '"stream"', target: str = DEFAULT, steps: int 
 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[list[list[int]]]:
-    """The tokens of each sequence that the trainers of these specs are given, in order."""
+    """The tokens of each sequence that the trainers of these specs get, in order."""
     put(warm.place, FILES)
     return [[row["input_ids"] for row in one["rows"]] for one in trained_on(warm, target, "stream", specs)]
 
@@ -52,12 +53,12 @@ def test_each_pass_has_every_row_once_and_its_own_order(warm: Warm, target: str)
         small("data(streaming, shuffle=false)", data='"flow.jsonl"', target=target),
     )  # fmt: skip
     assert len(complete) == 18
-    assert stored[:18] == complete  # as the map-style dataset has them
+    assert stored[:18] == complete  # as a map-style dataset has them
     assert stored == (complete * 3)[:40]
     for start in (0, 18):
         assert sorted(shuffled[start : start + 18]) == sorted(complete)
     assert shuffled[:18] not in (complete, shuffled[18:36])
-    long = [ids for ids in complete if len(ids) > 30]  # the end token is not counted
+    long = [ids for ids in complete if len(ids) > 30]  # without the end token
     assert 0 < len(long) < 18
     assert few == (long * 9)[:32]
     assert len({tuple(one) for one in talks[:18]}) == 18
@@ -65,7 +66,7 @@ def test_each_pass_has_every_row_once_and_its_own_order(warm: Warm, target: str)
 
 
 PACKS = [one for one in STACKS if "bfd" in getattr(load(one), "packing", ())]
-"""The stacks that pack rows without mixing them on a CPU."""
+"""The stacks whose packed rows do not attend to each other on a CPU."""
 
 
 @pytest.mark.parametrize("target", PACKS)
@@ -101,7 +102,7 @@ NIGHTLY = (
 def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
     warm: Warm, tmp_path: object, target: str, strategy: str, every: int, batch: str
 ) -> None:
-    """A step has 8 of the 18 rows: the run of 4 steps is killed in the first pass or in the second."""
+    """A step has 8 of the 18 rows. The run of 4 steps is killed in the first pass or in the second."""
     put(warm.place, FILES)
     world, name = 1 if strategy == "one" else 2, f"stream-{target}-{strategy}"
     text = small(
@@ -121,7 +122,7 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
 
 
 def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> None:
-    """A step has the same rows, so its loss is the same but for the order of the sum."""
+    """A step has the same rows, so its loss is the same except for the order of the sum."""
     put(warm.place, FILES)
     found = []
     for world, hardware in ((1, "cpu"), (2, "2 x cpu")):

@@ -1,4 +1,6 @@
-"""What a row says is in the batches: tools, calls, parts and reasoning, for every method, on every stack."""
+"""The parts of a row are in the batches: tools, calls, content parts and reasoning, for every method, on every
+stack.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ FILES["taught-weights.jsonl"] = lines(
      for keys in ({"weight": 0}, {"train": False}, {"train_turn": False}, {"loss": False})]
 )  # fmt: skip
 FILES["taught-none.jsonl"] = lines([{"messages": [*NOT[:1], {**NOT[1], "weight": 0}]}] * 4)
-FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # a template that `xpc check` does not know
+FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # `xpc check` does not know this template
 FILES["taught-thinking.jsonl"] = lines(
     [{"prompt": ASKED, "completion": NO, "chat_template_kwargs": {"enable_thinking": True} if i < 2 else None}
      for i in range(4)]
@@ -101,7 +103,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("target", STACKS)
 def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_path: Path, target: str) -> None:
     rows = {"sft": "calls", "dpo": "pairs", "orpo": "pairs", "reward": "pairs", "kto": "judged"}
-    cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # their prompts have 512 tokens by default
+    cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # the default limit of prompts is 512 tokens
     found = taught(
         warm, target, "methods",
         *(
@@ -164,7 +166,7 @@ def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target
         small(target, data("plain"), QWEN3),
     )  # fmt: skip
     learned = [row["learned"][0] for row in masked["rows"]]
-    assert sum("<think>" in one for one in learned) == 2, learned  # the prompt of the others ends with an empty block
+    assert sum("<think>" in one for one in learned) == 2, learned  # prompts of other methods end with an empty block
     assert all("<think>" in row["input_ids"][0] for row in (*masked["rows"], *plain["rows"]))
 
 

@@ -1,4 +1,4 @@
-"""Bundles that train, for real, on the CPU: every strategy that runs here, every shape of data, every stack."""
+"""Bundles that really train on a CPU: every strategy that runs here, every row shape, every stack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEN = {"one": "one process", "ddp": "2 processes, DDP"}
 
 
 def on_default(name: str) -> bool:
-    """Whether a strategy runs on the default stack: those are daily. On the others test_train_methods.py trains."""
+    """Strategies on the default stack, which run daily; test_train_methods.py trains on the other stacks."""
     return STRATEGIES[name][2] == DEFAULT
 
 
@@ -40,9 +40,10 @@ def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[s
 
 @pytest.mark.parametrize("name", nightly_but([name for name in STRATEGIES if name != "one"], on_default))
 def test_strategies_and_targets_train_the_same(strategies: Callable[[str], Run], name: str) -> None:
-    # One seed, one order of the rows, one arithmetic: what is sharded or how it is launched must not show.
+    # Seed, order of rows and arithmetic are the same, so sharding and launcher must not change the losses.
     one, other = strategies("one").losses, strategies(name).losses
-    # Older transformers divide by all tokens of a batch, newer by those that are predicted: 28 and 27 in each row here.
+    # Older transformers divide by all tokens of a batch, newer ones by the predicted tokens: 28 and 27 in each row
+    # here.
     stack = load(STRATEGIES[name][2])
     share = 27 / 28 if stack.facts.loss_over_all_tokens else 1
     assert other == pytest.approx([share * loss for loss in one], abs=1e-4)
@@ -110,7 +111,7 @@ def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], war
         assert facts["norm"] == pytest.approx(seen[0]["norm"], rel=1e-4), name
 
 
-# The published recipe with its numbers, on the tiny model: 11 x 6 x 2 = 132 sequences a step.
+# The published recipe with its numbers on the tiny model: 11 x 6 x 2 = 132 sequences per step.
 SCALED = """\
 xpc 1
 extends "seed.xp"
@@ -130,7 +131,7 @@ save "out" every=never
 
 @pytest.fixture(scope="module")
 def scaled(train: Callable[..., Run], place: str) -> Run:
-    """The seed recipe, scaled: two processes, ZeRO-2, 12 passes over 64 rows at 500 times the learning rate."""
+    """The seed recipe, scaled down: two processes, ZeRO-2, 12 passes over 64 rows at 500 times the learning rate."""
     with open(os.path.join(REPOSITORY, "specs", "qwen2.5-3b-infinity-8xv100.xp"), encoding="utf-8") as handle:
         text = handle.read()
     with open(os.path.join(place, "seed.xp"), "w", encoding="utf-8") as out:
@@ -146,7 +147,7 @@ def test_the_seed_recipe_scaled_trains(scaled: Run, place: str) -> None:
     assert arguments["lr_scheduler_kwargs"] == {"min_lr": 0}
     assert "2 processes, DeepSpeed" in scaled.done.stdout
     rates = [event["lr"] for event in scaled.metrics if "lr" in event]
-    assert rates == sorted(rates)  # 40 steps of warm-up, and the run is shorter
+    assert rates == sorted(rates)  # 40 warm-up steps, more than the run has
     assert scaled.summary["steps"] == 12
     assert scaled.losses[-1] < scaled.losses[0] - 0.5
     assert len(scaled.summary["measured"]["peaks"]["resident"]) == 2
@@ -170,7 +171,7 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], plac
     ]  # fmt: skip
     text = spec(*more, data="mix", batch=" packing(isolate=mask)", save='save "out" every=3 keep=1')
     run = train(text, "mixture")
-    # 40 + 32 rows, 8 held out; packed into rows of 64 tokens
+    # 40 + 32 rows, 8 in the holdout; packed into rows of 64 tokens
     assert "64 rows to train on, one process" in run.done.stdout
     evaluated = [event for event in run.metrics if "eval_loss" in event]
     assert [event["step"] for event in evaluated] == [3, 6]
@@ -193,10 +194,13 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], plac
 def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
     warm: Warm, tmp_path: Path, strategy: str, packed: str
 ) -> None:
-    """DeepSpeed's own loader of such sequences loses the first step of each epoch but the first, and goes on at no row;
-    its gradient is as many times that of the loss as processes share one."""
+    """DeepSpeed's own loader for shared sequences drops the first step of every epoch after the first, and does not
+    resume at the right row.
+
+    Its gradient is too large by the number of processes that share a sequence. The bundle corrects all of this.
+    """
     sizes, save = f"gbs=8 micro=4 seq=32 mean=local_tokens{packed}", 'save "out" every=10 keep=2'
-    alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 an epoch
+    alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 per epoch
     shared = spec(length="20 steps", sizes=sizes, save=save, hardware="2 x cpu",
                   strategy=f"{strategy}context_parallel=2)")  # fmt: skip
     (tmp_path / "one").mkdir()
@@ -229,7 +233,7 @@ def test_processes_that_share_sequences_are_started_as_such(warm: Warm, tmp_path
 
 
 def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> None:
-    """The compiler chooses `data.workers` for runs on GPUs: counts of rows, losses and weights are equal."""
+    """The compiler chooses `data.workers` for runs on GPUs. Counts of rows, losses and weights do not depend on it."""
     left = []
     for workers in ("", "workers=3, "):
         text = spec(
@@ -247,7 +251,7 @@ def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> No
 def test_plain_text_trains_in_the_order_of_the_file(train: Callable[..., Run]) -> None:
     text = spec("data(shuffle=false)", data='"text.jsonl"', length="4 steps").replace("every=1)", "every=3)")
     run = train(text, "text")
-    assert run.steps == [3, 4]  # the last step is logged, whatever `every` is
+    assert run.steps == [3, 4]  # the last step is always logged
     assert run.losses[-1] < run.losses[0]
 
 
@@ -281,7 +285,7 @@ def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_pa
     first = warm.launch(warm.compiled(spec(save='save "out" every=3'), "every-3"), str(tmp_path))
     assert first.done.returncode == 0, first.output
     losses = first.losses
-    for name in os.listdir(first.out):  # as of a run that was killed after its fourth step
+    for name in os.listdir(first.out):  # as if the run had been killed after its fourth step
         path = os.path.join(first.out, name)
         if os.path.isfile(path) and name not in ("metrics.jsonl", "xpc_run.json"):
             os.remove(path)

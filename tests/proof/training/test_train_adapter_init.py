@@ -1,7 +1,6 @@
-"""Adapters that begin as `lora(init = ...)` says, trained from compiled bundles.
+"""Adapters that are initialized by `lora(init = ...)`, trained from compiled bundles.
 
-Their first weights, what is saved, how it loads on the published base, and that a run goes on from a checkpoint bit for
-bit.
+The tests check their first weights, the saved files, loading on the published base, and a bit-identical resume.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ RANK, SCALE = 4, 2
 
 @frozen
 class Kind:
-    """How the adapters begin, on what stack, and how the run is spread."""
+    """The initialization, the stack, and the strategy of a run."""
 
     init: str
     target: str = DEFAULT
@@ -71,7 +70,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of a kind, and the same from its first checkpoint."""
+    """A run of a kind, and the same run resumed from its first checkpoint."""
     kept: dict[Kind, list[Trained]] = {}
 
     def run(kind: Kind) -> list[Trained]:
@@ -123,9 +122,9 @@ def test_it_begins_there_and_is_saved_for_the_published_base(runs: Runs, warm: W
     changes = kind.init in ("pissa", "olora")
     done, again = runs(kind)
     usual = runs(Kind("", kind.target, more="bits=4" if "bits" in kind.more else ""))[0]
-    assert done.values("loss")[0] == pytest.approx(usual.values("loss")[0], abs=2e-4)  # nothing is added at first
+    assert done.values("loss")[0] == pytest.approx(usual.values("loss")[0], abs=2e-4)  # the adapter adds nothing yet
     same = runs(evolve(kind, strategy="one"))[0]
-    assert done.values("loss") == pytest.approx(same.values("loss"), abs=2e-4)  # processes and shards do not show
+    assert done.values("loss") == pytest.approx(same.values("loss"), abs=2e-4)  # shards change nothing
     if kind.init != "gaussian":
         assert f"adapters of 6 layers are initialized by {kind.init}" in done.output
     with open(os.path.join(done.out, "adapter_config.json"), encoding="utf-8") as handle:

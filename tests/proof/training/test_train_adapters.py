@@ -1,6 +1,7 @@
-"""Whole modules and two rates beside adapters, rotations, and frozen layers, trained from compiled bundles.
+"""Adapters with modules trained in full, two learning rates, rotations, and frozen layers, trained from compiled
+bundles.
 
-One process and two, on both targets; each kind goes on from a checkpoint.
+They run in one process and in two, on two stacks; each kind resumes from a checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KINDS = {
     "tied_saved": "lora(rank=4, dropout=0, targets=[q_proj], modules_to_save=[lm_head])",
     "dora": "lora(rank=4, dropout=0, rslora, dora)",
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
-    "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer that transformers makes, with a group left empty
+    "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer of transformers, with an empty parameter group
     "oft": "oft(block_size=8)",
     "vera": "vera(rank=16)",
     "loha": "loha(rank=4, alpha=32)",
@@ -41,7 +42,7 @@ KINDS = {
 
 @frozen
 class Kind:
-    """What is trained, on what stack, and how it is spread."""
+    """What is trained, on which stack, and with which strategy."""
 
     what: str
     target: str = DEFAULT
@@ -57,17 +58,19 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains it: on the older stacks, all but what differs from one stack to the next."""
+        """Whether only `make slow` trains this kind: kinds on older stacks that do not depend on the stack."""
         return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens", *PREFIXES)
 
     @property
     def resumes(self) -> bool:
-        """Whether it is run once more, from its first checkpoint: each kind of a target is, as sharded as it gets."""
+        """Whether the run is also resumed from its first checkpoint: for each kind on a stack, its most sharded
+        run is.
+        """
         return self.strategy == max(run.strategy for run in RUNS if (run.what, run.target) == (self.what, self.target))
 
     @property
     def merges(self) -> bool:
-        """Whether adapters are trained, and every process has the whole weights to merge them into."""
+        """Whether adapters are trained, and every process has the complete weights to merge them into."""
         return self.what not in ("tokens", "freeze") and self.strategy != "zero3"
 
     @property
@@ -82,7 +85,7 @@ class Kind:
 
 
 PREFIXES = {"vera": ".vera_", "loha": ".hada_", "miss": ".miss_block"}
-"""Parts of the names of the weights, by kind of adapter."""
+"""Parts of the weights' names for each kind of adapter."""
 RUNS = (
     *(Kind(what, target) for what in PREFIXES for target in (DEFAULT, *OTHERS)),
     *(Kind(what, DEFAULT, "zero3") for what in ("vera", "miss")),
@@ -109,7 +112,7 @@ print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 
 
 def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
-    """Runs as parameters."""
+    """Runs as parameters of pytest."""
     return pytest.mark.parametrize("kind", named(runs))
 
 
@@ -119,9 +122,9 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, and of most the same from its first checkpoint.
+    """A run of each kind, and for most kinds the same run resumed from its first checkpoint.
 
-    It stands on a model whose head is a weight of its own, or on a mixture of experts.
+    The base model has an untied head, or is a mixture of experts.
     """
     from safetensors.numpy import load_file, save_file
 
@@ -138,7 +141,7 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
     tokenizer = os.path.join(untied, "tokenizer.json")
     with open(tokenizer, encoding="utf-8") as handle:
         size = len(json.load(handle)["model"]["vocab"])
-    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()  # no row to spare
+    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()  # no row is left over
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
     save_file(weights, os.path.join(untied, "model.safetensors"), {"format": "pt"})
     path = os.path.join(untied, "config.json")
@@ -194,7 +197,7 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
         if kind.what == "tokens":
             after = tensors(os.path.join(done.out, "model.safetensors"))
             for name in ("model.embed_tokens.weight", "lm_head.weight"):
-                assert len(after[name]) == len(base[name]) + 2 * 64 * 4  # two rows of 64 numbers
+                assert len(after[name]) == len(base[name]) + 2 * 64 * 4  # two rows of 64 values
             with open(os.path.join(done.out, "config.json"), encoding="utf-8") as handle:
                 settings = json.load(handle)
             assert settings["vocab_size"] * 64 * 4 == len(after["lm_head.weight"])
@@ -274,7 +277,7 @@ CONTINUED = (
 
 @pytest.mark.parametrize("kind", CONTINUED, ids=lambda one: one.name)
 def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
-    """At a rate of next to nothing the second run ends with the weights of the first."""
+    """At a learning rate of almost 0, the second run ends with the weights of the first."""
     done, before = runs(kind)[0], os.path.join(ground, f"before-{kind.name}")
     os.makedirs(before)
     for name in ("adapter_config.json", "adapter_model.safetensors"):
@@ -313,7 +316,7 @@ print(json.dumps({"rates": [one["lr"] for one in groups], "sizes": [len(one.get(
 def test_the_b_matrices_have_a_rate_of_their_own(runs: Runs, warm: Warm, kind: Kind) -> None:
     (seen,) = warm.program(kind.target, GROUPS, os.path.join(runs(kind)[0].out, "checkpoint-2"))
     if kind.strategy == "one":
-        assert seen["sizes"] == [14 + 2, 14]  # two layers of seven, the embeddings and the head
+        assert seen["sizes"] == [14 + 2, 14]  # two layers with seven matrices each, the embeddings and the head
     rates = seen["rates"]
     assert len(rates) == 2
     assert rates[1] == pytest.approx(16 * rates[0])

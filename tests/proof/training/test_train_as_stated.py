@@ -1,6 +1,6 @@
-"""Runs whose libraries make something else than the bundle states: each stops before its first step, with both values.
+"""Runs whose libraries build something else than the bundle states stop before their first step and print both values.
 
-Each stack is asked; what a run makes as stated is trained by the other files of this folder.
+Other files of this folder train runs that are built as stated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ every = pytest.mark.parametrize("target", STACKS)
 
 def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
             change: dict[str, dict[str, object]] | None = None, **variables: str) -> str:  # fmt: skip
-    """What a run says that stops with status 1 and trains no step. `change` are values in sections of the bundle."""
+    """The message of a run that stops with status 1 and trains no step. `change` has values for sections of the
+    bundle.
+    """
     bundle = warm.compiled(text, re.sub(r"\W", "-", cwd.name))
     plan = Path(bundle, "trainer_args.json")
     facts = json.loads(plan.read_text())
@@ -29,7 +31,7 @@ def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
         facts[section].update(values)
     plan.write_text(json.dumps(facts))
     done = warm.of(target).run(bundle, str(cwd), world=world, XPC_PREFLIGHT="passed", **variables)
-    first, *others = done["status"]  # process 0 reports, and the others may be ended with it
+    first, *others = done["status"]  # process 0 reports; the launcher may end the others first
     assert first == 1, f"{done['out']}\n{done['err']}"
     assert {*others} <= {1, -9}
     metrics = cwd / "out" / "metrics.jsonl"
@@ -112,7 +114,9 @@ MODELS = ("Qwen2ForSequenceClassification", "Qwen2ForSequenceClassificationTied"
 
 @pytest.fixture(scope="module")
 def others(warm: Warm) -> None:
-    """Models without a trained head for text, next to the tiny model: a classifier, a tied one, one without a head."""
+    """Models without a trained head for text, next to the tiny model: a classifier, a tied model, and one without a
+    head.
+    """
     for name in MODELS:
         assert warm.program(DEFAULT, OTHER_MODELS, name, os.path.join(warm.place, name))
 

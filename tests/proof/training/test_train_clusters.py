@@ -1,7 +1,7 @@
-"""The commands of emitted files, run as their engines run them: two pods as two processes on this machine.
+"""The commands in emitted cluster files, run as the engines run them: two pods as two processes on this machine.
 
-What a controller puts into a pod's environment is set here, the volume is a folder, and the pods' host names stand for
-this machine in an /etc/hosts of their own. All else is as emitted; the interpreters that it starts are warm.
+The test sets the variables that a controller sets in a pod, the volume is a folder, and the pods' host names mean this
+machine in a separate /etc/hosts. Everything else is as emitted; the started interpreters are warm.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LAUNCH = {"k8s": 'launch k8s(image="me/train:1", volume=claim)', "sky": "launch 
 HOSTS = "127.0.0.1 localhost two-node-0-0.two two-node-0-1.two\n"
 NAMED = 'mount --bind "$0" /etc/hosts && exec "$@"'
 SECONDS = HUNG
-"""When a hang is one."""
+"""Seconds after which a run counts as hanging."""
 
 Pods = list[Mapping[str, str]]
 
 
 @frozen
 class Cluster:
-    """A volume with the bundle of a file, and the command that the file gives to each node."""
+    """A volume with a bundle, and the command that the cluster file gives to each node."""
 
     file: str
     volume: str
@@ -65,7 +65,7 @@ class Cluster:
         ]  # fmt: skip
 
     def end(self, started: list[subprocess.Popen[str]], status: int = 0) -> list[str]:
-        """What each has said, once all of them have ended with the status."""
+        """The output of each node, after all have ended with the expected status."""
         until = time.monotonic() + SECONDS
         try:
             said = [one.communicate(timeout=max(1, until - time.monotonic()))[0] for one in started]
@@ -76,13 +76,13 @@ class Cluster:
         return said
 
     def steps(self) -> list[int]:
-        """The steps whose loss is written down."""
+        """The steps with a logged loss."""
         told = events(os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"]))
         return [event["step"] for event in told if "loss" in event]
 
 
 def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """What a node runs and, of the file, its environment."""
+    """The command of a node, and the environment variables in the file."""
     if file == "sky.yaml":
         return ["bash", "-c", table["run"]], {}
     if file == "trainjob.yaml":
@@ -94,7 +94,7 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 
 @pytest.fixture(scope="module")
 def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
-    """Makes the volume for a file, of a run of so many steps."""
+    """Make the volume for a cluster file of a run with this many steps."""
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "every test is asked for, and this one needs root and unshare"
         pytest.skip("names of pods need an /etc/hosts of their own: root and unshare")
@@ -117,7 +117,7 @@ def trains(made: Cluster, pods: Pods) -> None:
     said = made.end(made.start(pods))
     assert made.steps() == [1, 2]
     assert "2 processes, DeepSpeed" in said[0]
-    assert "rows to train on" not in said[1]  # the second is no first
+    assert "rows to train on" not in said[1]  # the second pod is not node 0
 
 
 def test_a_trainjob_trains_on_both_pods(cluster: Callable[[str, int], Cluster]) -> None:
@@ -132,7 +132,7 @@ def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], C
 
 
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
-    """As its failure policy says: one pod gets the kubelet's SIGTERM, both end with 75, and both are started again."""
+    """One pod gets the kubelet's SIGTERM, both end with 75, and the failure policy starts both again."""
     made, steps = cluster("jobset.yaml", 100), list(range(1, 101))
     pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [str(free_port())] for index in "01"]
     started = made.start(pods)

@@ -1,4 +1,6 @@
-"""The rows in real runs: what is cut is told and kept, and a run with nothing to learn or hear ends with one line."""
+"""Rows in real runs: cut tokens are reported and kept in the totals, and a run without anything to learn ends with one
+line.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,16 @@ TEXTS_ONLY = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}: "
     "{% if message['content'] is string %}{{ message['content'] }}{% endif %}<|im_end|>{% endfor %}"
 )
-"""A template that writes nothing of contents that are lists of parts."""
+"""A template that omits contents which are lists of parts."""
 NO_SYSTEM = (
     "{% for message in messages %}{% if message['role'] != 'system' %}<|im_start|>{{ message['role'] }}: "
     "{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
 )
-"""A template that writes nothing of system turns."""
+"""A template that omits system turns."""
 
 
 def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
-    """A row of `messages`; with `parts` its contents are lists of parts."""
+    """A row of `messages`; with `parts`, contents are lists of parts."""
     said = {"user": question, "assistant": answer}
     return {
         "messages": [
@@ -40,7 +42,7 @@ def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
 
 
 def ended(warm: Warm, text: str, name: str, cwd: str, *words: str) -> tuple[int, str]:
-    """The status of `launch.sh`, and all that it says."""
+    """The exit status of `launch.sh`, and everything that it prints."""
     run = warm.launch(warm.compiled(text, name), cwd, *words)
     return run.done.returncode, run.done.stdout + run.done.stderr
 
@@ -60,12 +62,12 @@ def test_truncated_rows_are_reported_and_kept(warm: Warm, tmp_path: Path, target
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path: Path, target: str) -> None:
     masks = load(target).facts.assistant_only_loss
-    long = "What-colour-is-it?" * 12  # one word: XP603 counts words
+    long = "What-colour-is-it?" * 12  # one word, because XP603 counts words
     put(warm.place, {
         "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
         "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
     })  # fmt: skip
-    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 learns completions alone, by itself
+    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 by itself learns only completions
     text = spec(
         "method sft(assistant_only)" if masks else "method sft",
         data=data,
@@ -88,7 +90,7 @@ def test_texts_become_turns_of_a_capped_source_without_its_long_rows(warm: Warm,
     data = f"data rows {{\n  {source}\n  format = prompt_completion\n  chat\n  max_tokens = 48\n}}"
     text = spec(data, data="rows", length="1 step", sizes="gbs=8 micro=4 seq=64")
     run = warm.train(text, "capped", DEFAULT, str(tmp_path))
-    assert run.summary["data"]["rows"] == 8  # nine are read, and one of them is too long
+    assert run.summary["data"]["rows"] == 8  # nine rows are read, and one is too long
     assert run.summary["data"]["cut_rows"] == 0
     assert "1 of 9 rows are left out: they have more than 48 tokens" in run.output
 
@@ -105,7 +107,7 @@ def test_parts_reach_a_template_that_reads_texts(warm: Warm, tmp_path: Path) -> 
 
 def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(warm: Warm, tmp_path: Path) -> None:
     rows: list[Any] = [turns("What colour is it?", "It is red.") for _ in range(8)]
-    # Behind the rows that the preflight reads.
+    # after the rows that the preflight reads
     rows[6]["messages"].insert(0, {"role": "system", "content": "Answer in one word."})
     put(warm.place, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")

@@ -1,4 +1,6 @@
-"""`eval { patience }` in real runs: the run ends where evaluations are no better, and a later start knows it."""
+"""`eval { patience }` in real runs: the run ends if evaluations do not improve, and a later start knows that it has
+ended.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from xpc.compiler.stacks import STACKS
 pytestmark = pytest.mark.slow
 
 UNMOVED = "adamw(lr=1e-30)"
-"""A rate that moves no weight: each evaluation is as good as the first."""
+"""A learning rate that changes no weight, so every evaluation equals the first."""
 
 
 @pytest.mark.parametrize("target", STACKS)
@@ -26,7 +28,7 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
     assert "step 3 is the last" in run.output
     with open(os.path.join(run.out, "checkpoint-3", "trainer_state.json"), encoding="utf-8") as handle:
         assert json.load(handle)["global_step"] == 3
-    os.remove(os.path.join(run.out, "summary.json"))  # killed behind its last checkpoint
+    os.remove(os.path.join(run.out, "summary.json"))  # killed after its last checkpoint
     again = warm.run(run.folder, str(tmp_path), target, 1, XPC_PREFLIGHT="passed")
     assert again.summary["steps"] == 3
     assert [event["step"] for event in again.events if "eval_loss" in event] == [1, 2, 3]

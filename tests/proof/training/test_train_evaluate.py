@@ -1,6 +1,7 @@
-"""evaluate.sh with the pinned harness, offline: a task of the spec's own, the trained model, an adapter on its base.
+"""evaluate.sh with the pinned harness, offline: a task file of the user, on the trained model and on an adapter with
+its base.
 
-One evaluation starts an interpreter that has imported nothing; the others, and the training, are forks of a warm one.
+One evaluation starts a new interpreter; the others, and the training, are forks of a warm one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ADAPTERS = {"whole": (), "lora": (f"lora{INSIDE}",), "qlora": (f"qlora{INSIDE}",
 
 
 def harness(target: str) -> str:
-    """The target's interpreter; skips the test where the harness is not in it."""
+    """The target's interpreter. Skips the test if the harness is not installed there."""
     python = interpreter(target)
     if not has(target, "lm_eval"):
         pytest.skip(f"the interpreter of {target} has no lm-eval")
@@ -58,7 +59,7 @@ def harness(target: str) -> str:
 
 @pytest.fixture(scope="module")
 def colours(place: str) -> str:
-    """The folder of the tiny model, with a task of four questions that the training data answers."""
+    """A folder with the tiny model and a task of four questions that the training data answers."""
     with open(os.path.join(place, "pairs.jsonl"), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle][:4]
     return put(place, {
@@ -69,7 +70,7 @@ def colours(place: str) -> str:
 
 @pytest.fixture(scope="module")
 def evaluate(warm: Warm) -> Evaluate:
-    """Starts `evaluate.sh` in a folder."""
+    """Start `evaluate.sh` in a folder."""
 
     def run(bundle: str, cwd: str, target: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
         python = harness(target)
@@ -93,7 +94,7 @@ def perplexity(out: str) -> float:
 
 @pytest.fixture(scope="module")
 def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
-    """What the tiny model gets before training, by target."""
+    """The score of the tiny model before training, by target."""
     kept: dict[str, float] = {}
 
     def found(target: str) -> float:
@@ -182,7 +183,7 @@ def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
 
 
 def test_the_harness_runs_no_code_that_nobody_allowed(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
-    """XP520: with the word the task runs; without it the harness raises once the model is loaded."""
+    """With `allow_code_execution` the task runs; without it the harness raises after the model is loaded (XP520)."""
     put(colours, {"tasks/executes.yaml": TASK.replace("task: colours", "task: executes\nunsafe_code: true")})
     shutil.copytree(os.path.join(colours, "tiny"), tmp_path / "out")
     text = spec('eval(tasks=["tasks/executes.yaml"], allow_code_execution)')

@@ -1,4 +1,4 @@
-"""`eval { data = ... }` in real runs: each method on both targets evaluates every named set, with the right numbers."""
+"""`eval { data = ... }` in real runs: each method on each stack evaluates every named set, with the right losses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 pytestmark = pytest.mark.slow
 
 NEAR, FAR = 5, 3
-"""Rows of the two sets."""
+"""The rows of the two evaluation sets."""
 RUNS = [(method, name) for name in STACKS for method in methods_of(name)]
 SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data=[near_ones, "far-{0}.jsonl"])'
 
 
 @pytest.fixture(scope="module")
 def held(warm: Warm) -> Warm:
-    """Two files to evaluate on beside the data of every shape."""
+    """Two evaluation files next to the data of every shape."""
     for name in {*DATA.values(), "pairs"}:
         with open(os.path.join(warm.place, f"{name}.jsonl"), encoding="utf-8") as handle:
             lines = handle.readlines()
@@ -55,7 +55,7 @@ def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, meth
         assert run.summary["evaluation"][f"eval_{name}_loss"] == found[4]
         assert f"({name})" in run.output
     told = [event for event in run.events if any(key.startswith("eval_") for key in event)]
-    assert len(told) == 4  # a line for each set, and nothing of one under the other's name
+    assert len(told) == 4  # a line for each set, without the other set's metrics
     for event in told:
         own = [name for name in ("near_ones", far) if f"eval_{name}_loss" in event]
         assert len(own) == 1
@@ -94,7 +94,9 @@ print(json.dumps({"loss": float(made.sum()) / (len(made) + first * len(losses))}
 def test_the_loss_is_that_of_the_final_weights(
     held: Warm, tmp_path: object, target: str, loss: str, strategy: str
 ) -> None:
-    """Evaluated after the last step, in one batch a process; a plain loop over the saved weights gives the same."""
+    """After the last step, the evaluation (one batch per process) gives the loss that a plain loop over the saved
+    weights gives.
+    """
     more = ["method sft(assistant_only)"] if loss == "answers" else []
     sets = SETS.format("messages").replace("near-messages", "even")
     with open(os.path.join(held.place, "messages.jsonl"), encoding="utf-8") as handle:

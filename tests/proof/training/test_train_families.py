@@ -1,4 +1,4 @@
-"""Families of the newest transformers in real trainers: what is saved was trained, and loads again."""
+"""Families of the newest transformers in real trainers: the saved weights were trained, and they load again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAMILIES = ("apertus", "exaone4", "glm4_moe", "hunyuan_v1_dense")
 
 
 def small_model(place: str, family: str) -> dict[str, Any]:
-    """Make a folder with a tiny model of the family and the run's tokenizer; returns the weights."""
+    """Make a folder with a tiny model of the family and the run's tokenizer; returns its weights."""
     import torch
     from tiny_models import config
     from transformers import AutoModelForCausalLM, AutoTokenizer

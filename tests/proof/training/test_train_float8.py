@@ -1,4 +1,6 @@
-"""`precision fp8` on a CPU with torchao: a bundle is trained, saved and resumed, and what was made is looked at."""
+"""`precision fp8` on a CPU with torchao: bundles train, save and resume, and the tests inspect the built layers and
+files.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +186,7 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Pa
     made = bundle(place, "expected", "fp8")
     found, stopped = answers(MODEL + CONVERTED, str(place), made)
     assert found["made"] == found["expected"]
-    assert len(found["made"]) == 13  # seven in each of two layers, without the first; the head is the last
+    assert len(found["made"]) == 13  # 2 x 7, except the model's first
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []
     assert stopped["same"] == ""

@@ -1,4 +1,4 @@
-"""Adapters over a model that is stored in fp8, trained on a CPU: the base is unpacked when it is loaded."""
+"""Adapters on a model stored in fp8, trained on a CPU: the base is unpacked when it is loaded."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_adapters_are_trained_over_a_model_in_fp8(warm: Warm, tmp_path: Path) ->
     assert types(os.path.join(made["eight"].out, "adapter_model.safetensors")) == {"F32"}
     assert saved["eight"].keys() == saved["tiny"].keys()
     assert any(one != saved["tiny"][name] for name, one in saved["eight"].items())
-    losses = [done.events[-1]["loss"] for done in made.values()]  # the same base, but for the rounding of its weights
+    losses = [done.events[-1]["loss"] for done in made.values()]  # the same base, except for rounding
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)

@@ -1,4 +1,4 @@
-"""Compiled bundles that train on the tiny model and push to a hub on this machine, each checkpoint to its branch."""
+"""Bundles that train the tiny model and push to a fake hub on this machine, with a branch for each checkpoint."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 pytestmark = pytest.mark.slow
 SAVE = 'save "out" every=2 keep=1 hub(name=model, revision=v1, strategy=checkpoint, checkpoint_branches, private)'
 ALWAYS = "extra trl(hub_always_push=true)"
-"""Else a push is left out while the one before is under way, and how many there are is a matter of time."""
+"""Push every checkpoint. By default a push is skipped while the previous one runs, so the number of pushes
+would vary.
+"""
 
 
 @pytest.fixture(scope="module", params=STACKS)
 def pushed(
     request: pytest.FixtureRequest, warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Hub, Run]]:
-    """Four steps with a checkpoint at the second and the fourth, of which one is kept; two processes on one target."""
+    """A run of four steps with checkpoints at the second and the fourth, of which one is kept; on one target in two
+    processes.
+    """
     target = request.param
     hardware = "2 x cpu" if target == DEFAULT else "cpu"
     text = spec(ALWAYS, length="4 steps", hardware=hardware, target=target, save=SAVE)

@@ -1,4 +1,4 @@
-"""Rows with images: a tiny Qwen2.5-VL is trained by bundles, and what was made is looked at."""
+"""Rows with images: bundles train a tiny Qwen2.5-VL, and the tests inspect batches and saved files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 SIZES = {"red": (84, 56), "blue": (112, 112)}
 TOKENS = {"red": 3 * 2, "blue": 4 * 4}
-"""Tokens of an image: one for 28 x 28 pixels."""
+"""The tokens of an image: one for 28 x 28 pixels."""
 
 
 def row(question: str, *colours: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny model, pictures, and rows. Skipped where torchvision cannot be loaded."""
+    """A folder with a tiny model, images, and rows. Skipped if torchvision cannot be loaded."""
     if why := tiny_vision.missing():
         pytest.skip(f"torchvision cannot be loaded here: {why}")
     from PIL import Image
@@ -68,7 +68,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(place: Path, name: str, *lines: str, data: str = "rows", hardware: str = "cpu", micro: int = 2) -> str:
-    """Compile a spec and launch its bundle; returns what the run printed."""
+    """Compile a spec and launch its bundle; returns the run's output."""
     text = f'xpc 1\ntrain "model" on "{data}.jsonl" for 2 steps\nhardware {hardware}\n'
     text += f"batch gbs=4 micro={micro} seq=1024\ntrack none(every=1)\n"
     text += f'optimizer adamw(lr=1e-2)\nsave "out/{name}" every=1\n' + "\n".join(lines) + "\n"
@@ -79,7 +79,7 @@ def trained(place: Path, name: str, *lines: str, data: str = "rows", hardware: s
 
 
 def launched(place: Path, name: str) -> str:
-    """Launch a bundle; returns what the run printed."""
+    """Launch a bundle; returns the run's output."""
     environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
     done = subprocess.run(
         [place / f"{name}.bundle" / "launch.sh"], cwd=place, env=environment, capture_output=True, text=True,
@@ -91,7 +91,7 @@ def launched(place: Path, name: str) -> str:
 
 
 def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) -> None:
-    """It is compared before the first step; with the old file, the same command trains."""
+    """The image is compared before the first step. With the old image, the same command trains."""
     from PIL import Image
 
     path = place / "pictures" / "red.png"
@@ -112,7 +112,7 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) 
 
 
 def goes_on_to_the_same_end(place: Path, name: str) -> None:
-    """Launch a bundle once more, over what its run would have left if it had been killed after its first step."""
+    """Launch a bundle again, with the files that its run would have left if it had been killed after its first step."""
     out, complete = place / "out" / name, place / "out" / f"{name}-complete"
     shutil.copytree(out, complete)
     for path in out.iterdir():
@@ -125,7 +125,7 @@ def goes_on_to_the_same_end(place: Path, name: str) -> None:
 
 
 def events(out: Path) -> list[dict[str, Any]]:
-    """The steps of a run."""
+    """The logged steps of a run."""
     lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [one for one in map(json.loads, lines) if "loss" in one]
 
@@ -183,7 +183,7 @@ def test_the_language_model_is_trained_on_images(place: Path) -> None:
     found = batch(place, "full.bundle")
     expected = [[TOKENS[Path(one).stem] for one in each["images"]] for each in ROWS[:4]]
     assert found["images"] == [sum(one) for one in expected] == [6, 16, 0, 22]
-    assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]  # four patches a token
+    assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]  # four patches per token
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]]
     assert found["learned_images"] == 0
     assert found["learned"] == [a - b for a, b in zip(found["tokens"], found["images"], strict=True)]
@@ -204,7 +204,7 @@ def test_a_trained_model_is_loaded_with_its_processor_and_answers(place: Path) -
 
 
 def answers(place: Path, name: str) -> None:
-    """Ask the saved model about two images; this runs in its own interpreter."""
+    """Ask the saved model about two images; this function runs in a separate interpreter."""
     import torch
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -223,18 +223,18 @@ def answers(place: Path, name: str) -> None:
         with torch.no_grad():
             logits.append(model(**read).logits[0, -1])
             assert model.generate(**read, max_new_tokens=3, do_sample=False).shape[1] > read["input_ids"].shape[1]
-    assert not torch.equal(*logits)  # the same text about another image
+    assert not torch.equal(*logits)  # the same question about another image
 
 
 def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
-    """On two processes, with a loss on answers only, recomputation, a holdout, and smaller images."""
+    """Two processes, a loss on answers only, recomputation, a holdout, and scaled images."""
     printed = trained(
         place, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
         "eval(every=1)", "memory(checkpointing)", "strategy ddp", hardware="2 x cpu", micro=1,
     )  # fmt: skip
     assert printed.count("eval loss") == 3
     adapters = weights(place / "out" / "lora", "adapter_model.safetensors")
-    assert len(adapters) == 2 * 2 * 7  # A and B of seven matrices in two layers
+    assert len(adapters) == 2 * 2 * 7  # A and B for seven matrices in two layers
     assert not any("visual" in name for name in adapters)
     assert all(one.abs().sum() > 0 for name, one in adapters.items() if "lora_B" in name)
     goes_on_to_the_same_end(place, "lora")
@@ -267,7 +267,7 @@ def test_dpo_prefers_answers_about_images(place: Path) -> None:
     assert "12 rows with 12 images" in printed
     assert printed.count("the part that reads images is frozen") == 1
     found = batch(place, "pairs.bundle", PAIR_BATCH)
-    assert found["images"] == [6, 16, 0, 22] * 2  # the prompts with the chosen, then with the rejected answers
+    assert found["images"] == [6, 16, 0, 22] * 2  # the prompts with the chosen answers, then with the rejected ones
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]] * 2
     assert found["learned_images"] == 0
@@ -284,7 +284,7 @@ def test_dpo_prefers_answers_about_images(place: Path) -> None:
 
 
 def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> None:
-    """On two processes, with a holdout and smaller images."""
+    """Two processes, a holdout and scaled images."""
     lines = ("lora(rank=4, alpha=8)", "method dpo", "data(holdout=4, max_pixels=7000)", "eval(every=1)", "strategy ddp")
     printed = trained(place, "pairs-lora", *lines, data="pairs", hardware="2 x cpu", micro=1)
     assert printed.count("eval loss") == 3
@@ -297,14 +297,14 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> No
 
 
 def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path) -> None:
-    """XP215 (joined rows), XP218 (a cut image), XP217 (Liger, dpo with `precompute`), and tokens of images that TRL
-    would learn.
+    """TRL alone on rows that xpc refuses: joined rows (XP215), a cut image (XP218), Liger and dpo with `precompute`
+    (XP217), and image tokens that TRL would learn.
     """
     python(__file__, "refused_rows", folder=place)
 
 
 def refused_rows(place: Path) -> None:
-    """Train with TRL alone on rows that xpc refuses; this runs in its own interpreter."""
+    """Train with TRL alone on rows that xpc refuses; this function runs in a separate interpreter."""
     from datasets import Dataset
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor

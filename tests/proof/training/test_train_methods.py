@@ -1,7 +1,7 @@
-"""Every method of the language, trained for real from a compiled bundle, on both targets.
+"""Every method of the language, really trained from a compiled bundle, on every stack.
 
-All weights, adapters, and adapters over a quantized base; one process and two; each method goes on from a checkpoint. A
-run is a fork of a warm interpreter.
+With full weights, adapters, and adapters on a quantized base; in one process and in two; each method resumes from a
+checkpoint. Runs are forks of a warm interpreter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 pytestmark = pytest.mark.slow
 
 DRAWN = ("kto", *(name for name, method in METHODS.items() if method.generates))
-"""Methods whose loss depends on which process has which rows: kto's baseline, and completions that each draws."""
+"""Methods whose loss depends on which process gets which rows: kto's baseline, and methods that sample completions."""
 KINDS = {"one": "one process", "ddp": "2 processes, DDP"}
 every, resumed, sharing = (
     pytest.mark.parametrize(
@@ -44,7 +44,7 @@ every, resumed, sharing = (
 
 @pytest.fixture(scope="module")
 def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, trained once; some once more from their first checkpoint, in a copy of what they left."""
+    """A run of each kind, trained once; some are resumed from their first checkpoint in a copy of their output."""
     kept: dict[Small, list[Trained]] = {}
 
     def run(small: Small) -> list[Trained]:
@@ -65,9 +65,9 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
     assert min(done.values("grad_norm")) > 0
-    if METHODS[small.method].grouped:  # a loss around zero; what rises is the reward, in more steps than these
+    if METHODS[small.method].grouped:  # its loss is around zero, and the reward rises only in more steps
         assert all(0 < value < 1 for value in done.values("reward"))
-        taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 takes the divergence off the reward
+        taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 subtracts the divergence from the reward
         assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"), abs=taken)
     else:
         assert losses[-1] < losses[0]
@@ -113,7 +113,7 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
         if not small.adapter:
             before = tensors(os.path.join(ground, "tiny", "model.safetensors"))
             after = tensors(os.path.join(done.out, "model.safetensors"))
-            if "lm_head.weight" in after:  # under ZeRO-2 tied weights are written twice
+            if "lm_head.weight" in after:  # ZeRO-2 writes tied weights twice
                 assert after.pop("lm_head.weight") == after["model.embed_tokens.weight"]
             new = set(after) - set(before)
             assert new == ({"score.weight"} if small.method == "reward" else set())
@@ -123,10 +123,10 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
             continue
         assert not [name for name in names if name.startswith("model")]
         adapters = tensors(os.path.join(done.out, "adapter_model.safetensors"))
-        assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}  # trl 1.16 rounds over 4 bits
+        assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}  # trl 1.16 rounds on 4 bits
         trained = {name.split(".")[-2] for name in adapters}
         assert trained == {"lora_A", "lora_B", *(["score"] if small.method == "reward" else [])}
-        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # they begin as zeros
+        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # these begin as zeros
         assert not any("lm_head" in name for name in adapters)
         assert done.summary["adapter_of"] == "tiny"
 
@@ -203,7 +203,7 @@ def test_rewards_with_a_name(warm: Warm, tmp_path_factory: pytest.TempPathFactor
     text = small(f"method grpo(rewards=[{', '.join(REGISTERED)}], {ONLINE_SETTINGS})", method="grpo", target=target)
     done = warm.train(text, f"{target}-registered", target, str(tmp_path_factory.mktemp("registered")))
     called = [name for name in done.events[0] if name.startswith("rewards/") and name.endswith("/mean")]
-    assert len(called) == len({*REGISTERED} - {"len"})  # of one function, `len` is another name
+    assert len(called) == len({*REGISTERED} - {"len"})  # `len` is another name of the same function
     assert all(math.isfinite(event["reward"]) for event in done.events)
 
 
@@ -218,7 +218,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(
     done = warm.train(text, f"{method}-ragged", DEFAULT, str(tmp_path_factory.mktemp("ragged")))
     assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.output
     assert "48 rows to train on" in done.output
-    facts = done.summary["data"]  # of both methods the same, although one of them cuts as it tokenizes
+    facts = done.summary["data"]  # the same for both methods, although one of them cuts while it tokenizes
     assert (facts["rows"], facts["tokens"], facts["cut_rows"], facts["cut_tokens"]) == (48, 3984, 48, 720)
 
 
@@ -271,7 +271,7 @@ def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytes
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
     again = warm.run(bundle, cwd, DEFAULT, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
-    assert [event["step"] for event in again.events] == list(range(1, 21))  # each once, although some were done twice
+    assert [event["step"] for event in again.events] == list(range(1, 21))  # once, although some were repeated
 
 
 def test_every_method_is_here() -> None:

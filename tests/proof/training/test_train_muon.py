@@ -1,4 +1,4 @@
-"""Muon in real trainers of every stack: what each of its two groups changes, and resuming with the states of both."""
+"""Muon in real trainers of every stack: what Muon and AdamW each change, and resuming with the states of both."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ONE_STEP = {"length": "1 steps", "sizes": "gbs=8 micro=8 seq=64"}
 
 
 def numbers(folder: str) -> dict[str, array[float]]:
-    """The numbers of each tensor of a model."""
+    """The values of each tensor of a model."""
     return {name: array("f", data) for name, data in tensors(os.path.join(folder, "model.safetensors")).items()}
 
 
 def moved(one: array[float], other: array[float]) -> float:
-    """The root of the mean square of a difference."""
+    """The root of the mean squared difference."""
     return math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) / len(one))
 
 
@@ -43,8 +43,11 @@ def folder(tmp_path: Path, name: str) -> str:
 
 @pytest.mark.parametrize("target", STACKS)
 def test_muon_moves_matrices_and_adamw_the_rest(warm: Warm, tmp_path: Path, target: str) -> None:
-    """In the first step AdamW moves every number by its rate, as in a run without Muon. Muon moves the numbers of each
-    matrix, whatever its shape, by about 0.2 times its rate, and by less where the gradient has a low rank."""
+    """In the first step AdamW moves every value by its rate, as in a run without Muon.
+
+    Muon moves the values of each matrix, whatever its shape, by about 0.2 times its rate, and by less if the gradient
+    has a low rank.
+    """
     text = spec(target=target, **ONE_STEP)
     runs = {
         name: warm.train(text.replace(ADAMW, how), f"muon-{name}-{target}", target, folder(tmp_path, name))
@@ -72,7 +75,7 @@ def test_a_run_goes_on_with_both_states(warm: Warm, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3(reduce_scatter=false)"])
 def test_deepspeed_s_muon_learns_the_same_and_goes_on(warm: Warm, tmp_path: Path, strategy: str) -> None:
-    """Both orthogonalize in bfloat16, in another order of sums, so the losses agree to four digits."""
+    """Both Muons orthogonalize in bfloat16, with sums in another order, so the losses agree to four digits."""
     around = {"length": f"{STEPS} steps", "hardware": "2 x cpu", "save": 'save "out" every=2'}
     text, name = spec(strategy=strategy, **around).replace(ADAMW, ORIGINAL), strategy.partition("(")[0]
     plain = spec(strategy="ddp", **around).replace(ADAMW, ORIGINAL)
@@ -86,7 +89,7 @@ def test_deepspeed_s_muon_learns_the_same_and_goes_on(warm: Warm, tmp_path: Path
 
 @pytest.mark.nightly
 def test_adapters_and_half_precision(warm: Warm, tmp_path: Path) -> None:
-    """Muon trains the matrices of adapters; with an adapter on the embeddings, AdamW trains that."""
+    """Muon trains the matrices of adapters, and AdamW trains an adapter on the embeddings."""
     more = "lora(rank=4, targets=[q_proj, embed_tokens])"
     text = spec(more, length="2 steps").replace(ADAMW, MUON).replace("precision fp32", "precision bf16")
     done = warm.train(text, "muon-lora", DEFAULT, str(tmp_path))

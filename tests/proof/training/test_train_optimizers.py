@@ -1,4 +1,4 @@
-"""Each kind of optimizer: a run that goes on from its checkpoint ends with the weights of an uninterrupted one."""
+"""Each kind of optimizer: a run that resumes from its checkpoint ends with the weights of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ def test_it_goes_on_with_its_states(warm: Warm, tmp_path: Path, name: str) -> No
     whole, again = warm.twice(text, f"optimizer-{name}", DEFAULT, str(tmp_path))
     assert again.summary["resumed_from"] == "checkpoint-2"
     one, other = (tensors(os.path.join(run.out, "model.safetensors")) for run in (whole, again))
-    assert (one == other) == (name != "layerwise")  # XP914
+    assert (one == other) == (name != "layerwise")  # a launch setting (XP914)
 
 
 def test_a_schedule_free_run_saves_the_averaged_weights(warm: Warm, tmp_path: Path) -> None:
-    """The optimizer trains at a point between its average and its iterate, and its weights are the average."""
+    """The optimizer trains at a point between its average and its iterate, and the saved weights must be the
+    average.
+    """
     text = spec(length=f"{STEPS} steps", save='save "out" every=2', sizes="gbs=8 micro=8 seq=64")
     text = text.replace("optimizer adamw(lr=1e-3)", "optimizer schedule_free_adamw(lr=1e-2)")
     run = warm.train(text, "averaged", DEFAULT, str(tmp_path))

@@ -1,4 +1,6 @@
-"""Everything between two logged steps has a phase, so that a slow one prints a line (`runtime/core/progress.py`)."""
+"""Everything between two logged steps belongs to a phase, so that a slow phase prints a line
+(`runtime/core/progress.py`).
+"""
 
 from __future__ import annotations
 

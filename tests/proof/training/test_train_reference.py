@@ -1,6 +1,7 @@
-"""The reference of an adapter that training continues: its frozen copy where the stack's trainer makes one.
+"""The reference model of a run that continues an adapter: a frozen copy of the adapter if the stack's trainer makes
+one.
 
-At the first step policy and reference are then one model, so every divergence and every implicit reward is 0.
+At the first step policy and reference are then equal, so every divergence and implicit reward is 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KINDS = {"lora": "lora(rank=4, dropout=0)", "saved": "lora(rank=4, dropout=0, mo
 
 @pytest.fixture(scope="module")
 def first(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Adapters of a short supervised run, next to the tiny model, for each kind."""
+    """Adapters of a short supervised run, next to the tiny model, for each kind of adapter."""
     for kind, text in KINDS.items():
         cwd = tmp_path_factory.mktemp(kind)
         spec = small("method sft", text, method="sft").replace("lr=1e-3", "lr=5e-2")
@@ -82,7 +83,7 @@ def test_older_stacks_compare_with_the_base(warm: Warm, tmp_path: Path, target: 
 
 @pytest.mark.usefixtures("first")
 def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> None:
-    """The bundle states the adapter as reference, and a trainer without one would compare with the base."""
+    """The bundle states the adapter as reference, and a trainer without a copy would compare with the base."""
     text = small("method dpo", 'lora(from="first-lora")', method="dpo")
     bundle = Path(warm.compiled(text, "without-a-copy"))
     assert json.loads((bundle / "trainer_args.json").read_text())["lora"]["continued"]["reference"] is True

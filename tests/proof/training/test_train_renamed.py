@@ -1,4 +1,4 @@
-"""Models that transformers saves under other names than they have: a checkpoint brings back every weight."""
+"""Models that transformers saves under other names than in memory: a checkpoint restores every weight."""
 
 from __future__ import annotations
 

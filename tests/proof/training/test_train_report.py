@@ -34,7 +34,7 @@ def reported(run: Trained) -> dict[str, dict[str, Any]]:
 
 
 def check(run: Trained, metric: str, best: Any) -> None:
-    """What the run left and printed about a metric is what it logged."""
+    """Check that the files and the output of a run have the values of a metric that it logged."""
     logged = [(event[metric], event["step"]) for event in run.events if metric in event]
     assert len(logged) == STEPS
     one = run.summary["results"][metric]
@@ -56,7 +56,7 @@ def check(run: Trained, metric: str, best: Any) -> None:
 
 
 def check_measured(run: Trained) -> None:
-    """Phases have times and peaks; the times are together no longer than the process can have lived."""
+    """Check that phases have times and peaks, and that the times together do not exceed the life of the process."""
     found = run.summary["measured"]
     assert {"load", "train", "save"} <= found["seconds"].keys()
     assert all(0 <= spent < 3600 for spent in found["seconds"].values())

@@ -1,4 +1,4 @@
-"""Rewards that return nothing or something wrong, in real runs of every stack."""
+"""Reward functions that return nothing or a wrong value, in real runs of every stack."""
 
 from __future__ import annotations
 

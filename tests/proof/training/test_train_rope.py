@@ -1,4 +1,4 @@
-"""Scaled positions in real trainers of every stack: trained, saved, and not scaled a second time."""
+"""Scaled rotary positions in real trainers of every stack: trained, saved, and not scaled a second time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def scaling(folder: str) -> tuple[Any, Any, int]:
-    """The kind and the factor of the scaling in a config.json, and its context."""
+    """The kind and factor of the scaling in a config.json, and its context length."""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as handle:
         config = json.load(handle)
     found = config.get("rope_parameters") or config.get("rope_scaling") or {}

@@ -1,4 +1,4 @@
-"""Mixtures with shares in real runs of every stack: the rows that are trained on, and their order over a stop."""
+"""Mixtures with shares in real runs of every stack: the rows that are trained on, and their order after a resume."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mixture(more: str = "", few: str = "share = 40%", many: str = "share = 60%")
 
 
 def prepared(warm: Warm, target: str, *texts: str) -> list[dict[str, Any]]:
-    """What the trainers of these specs' bundles train on."""
+    """The rows on which the trainers of these specs' bundles train."""
     put(warm.place, FILES)
     return trained_on(warm, target, "shares", texts)
 
@@ -93,7 +93,7 @@ DROPPED = {
     "dpo": "preferences", "reward": "preferences", "orpo": "preferences", "kto": "judged",
     "sft(completion_only)": "completions", "sft(assistant_only)": "messages",
 }  # fmt: skip
-"""Methods whose trainers drop rows that are too long, on some stack, and the shape of their rows."""
+"""Methods whose trainers drop too long rows on some stack, and the shape of their rows."""
 
 
 def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any
 
 @pytest.mark.parametrize("target", STACKS)
 def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> None:
-    """Half of the first source's prompts fill `seq`: its share holds for the others."""
+    """Half of the prompts of the first source fill `seq`; its share is kept by the other prompts."""
     methods = [one for one in DROPPED if one.partition("(")[0] in methods_of(target)]
     if target == OLDEST:
         methods.remove("sft(assistant_only)")
@@ -127,6 +127,6 @@ def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> N
         data = f'data mix {{\n  "{names}-few.jsonl" {{ share = 40% }}\n  "{names}-many.jsonl" {{ share = 60% }}\n}}'
         texts.append(small(target, data, f"method {method}").replace("micro=1", "micro=2"))
     for method, found in zip(methods, trained_on(warm, target, "dropped", tuple(texts)), strict=True):
-        limited = method in ("dpo", "kto", "orpo") and target != DEFAULT  # prompts have a limit, and nothing is dropped
+        limited = method in ("dpo", "kto", "orpo") and target != DEFAULT  # prompts have a limit, so nothing is dropped
         assert len(found["rows"]) == (30 if limited else 15), method
         assert "so the shares are not exact" not in found["said"]

@@ -1,4 +1,4 @@
-"""`launch.sh --stage DIR` where there is a hub, then the same run from DIR in a process that has no network."""
+"""`launch.sh --stage DIR` with a fake hub, then the same run from DIR in a process without a network."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
     with HubFiles() as hub:
         model = hub.push("models", "me/tiny", {**files(os.path.join(ground, "tiny")), "pytorch_model.bin": b"pickled"})
         data = hub.push("datasets", "me/rows", rows)
-        hub.push("models", "me/tiny", files(os.path.join(ground, "teacher")))  # both have moved on since
+        hub.push("models", "me/tiny", files(os.path.join(ground, "teacher")))  # both branches have moved since
         hub.push("datasets", "me/rows", {**rows, "train.jsonl": rows["test.jsonl"]})
         text = spec(BODY.format(rows=data), data="corpus", target=target).replace('"tiny"', f"me/tiny@{model}")
         put(ground, {f"staged-{target}.xp": text})

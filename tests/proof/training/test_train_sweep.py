@@ -1,4 +1,4 @@
-"""A sweep of 1,000 members, as an array of Slurm: compiled whole, and one of them run alone on the CPU."""
+"""A sweep of 1,000 members as a Slurm array: it is compiled completely, and one member is run on the CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATES = [f"{one}e-5" for one in range(1, 51)]
 SEEDS = range(20)
 SWEEP = f"sweep {{\n  lr = [{', '.join(RATES)}]\n  seed = [{', '.join(map(str, SEEDS))}]\n}}"
 INDEX = 843
-"""The member that is run: the 43rd rate, the fourth seed."""
+"""The member that is run: the 43rd learning rate, the fourth seed."""
 NAME = "lr=0.00043,seed=3"
 
 

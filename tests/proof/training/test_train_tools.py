@@ -1,4 +1,6 @@
-"""grpo with tools and an environment, trained for real: the tokens of results are read and bear no loss."""
+"""grpo with tools and an environment, really trained: the tokens of tool results are part of the input and bear no
+loss.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def constant(completions, **columns):
 
 
 def caller(place: str) -> None:
-    """The tiny model with a chat template whose tool calls trl reads."""
+    """The tiny model with a chat template whose tool calls TRL can read."""
     found = find_spec("trl")
     assert found is not None
     assert found.origin is not None
@@ -96,8 +98,8 @@ def caller(place: str) -> None:
 
 
 def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Two steps whose first completions call a tool, each in turn: what they learned and were given, the prompt, and
-    the metrics of the last step.
+    """Two steps whose first completions call each tool in turn: what they learned and were given, the prompt, and the
+    metrics of the last step.
     """
     put(warm.place, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.place)
@@ -126,7 +128,7 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
         assert words in prompt
     assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
-    assert event["moved"] > 0  # only the environment rewards the two differently
+    assert event["moved"] > 0  # only the environment gives them different rewards
 
 
 def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,5 +1,8 @@
 """`xpc upgrade` keeps a run the same: ten recipes, scaled to a tiny model, have the same losses on their own stack and,
-moved, on the default's. The first loss is that of the untouched model; the others come of every step before."""
+upgraded, on the default stack.
+
+The first loss is that of the untrained model; later losses depend on every step before.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.nightly
 NEAR = 1e-4
 COSINE = "schedule cosine {\n  warmup = 10%\n  min_lr = 10%\n}"
 ADAMW = "optimizer adamw(lr=1e-3)\n"
-"""The line of every small run that some recipes have otherwise."""
+"""The optimizer line of every small run, unless a recipe has its own."""
 SCALED: dict[str, tuple[str, str]] = {
     "qwen2.5-3b-infinity-8xv100": (
         "optimizer adamw(lr=1e-3, betas=[0.9, 0.95], clip=1)\n",
@@ -37,16 +40,18 @@ SCALED: dict[str, tuple[str, str]] = {
     "mistral-7b-constitutional-dpo-8xh100": (ADAMW, "method dpo(beta=0.1, loss=sigmoid)\nschedule cosine(warmup=10%)"),
     "smollm3-3b-apo-16xh100": (ADAMW, "method dpo(beta=0.05, loss=apo_zero)"),
 }
-"""What each recipe is about, in a spec of four steps on the CPU: its optimizer, and the rest."""
+"""The characteristic settings of each recipe, in a spec of four steps on the CPU: its optimizer, and the rest."""
 PAIRS = "".join(
     json.dumps({"prompt": f"What is {n} + {n}?", "chosen": f" It is {2 * n}.", "rejected": " I do not know."}) + "\n"
     for n in range(64)
 )
-"""Plain texts: of messages, trl 0.18 learns the token that ends a text behind the one that the template ends with."""
+"""Plain texts instead of messages, because trl 0.18 also learns an end token after the one with which the template
+ends.
+"""
 
 
 def native(recipe: str) -> str:
-    """The stack that a recipe is written for; of one that names the default, the oldest."""
+    """The stack for which a recipe is written; the oldest stack for recipes of the default stack."""
     with open(os.path.join(REPOSITORY, "specs", f"{recipe}.xp"), encoding="utf-8") as handle:
         named = [line.split()[1] for line in handle if line.startswith("target ")]
     return named[0] if named and named[0] != DEFAULT else "trl-0.18"
@@ -71,6 +76,7 @@ def test_an_upgraded_run_has_the_same_losses(warm: Warm, recipe: str, tmp_path: 
         cwd.mkdir()
         losses.append(warm.train(one, f"upgraded-{recipe}-{target}", target, str(cwd)).values("loss"))
     assert len(losses[0]) == 4
-    # Older transformers divide by all tokens of a batch, newer by those that are predicted: 28 and 27 in each row here.
+    # Older transformers divide by all tokens of a batch, newer ones by the predicted tokens: 28 and 27 in each row
+    # here.
     share = 27 / 28 if load(stack).facts.loss_over_all_tokens and not dpo else 1
     assert losses[0] == pytest.approx([share * loss for loss in losses[1]], abs=NEAR), moved

@@ -9,13 +9,13 @@ SMALL = {"strategy": "zero3", "batch": "gbs=4 micro=2"}
 
 
 def merging(adapters: str, strategy: str = "zero2") -> str:
-    """Adapters that a run on two CPU processes merges at its end."""
+    """A spec with adapters that two CPU processes merge at the end."""
     return spec(adapters, hardware="2 x cpu", precision="fp32", strategy=strategy, batch="gbs=4 micro=2",
                 save='save "out/run" merge')  # fmt: skip
 
 
 def gemma(strategy: str) -> str:
-    """gemma 3 on two CPU processes of trl-0.24."""
+    """A spec of gemma 3 in two CPU processes on trl-0.24."""
     return spec("lora", "target trl-0.24", train="gemma-3-1b-it on infinity-instruct for 1 epochs",
                 hardware="2 x cpu", precision="fp32", strategy=strategy, batch="gbs=4 micro=2")  # fmt: skip
 

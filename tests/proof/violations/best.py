@@ -40,7 +40,7 @@ def several(*more: str) -> str:
 
 
 def paired(method: str) -> str:
-    """Preferences of trl-0.18 with two evaluation sets."""
+    """A spec with preference data on trl-0.18 and two evaluation sets."""
     return spec(
         'eval(every=1, data=["pairs2.jsonl", "pairs3.jsonl"])',
         method,
@@ -50,7 +50,7 @@ def paired(method: str) -> str:
 
 
 def cpu(*more: str) -> str:
-    """ZeRO in one process of the CPU."""
+    """A spec with ZeRO in one CPU process."""
     return spec(*more, hardware="cpu", precision="fp32", batch="gbs=4 micro=2")
 
 

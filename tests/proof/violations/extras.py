@@ -1,4 +1,4 @@
-"""Proofs of what an escape may hold: the range of its numbers, and arguments that meet another setting."""
+"""Proofs of limits of `extra`: the range of its numbers, and arguments that contradict another setting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_STEP = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_
 
 def small(*more: str, method: str = "", on: str = "infinity-instruct", hardware: str = "cpu", strategy: str = "ddp",
           batch: str = "gbs=4 micro=2") -> str:  # fmt: skip
-    """A spec of the CPU, of two steps."""
+    """A spec for the CPU with two steps."""
     head = f"xpc 1\ntrain qwen2.5-3b on {on} for 2 steps\nhardware {hardware}\nstrategy {strategy}\nprecision fp32\n"
     lines = [f"batch {batch}", *([f"method {method}"] if method else []), *more, 'save "out/run" every=never']
     return head + "\n".join(lines) + "\n"
@@ -29,7 +29,7 @@ HPZ = zero("zero_hpz_partition_size = 2")
 
 def number(name: str, value: object, *more: str, old: bool = False, legal: str = "", common: dict[str, object] | None = None,
            steps: bool = False, variant: str = "", **said: object) -> Proof:  # fmt: skip
-    """A number of `extra trl` that the compiler refuses, on top of a spec that has none."""
+    """A proof of a number under `extra trl` that the compiler refuses, added to a spec without it."""
     lines = (*more, OLD) if old else more
     base = legal or small(*lines)
     at = "load" if steps or "expect" in said else said.pop("at", "train")
@@ -83,7 +83,7 @@ GATHERED = (*EVALUATED, extra("eval_use_gather_object = true"))
 
 
 def metered(method: str, metric: str) -> str:
-    """A spec of completions whose best checkpoint is chosen by a metric."""
+    """A spec with completions whose best checkpoint is chosen by a metric."""
     clause = f"{method}(rewards=[accuracy], generations=2, max_completion=8)"
     return small(*EVALUATED, extra(f'metric_for_best_model = "{metric}"'), method=clause, **ONLINE)
 

@@ -11,7 +11,7 @@ from spec_parts import extra
 
 KEPT: dict[str, Any] = {"keep": ("attn_implementation",)}
 TEXT: dict[str, Any] = {"shape": "text"}
-"""Rows that end with the end token, by which the measures tell documents apart."""
+"""Rows that end with the end token, by which the measures separate documents."""
 
 
 GRPO = "method grpo(rewards=[accuracy], generations=2, max_completion=8)"
@@ -19,7 +19,7 @@ PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
 
 
 def cpu(*more: str, hardware: str = "cpu", strategy: str = "ddp", precision: str = "fp32", **others: str) -> str:
-    """A spec of the CPU that a proof runs as it stands."""
+    """A spec for the CPU, which a proof runs as it is."""
     others.setdefault("batch", "gbs=4 micro=2")
     return spec(*more, hardware=hardware, strategy=strategy, precision=precision, **others)
 
@@ -28,22 +28,22 @@ EVALUATED = cpu("eval(every=1)", "data(holdout=16)", batch="gbs=4 micro=2 {}")
 
 
 def selective(*more: str) -> str:
-    """Recomputation that keeps what attention gave."""
+    """The block for recomputation that keeps the output of attention."""
     return "\n".join(["memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}"])
 
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048}  # fmt: skip
-"""Of a model that is counted."""
+"""Sizes of a model whose parameters are counted."""
 
 
 def family(model_type: str, **more: object) -> dict[str, str]:
-    """A model's folder whose configuration names a family; its sizes are not counted."""
+    """A model folder whose config.json names a family; its sizes are not used."""
     return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
 
 
 def of(*more: str, batch: str = "gbs=128 micro=8", **others: str) -> str:
-    """A spec of the model in that folder."""
+    """A spec that trains the model in the folder `model`."""
     return spec(*more, train='"model" on alpaca for 3 epochs', batch=batch, **others)
 
 

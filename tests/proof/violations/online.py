@@ -9,7 +9,7 @@ GROUPS = ("num_generations", "steps_per_generation", "per_device_train_batch_siz
 
 
 def few(*settings: str) -> str:
-    """grpo of trl-0.24 on a CPU, with an accumulation of 2."""
+    """A spec of grpo on trl-0.24 on a CPU, with an accumulation of 2."""
     inner = ", ".join(("generations=2, max_completion=8, loss=dapo", *settings))
     made = grpo(inner, "target trl-0.24", hardware="cpu", batch="gbs=4 micro=2", precision="fp32")
     return made.replace("strategy zero2", "strategy ddp")

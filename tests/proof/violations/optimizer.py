@@ -1,4 +1,4 @@
-"""Proofs of optimizers, schedules, the batch and the steps beside them."""
+"""Proofs of optimizers, schedules, the batch, and settings for certain steps."""
 
 from __future__ import annotations
 

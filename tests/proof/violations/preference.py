@@ -18,13 +18,13 @@ def prefs(
 
 
 def on_two(*more: str, strategy: str) -> str:
-    """dpo on two processes of the CPU."""
+    """A spec of dpo in two CPU processes."""
     train = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
     return spec(*more, train=train, hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=4 micro=2")
 
 
 def on_one(*more: str) -> str:
-    """Short sequences on one process of the CPU."""
+    """A spec with short sequences in one CPU process."""
     train = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
     return spec(*more, train=train, hardware="cpu", strategy="ddp", precision="fp32", batch="gbs=4 micro=2 seq=8")
 

@@ -15,15 +15,17 @@ WEIGHTS_ONLY = 'save "out/run" every=100 full_state=false resume=never'
 PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", "hardware": "16 x h200-141gb",
           "strategy": "zero3", "batch": "gbs=16 micro=1"}  # fmt: skip
-"""A mixture that needs shards of its weights."""
+"""A mixture of experts that is too large without sharded weights."""
 CP = "parallelism_config.parallelism_config_"
 FSDP = "fsdp_config.fsdp_"
 NORM = 4.0
-"""Between the norms of the tiny model's first gradient as a mean (2.83) and as a sum over two processes (5.67)."""
+"""A threshold between the norms of the tiny model's first gradient as a mean (2.83) and as a sum over two processes
+(5.67).
+"""
 
 
 def cpu(*more: str, strategy: str = "zero2", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs") -> str:
-    """A spec of two CPU processes that a proof runs as it stands."""
+    """A spec of two CPU processes, which a proof runs as it is."""
     return _text(*more, hardware="2 x cpu", strategy=strategy, precision="fp32", train=train)
 
 
@@ -49,7 +51,7 @@ FP16_MASTERS = spec(extra("fp16.fp16_master_weights_and_grads = true", block="de
 
 
 def exported(name: str, value: str, plugin: str) -> Any:
-    """Whether a variable reached the workers and the plugin has nothing of it."""
+    """Whether a variable reached the workers and the plugin ignores it."""
 
     def holds(seen: Mapping[str, Any]) -> bool:
         return seen["exported"].get(name) == value and seen["plugin"][plugin] is None
@@ -61,7 +63,9 @@ AC, SEEN = "fsdp_activation_checkpointing", {"keep": ("fsdp",), "processes": 2}
 
 
 def summed(strategy: str) -> str:
-    """Two micro-batches a step on two processes of the CPU, for the stack whose ZeRO-2 keeps one of them."""
+    """A spec with two micro-batches per step in two CPU processes, for the stack whose ZeRO-2 keeps only one of
+    them.
+    """
     return spec("target trl-0.24", hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=8 micro=2")
 
 
@@ -259,16 +263,16 @@ LAUNCH: tuple[Proof, ...] = (
 )  # fmt: skip
 
 EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-30b-a3b")}
-"""A mixture of transformers 4.52 that runs every expert, whether a token is sent to it or not."""
+"""A mixture of experts whose class in transformers 4.52 runs every expert, whether or not a token is routed to it."""
 
 
 def recomputed(*more: str, target: str) -> str:
-    """Two CPU processes over a model of which two layers are trained."""
+    """A spec of two CPU processes in which only two layers of the model are trained."""
     return cpu("freeze(except_last=2, layer_modules=[mlp])", f"target {target}", *more, strategy="zero3")
 
 
 def adapted(target: str) -> Proof:
-    """Adapters under ZeRO-3, recomputed in the other way."""
+    """A spec of adapters under ZeRO-3 with the other kind of recomputation."""
     return Proof(
         "D98",
         "XP572",

@@ -1,4 +1,4 @@
-"""Proofs of what is trained beside adapters, and of frozen layers."""
+"""Proofs of modules that are trained next to adapters, and of frozen layers."""
 
 from __future__ import annotations
 
