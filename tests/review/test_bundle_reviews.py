@@ -1,4 +1,6 @@
-"""A bundle in a pull request: changes without meaning leave its files unchanged, and its spec checks in place."""
+"""Bundles in a pull request: edits of a spec that keep its meaning leave the bundle's files unchanged, and the bundle's
+spec.xp can be checked in place.
+"""
 
 import os
 import random
@@ -63,7 +65,7 @@ def reordered(text, draw):
 
 
 def differences(one, other):
-    """The lines that differ in two bundles of the same files."""
+    """The lines that differ between two bundles with the same files."""
     assert one.keys() == other.keys()
     out = []
     for name in one:
@@ -120,7 +122,9 @@ def problems(checked):
 
 
 def held(spec):
-    """The values of a spec, and whether the author wrote each. A bundle's spec states the shape of every source."""
+    """The values of a spec, and whether the author wrote each. The spec.xp of a bundle also states the shape of every
+    source.
+    """
     values = {path: (value.value, value.origin.kind in ("spec", "base")) for path, value in spec.values.items()}
     data = [evolve(one, stated=True) for one in spec.data]
     evaluated = [

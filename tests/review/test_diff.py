@@ -27,7 +27,7 @@ with open(os.path.join(REPOSITORY, "docs", "diff.schema.json"), encoding="utf-8"
 
 
 def table(tmp_path, before, after):
-    """The JSON of a diff, and its only group."""
+    """The JSON output of a diff, and its only group of changes."""
     found = json.loads(difference(diff(tmp_path, before, after, "--format", "json")))
     SCHEMA.validate(found)
     (group,) = found["groups"]

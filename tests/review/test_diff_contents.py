@@ -1,4 +1,4 @@
-"""`xpc diff` says which rows differ, and how another template writes a row; no other command renders a template."""
+"""`xpc diff` shows which rows differ, and how a changed template renders a row; no other command renders a template."""
 
 from __future__ import annotations
 

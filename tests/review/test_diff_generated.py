@@ -41,7 +41,7 @@ ALSO = {
 
 
 def stating(path, value):
-    """A spec that extends the generated one and states one setting."""
+    """A spec that extends the generated spec and states one setting."""
     clause, _, name = path.partition(".")
     line = {"train": f"train MODEL on DATA for {value} steps"}.get(clause)
     if line is None:
@@ -104,7 +104,7 @@ def test_one_changed_setting_is_shown_with_its_consequences(place):
         assert not any(one.written(name) or other.written(name) for name in follows)
         emitted = [flat(json.loads(run.emitted["trainer_args.json"])) for run in (before, after)]
         moved = {key for key in {*emitted[0], *emitted[1]} if emitted[0].get(key) != emitted[1].get(key)}
-        moved = {key for key in moved if not key.startswith("trainer.")}  # derived from the others
+        moved = {key for key in moved if not key.startswith("trainer.")}  # derived from the other settings
         shown = {
             change.name.removeprefix("trainer_args.json ")
             for change in found.arguments

@@ -109,7 +109,7 @@ def of_run(place):
 def test_a_finished_run_with_its_digests(place):
     out = finished(place)
     assert of_run(place)[0] == 0, of_run(place)
-    for name in ("checkpoint-10/model.safetensors", "runs/events", "xpc_run.json"):  # these change after a run
+    for name in ("checkpoint-10/model.safetensors", "runs/events", "xpc_run.json"):  # these values change after a run
         (out / name).write_text("x")
     assert of_run(place)[0] == 0
 
@@ -155,12 +155,12 @@ def test_an_edited_summary(place, old, new, sealed):
     text = path.read_text()
     assert old in text
     text = text.replace(old, new, 1)
-    if sealed:  # as somebody who knows how would
+    if sealed:  # as somebody who knows the format would
         above = text.rpartition(',\n  "seal"')[0]
         text = f'{above},\n  "seal": "sha256:{hashlib.sha256((above + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
     path.write_text(text)
     status, out = of_run(place)
-    known = old.startswith(('"first_loss', '"last_loss', '"tokens'))  # metrics.jsonl repeats them
+    known = old.startswith(('"first_loss', '"last_loss', '"tokens'))  # metrics.jsonl repeats these numbers
     assert status == (1 if known or not sealed else 0), out
 
 

@@ -1,5 +1,8 @@
-"""Single edits of bundles, sweeps and locks whose verdict is known before: same run, other code or packages, differs.
-Each edit is compared in both directions."""
+"""Single edits of bundles, sweeps and locks with a known verdict: same run; same settings, other code or packages;
+differs.
+
+Each edit is compared in both directions.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def pointer(data: bytes) -> str:
 
 @pytest.fixture
 def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spec whose base is a link to a file and whose data is behind a link to a folder."""
+    """A repository with a spec whose base is a link to a file and whose data is behind a link to a folder."""
     monkeypatch.chdir(tmp_path)
     put(
         tmp_path, {"specs/a.xp": SPEC, "base/house.xp": HOUSE, "rows/v1/rows.jsonl": ROW * 8, "rows/v2/rows.jsonl": ROW}
@@ -54,7 +54,9 @@ def compared() -> int:
 
 @pytest.mark.parametrize("what", ["base", "rows", "link"])
 def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
-    """They were not: the comment was `No run changes`, and `diff` read the rows of the working tree twice."""
+    """These changes were once missed: the comment was `No run changes`, and `diff` read the rows of the working tree
+    for both sides.
+    """
     assert compared() == 0
     if what == "base":
         put(linked, {"base/house.xp": HOUSE.replace("gbs=4", "gbs=8")})
@@ -69,7 +71,9 @@ def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
 
 
 def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: Path) -> None:
-    """It was read from the working tree for both sides: `the same run`, and `No run changes` for its change."""
+    """A submodule was once read from the working tree for both sides, so `diff` printed `the same run` and the comment
+    `No run changes`.
+    """
     put(tmp_path / "other", {"rows.jsonl": ROW * 8, "house.xp": HOUSE})
     git("-C", "other", "init", "-q")
     git("-C", "other", "add", "-A")
@@ -96,7 +100,7 @@ def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: 
 
 
 def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
-    """The commit has the pointer; the file is in the working tree, or in the store of LFS."""
+    """The commit contains the pointer; the file is in the working tree, or in the store of Git LFS."""
     rows = (ROW * 8).encode()
     put(linked, {"rows/v1/rows.jsonl": pointer(rows)})
     commit()
@@ -113,7 +117,7 @@ def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["jsonl", "txt", "csv", "parquet"])
 def test_a_pointer_is_not_trained_on(ending: str, tmp_path: Path) -> None:
-    """The three lines of a pointer were three documents."""
+    """The three lines of an LFS pointer were once read as three documents."""
     put(tmp_path, {f"rows.{ending}": pointer(b"rows")})
     text = f'xpc 1\ntrain qwen2.5-3b on "rows.{ending}" for 2 epochs\nhardware 1 x h100-80gb\n'
     (found,) = [one for one in checked(text, str(tmp_path)).problems if one.severity == "error"]

@@ -1,4 +1,4 @@
-"""The comment on a pull request, with real commits and a fake of GitHub's API that keeps comments."""
+"""The comment on a pull request, with real commits and a fake GitHub API that keeps comments."""
 
 from __future__ import annotations
 
@@ -313,7 +313,9 @@ TRAINED = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """Specs that inherit everything from a base, even `train`; a sweep over one; and committed bundles."""
+    """A repository with specs that inherit everything from a base, even `train`, a sweep over one of them, and
+    committed bundles.
+    """
     monkeypatch.chdir(tmp_path)
     git("init", "-q", "-b", "main")
     os.makedirs(tmp_path / "base")
@@ -345,7 +347,7 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 
 def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
-    """It was: `specs/b.xp: the same hours and memory`."""
+    """The change of the lock was once hidden: the comment showed `specs/b.xp: the same hours and memory`."""
     lock = '[lock]\nformat = 1\nxpc = "1"\ntarget = "trl-1.16"\n\n[environment."requirements.txt"]\nasked = []\n'
     write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
     write(house, "specs/c.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')

@@ -1,4 +1,4 @@
-"""Images that rows name by path: their digests in the bundle and the lock, and who compares them."""
+"""Images that rows name by path: the bundle and the lock have their digests, and commands and the run compare them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_bundle_elsewhere_finds_its_images_below_the_data_root(place: Path) ->
 
 
 def test_the_lock_has_the_digest(place: Path) -> None:
-    assert run(place, "lock", "x.xp")[0] == 1  # the model and the packages are not pinned
+    assert run(place, "lock", "x.xp")[0] == 1  # model and packages are not pinned
     assert '"rows.jsonl (images)" = "sha256:' in (place / "x.xp.lock").read_text()
     put(place, {"photos/dog.png": b"god" * 9})
     assert "rows.jsonl (images) has changed; `xpc lock` writes it again" in run(place, "compile", "x.xp", "--locked")[1]
@@ -172,14 +172,14 @@ def test_diff_says_which_image_differs(place: Path) -> None:
     put(place, {"photos/cow.png": b"oom" * 99})
     text, status = compared("main:x.xp", "x.xp")
     assert (status, text.startswith("1 image changed; photos/cow.png is the first that differs: sha256 ")) == (1, True)
-    assert "data.sources was [" not in text  # only the key that differs
+    assert "data.sources was [" not in text  # only this key differs
     assert run(place, "compile", "x.xp", "-o", "y.bundle")[0] == 0
     git("checkout", "-q", "photos")
     assert run(place, "compile", "x.xp")[0] == 0
     assert compared("x.bundle", "y.bundle")[0].startswith("1 image changed; photos/cow.png is")
     assert compared("x.bundle", "x.xp")[1] == 0
     assert compared("y.bundle", "x.xp")[1] == 1
-    put(place, {"z.xp": SPEC})  # the bundle's spec is checked under this name, with the images of its own list
+    put(place, {"z.xp": SPEC})  # the bundle's spec is checked under this name, with the images of the bundle's list
     assert compared("x.bundle", "z.xp")[1] == 0
 
 
@@ -257,7 +257,7 @@ def test_images_inside_the_rows_are_not_listed(place: Path) -> None:
 
 
 def test_a_file_of_rows_that_is_not_copied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JSON Lines are read line by line; other formats are not read, and the run says so."""
+    """Image paths are read from JSON Lines only; for other formats the run reports that they are not compared."""
     from xpc.compiler.data import contents
 
     monkeypatch.setattr(contents, "MAX_DATA", 100)
@@ -298,7 +298,7 @@ def test_progress_is_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_compares_its_images(place: Path) -> None:
-    """The row and the image are named, with both values."""
+    """The message names the row and the image, with both digests."""
     assert run(place, "compile", "x.xp")[0] == 0
     source = json.loads((place / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
     put(place, {"photos/dog.png": b"dog" * 10})

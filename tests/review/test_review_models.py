@@ -1,4 +1,4 @@
-"""`xpc diff` and the comment on a pull request see that a file of a local model, or its tokenizer, changed."""
+"""`xpc diff` and the comment on a pull request report a changed file of a local model or its tokenizer."""
 
 from __future__ import annotations
 

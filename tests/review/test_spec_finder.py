@@ -1,4 +1,4 @@
-"""Which `.xp` files of a repository are specs to check, and in which order files of a bundle are compared."""
+"""Which `.xp` files of a repository are checked as specs, and the order in which files of a bundle are compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpc.compiler.review.verifying.file_differences import _order
 
 
 @pytest.mark.parametrize(("path", "inside"), [
-    ("runs/a/spec.xp", True),  # its folder has a manifest
+    ("runs/a/spec.xp", True),  # its folder has a bundle.toml
     ("a.bundle/members/b/spec.xp", True),
     ("runs/b/spec.xp", False),
     ("runs/a/other.xp", False),

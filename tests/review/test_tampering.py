@@ -1,6 +1,6 @@
-"""Tampering with a bundle, a sweep and their modes, also by somebody who writes the digests anew: `xpc verify` sees it.
+"""`xpc verify` detects changes of files and modes in a bundle or a sweep, also if the digests were updated.
 
-docs/review.md has the list of what it does not see.
+docs/review.md lists the changes that it does not detect.
 """
 
 import os
@@ -17,9 +17,9 @@ from xpc.compiler.files.digest import digest
 from xpc.compiler.review import verify
 
 EDITS = 40
-"""Drawn edits of a byte, for the bundle and the sweep each."""
+"""The number of random byte edits, for the bundle and for the sweep."""
 UNSEEN = (rb'^spec_digest = "', rb'^"?base\.xp"? = "')
-"""Lines of a manifest that only `--spec` can compare: the digests of the spec and its bases."""
+"""Lines of bundle.toml that only `--spec` can compare: the digests of the spec and its bases."""
 
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def files(folder):
 
 
 def resealed(folder):
-    """Write every digest anew: run.sha256, bundle.toml and sweep.toml, as the compiler would for these files."""
+    """Update every digest in run.sha256, bundle.toml and sweep.toml, as the compiler would for the changed files."""
     for manifest in [*folder.rglob("bundle.toml"), *folder.glob("sweep.toml")]:
         where = manifest.parent
         above = manifest.read_bytes().rpartition(b"# The lines above")[0]
@@ -107,7 +107,7 @@ def test_drawn_edits_of_a_byte(copy, reseal):
         path.write_bytes(after)
         if reseal:
             resealed(copy)
-        changed = path.read_bytes() != before  # writing the digests anew may undo an edit of a digest
+        changed = path.read_bytes() != before  # updating the digests may undo an edit of a digest
         if changed and not any(re.match(one, line) for one in UNSEEN):
             text, status = verified(copy)
             assert status in (1, 2), (path, at, line, after[max(0, at - 20) : at + 20], text)

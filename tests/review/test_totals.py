@@ -1,4 +1,4 @@
-"""Totals of sweeps: what all members of two sweeps need together."""
+"""Totals of sweeps: the GPU-hours and disk of all members of two sweeps together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
 
 
 def test_totals_of_sweeps(tmp_path: Path) -> None:
-    """Members times the need of one, for specs and for the same sweeps on disk; a run counts once."""
+    """The total is the number of members times the value of one member, for specs and for the same sweeps on disk; a
+    single run counts once.
+    """
     larger = SWEEP.replace("1e-6, 2e-6", "1e-6, 2e-6, 3e-6").replace("gbs=128", "gbs=256")
     root = put(tmp_path, {"one.xp": ONE, "a.xp": SWEEP, "b.xp": larger})
     for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""The keys of a bundle that a setting decides."""
+"""`xpc explain SPEC:SETTING` lists the keys of a bundle that a setting decides."""
 
 from __future__ import annotations
 

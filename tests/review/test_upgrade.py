@@ -1,4 +1,4 @@
-"""`xpc upgrade`: changes on another stack are listed, and values that can be pinned stay the same."""
+"""`xpc upgrade` lists what changes on another stack, and keeps the current values that can be stated."""
 
 import glob
 import json
@@ -85,7 +85,7 @@ def test_an_unsupported_setting_is_an_error_and_nothing_is_written(tmp_path):
 
 
 def test_a_pin_that_changes_more_is_not_written(tmp_path):
-    """Under ZeRO, adamw is DeepSpeed's optimizer on every stack; another name would select torch's."""
+    """Under ZeRO, `adamw` is DeepSpeed's optimizer on every stack; stating another name would select torch's."""
     _, _, text = upgraded(OLD, tmp_path, "--write")
     assert "optimizer adamw {" in text
     free = spec("target trl-0.18", strategy="ddp", batch="gbs=16 micro=2")
@@ -95,7 +95,7 @@ def test_a_pin_that_changes_more_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("path", RECIPES, ids=os.path.basename)
 def test_recipes_move_to_the_default_stack_and_differ_only_as_reported(path, tmp_path):
-    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # next to its bases and templates
+    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # next to the spec's bases and templates
     data, name, workspace = read_spec(path)
     assert check_text(data, name, workspace).spec is not None
     try:

@@ -1,4 +1,6 @@
-"""`xpc diff` never gives a wrong verdict: 200 single edits of bundles, sweeps, locks and specs from a fixed seed."""
+"""`xpc diff` never gives a wrong verdict: 200 single random edits of bundles, sweeps, locks and specs from a fixed
+seed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from xpc.compiler.review.compare import CODE, DIFFERS, SAME
 from xpc.compiler.review.differences.packages import package_changes
 
 EDITS = 50
-"""Drawn edits for each of the four kinds of operands."""
+"""The number of random edits for each of the four kinds of operands."""
 STATUS = {SAME: 0, CODE: 4, DIFFERS: 1}
 SPEC = spec(
     'model {\n  chat_template = file("chat.jinja")\n}\n', "optimizer adamw {\n  lr = 2e-5\n  weight_decay = 0.1\n}",
@@ -42,7 +44,9 @@ Edit = Callable[[random.Random, str], str]
 
 
 def verdict(before: str, after: str) -> str:
-    """The verdict, which the exit status repeats. The first line is never empty and shows no equal texts."""
+    """The verdict of a diff, checked against the exit status. The first line is never empty and shows no two equal
+    texts.
+    """
     text, status = diff.run(diff.parse([before, after, "--format", "json", "--exit-code"]))
     found = json.loads(text)
     assert status == STATUS[found["verdict"]]
@@ -59,7 +63,7 @@ def read(path: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """A new file, so that other names of the old one are unchanged."""
+    """Write a new file, so that hard links to the old file keep its content."""
     if os.path.lexists(path):
         os.unlink(path)
     with open(path, "w", encoding="utf-8") as handle:
@@ -149,7 +153,7 @@ def leaves(table: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
 
 
 def table_value(draw: random.Random, folder: str) -> str:
-    """Another value, or the same as another type: 1 and true and "1" are three values."""
+    """Another value, or the same value as another type: 1, true and "1" are three values."""
     path = os.path.join(folder, draw.choice(["trainer_args.json", "deepspeed.json"]))
     table = json.loads(read(path))
     where = draw.choice([one for one in leaves(table) if one[0] not in ("stack", "trainer")])
@@ -236,7 +240,7 @@ OF_RUN: Sequence[Edit] = (
 def nothing_wrong(
     edits: Sequence[Edit], kind: str, one: str, folder: str, place: Callable[[random.Random], str]
 ) -> None:
-    """Each edit of a copy gets its verdict in both directions; the copy itself is the same run."""
+    """Apply each edit to a copy and check the verdict in both directions; an unedited copy is the same run."""
     draw = random.Random(f"{kind} 32")
     copy = folder + ".copy"
     for _ in range(EDITS):
@@ -376,7 +380,7 @@ def test_a_side_that_does_not_compile_is_status_5(tmp_path):
 
 
 def test_comments_that_pip_reads_in_another_encoding_are_lines():
-    """pip decodes a list whose first comment names an encoding, and `+AAo-` is the end of a line in UTF-7."""
+    """pip decodes a list whose first comment names an encoding, and in UTF-7 `+AAo-` is a line end."""
     plain = b"# a comment\ntorch==2.13.0\n"
     coded = b"# -*- coding: utf-7 -*-\n# a comment +AAo-evil==1\ntorch==2.13.0\n"
     assert package_changes({"requirements.txt": plain}, {"requirements.txt": coded})

@@ -72,7 +72,7 @@ def test_a_bundle_that_was_moved_with_base_template_and_data(bundle):
 
 
 def edited(folder, name, old, new, seal=False, table="bundle.toml"):
-    """Change a file; `seal` hides the change by updating its digest and the manifest's."""
+    """Edit a file; `seal` also updates its digest and the digest of bundle.toml."""
     path = os.path.join(str(folder), name)
     with open(path, "rb") as handle:
         before = handle.read()
@@ -167,7 +167,7 @@ def test_model_next_to_a_sweep_is_found_from_every_member(tmp_path):
     root = put(tmp_path / "made", {"t.xp": swept, "tiny/config.json": json.dumps(config)})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 0
-    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # two levels above is outside this sweep
+    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # two folders above is outside of this sweep
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 1
 
 
@@ -189,7 +189,7 @@ def test_a_folder_that_is_not_a_bundle_is_refused(tmp_path):
 
 
 def python_with(folder, versions):
-    """A fake interpreter that reports these packages."""
+    """A fake interpreter that reports these installed packages."""
     path = os.path.join(str(folder), "python")
     lines = "; ".join(f"found[{name!r}] = {version!r}" for name, version in versions.items())
     with open(path, "w", encoding="utf-8") as handle:
@@ -222,7 +222,7 @@ def test_packages_of_vllm_are_checked_too(tmp_path):
 
 
 def test_several_bundles_and_files_of_them_are_verified_in_one_call(tmp_path):
-    """pre-commit passes the changed files."""
+    """pre-commit passes the paths of all changed files in one call."""
     put(tmp_path, {"a.xp": SEED, "b.xp": SEED})
     for name in ("a", "b"):
         assert xpc("compile", f"{name}.xp", cwd=str(tmp_path)).returncode == 0
@@ -277,7 +277,9 @@ def test_lines_that_differ_are_never_shown_as_equal_texts():
 
 
 def test_line_ends_that_git_changed_are_named(tmp_path):
-    """With core.autocrlf, each line differed from a text that looked the same."""
+    """With core.autocrlf, git had changed line ends, so each reported line differed from a text that looked the
+    same.
+    """
     put(tmp_path, {"a.json": b"{\r\n}\r\n"})
     (found,) = differences(str(tmp_path), folder_contents.tree(str(tmp_path)), {"a.json": b"{\n}\n"})
     assert "its lines end with CRLF" in found

@@ -23,7 +23,7 @@ def git(place, *words):
 
 
 def run_of(bundle, out):
-    """The folder that a run of a bundle leaves."""
+    """The output folder of a finished run of a bundle."""
     plan = json.loads((bundle / "trainer_args.json").read_text())
     put(out, {"metrics.jsonl": '{"step": 10, "loss": 1.5, "tokens": 640}\n', "model.safetensors": b"w" * 50})
     facts = {
@@ -128,7 +128,7 @@ def test_without_git_and_with_nothing_there(place, tmp_path):
 
 
 def test_a_spec_that_cannot_be_read_does_not_hide_the_others(tmp_path):
-    """The command ended at the first huge file, and said nothing of what follows."""
+    """The command once ended at the first huge file and did not report the specs after it."""
     put(tmp_path, {"z.xp": "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n"})
     with open(tmp_path / "large.xp", "wb") as handle:
         handle.truncate(2**40)

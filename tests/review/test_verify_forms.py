@@ -1,4 +1,6 @@
-"""`xpc verify` accepts the bundle of every form of spec: no edition, silences, bases, sweeps, data of each kind."""
+"""`xpc verify` accepts the bundle of every form of spec: without an edition, with silenced warnings, bases, sweeps,
+data of each kind.
+"""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`xpc verify` and local models: their files have digests in the bundle and in the lock, and are found elsewhere."""
+"""`xpc verify` and local models: bundle and lock have digests of the models' files, which may be in another place."""
 
 import os
 
@@ -84,7 +84,7 @@ def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(place, tmp_path)
 
 
 def test_the_lock_has_the_digests(place):
-    assert run(place, "lock", "x.xp")[0] == 1  # the packages are not pinned
+    assert run(place, "lock", "x.xp")[0] == 1  # packages are not pinned
     assert "models/tiny/model.safetensors" in (place / "x.xp.lock").read_text()
     assert "optimizer.pt" not in (place / "x.xp.lock").read_text()
     (place / "models" / "tiny" / "model.safetensors").write_bytes(b"v" * 4000)

@@ -1,11 +1,11 @@
-"""Runs command lines of xpc under an audit hook, in a process of its own, and prints what they did that they may not.
+"""Run command lines of xpc under an audit hook, in a separate process, and print every forbidden event.
 
     python audited.py ALLOWED COMMANDS.json
 
-ALLOWED is the folder that the commands may read and write; COMMANDS.json is a list of lists of words. What the
-interpreter, this repository and the installed packages are made of may be read and executed, too. Everything else is a
-finding: processes, sockets, code from elsewhere or with the mark of a payload in it, pickles, files read or written
-out of the folder. Prints JSON: `findings`, and `seen`, the number of events by name.
+ALLOWED is the folder that the commands may read and write; COMMANDS.json is a list of lists of words. Files of the
+interpreter, this repository and the installed packages may also be read and executed. Everything else is a finding:
+processes, sockets, code from elsewhere or with the marker of a payload, pickles, files read or written outside of the
+folder. It prints JSON: `findings`, and `seen`, the number of events by name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import Counter
 from types import CodeType
 
 MARK = "zq7pwned"
-"""Stands in every payload: found in what is compiled or executed, it came from the input."""
+"""A marker in every hostile payload: compiled or executed code that contains it came from the input."""
 NEVER = (
     "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "pty.", "socket.",
     "urllib.", "http.", "ftplib.", "smtplib.", "telnetlib.", "ctypes.", "pickle.", "webbrowser.", "code.__new__",
@@ -40,13 +40,13 @@ def inside(path: str, roots: list[str]) -> bool:
 
 
 class Watch:
-    """The hook: what happened, and what of it was not allowed."""
+    """The audit hook: it counts events and records those that are not allowed."""
 
     def __init__(self, allowed: str) -> None:
         self.on = False
         self.allowed = [os.path.realpath(allowed)]
         python = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-        shared = [one for one in sys.path if one.endswith("site-packages")]  # of an environment over another one
+        shared = [one for one in sys.path if one.endswith("site-packages")]  # also those below an environment
         roots = [REPOSITORY, sys.prefix, sys.base_prefix, *python, *site.getsitepackages(), *shared]
         self.own = [os.path.realpath(one) for one in roots]
         self.findings: list[str] = []
@@ -71,13 +71,13 @@ class Watch:
         if not name.startswith("<") and not inside(os.path.realpath(name), self.own):
             self.findings.append(f"{event} of {name}")
         if event == "compile" and name == "<unknown>":
-            return  # ast.parse: a tree to look at, which `exec` would have to be given
+            return  # ast.parse makes a syntax tree, which is not executed
         if MARK in (texts(source) if isinstance(source, CodeType) else str(source)):
             self.findings.append(f"{event} of a text with the mark, as {name}")
 
     def path(self, event: str, args: tuple[object, ...], named: object) -> None:
         if named is None or isinstance(named, int):
-            return  # a descriptor that is open already
+            return  # a file descriptor that is already open
         path = os.path.realpath(os.fsdecode(named))  # type: ignore[arg-type]
         if inside(path, self.allowed):
             return
@@ -102,7 +102,7 @@ def main() -> None:
         commands = json.load(handle)
     sys.dont_write_bytecode = True
     os.environ["XPC_CACHE"] = "off"
-    os.environ["XPC_DEBUG"] = "1"  # an exception is no answer
+    os.environ["XPC_DEBUG"] = "1"  # an exception instead of an answer is a finding
     os.chdir(allowed)
     from xpc.compiler.cli import main as xpc
 
@@ -117,7 +117,7 @@ def main() -> None:
             statuses.append(xpc(words))
         except SystemExit as left:
             statuses.append(int(left.code or 0))
-        except BaseException as error:  # told with its command
+        except BaseException as error:  # reported with its command
             watch.findings.append(f"{type(error).__name__}: {error}")
             statuses.append(-1)
         finally:

@@ -1,4 +1,4 @@
-"""Runs what a reviewer runs in a repository under the audit hook of audited.py; git may start, and nothing else.
+"""Run a reviewer's commands in a repository under the audit hook of audited.py; only git may start.
 
     python audited_commands.py REPOSITORY
 
@@ -64,7 +64,7 @@ def main() -> None:
             statuses[name] = f"UsageError: {error}"
         except SystemExit as error:
             statuses[name] = error.code
-        except BaseException as error:  # reported by the test
+        except BaseException as error:  # the test reports it
             watch.findings.append(f"{name}: {type(error).__name__}: {error}"[:500])
         finally:
             watch.on = False

@@ -1,4 +1,4 @@
-"""Runs the steps of the Action in a repository under the audit hook of audited.py; git may start, and nothing else.
+"""Run the steps of the Action in a repository under the audit hook of audited.py; only git may start.
 
     python audited_review.py REPOSITORY
 
@@ -18,7 +18,7 @@ from audited import Watch
 
 
 class ReviewWatch(Watch):
-    """The same hook, which lets git start with the repository that xpc found."""
+    """The audit hook, which also lets git start with the repository that xpc found."""
 
     def __call__(self, event: str, args: tuple[object, ...]) -> None:
         if self.on and event == "subprocess.Popen":
@@ -50,7 +50,7 @@ def main() -> None:
         text = comment(list(entries(".", "main")))
     except UsageError as error:
         failed = str(error)
-    except BaseException as error:  # reported by the test
+    except BaseException as error:  # the test reports it
         watch.findings.append(f"{type(error).__name__}: {error}")
     finally:
         watch.on = False

@@ -1,6 +1,7 @@
-"""Inputs of a size, for every parser that reads what others wrote: `INPUTS[name](n)` returns the work on such an input.
+"""Inputs of a given size for every parser of untrusted files: `INPUTS[name](n)` returns a function that parses such an
+input.
 
-A size counts rows, keys, lines or brackets. Inputs are made before the work begins.
+The size is a number of rows, keys, lines or brackets. Inputs are made before the parsing is timed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Reading the rows of a file."""
+    """Read the rows of a file."""
 
     def sized(n: int) -> Work:
         text = make(n).encode()
@@ -48,7 +49,7 @@ def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Checking a spec with a file of rows."""
+    """Check a spec with a data file."""
 
     def sized(n: int) -> Work:
         folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))
@@ -60,7 +61,7 @@ def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
-    """Reading the footer of a Parquet file."""
+    """Read the footer of a Parquet file."""
 
     def sized(n: int) -> Work:
         found = make(n)
@@ -71,7 +72,7 @@ def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
 
 
 def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Checking a spec, and showing what was found."""
+    """Check a spec and render the findings."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -81,7 +82,7 @@ def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Parsing a spec and writing it as `xpc fmt` does."""
+    """Parse a spec and format it as `xpc fmt` does."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -91,7 +92,7 @@ def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def read(function: Callable[..., object], make: Callable[[int], str], name: str = "x") -> Callable[[int], Work]:
-    """A reader of other tools' files."""
+    """Read a file of another tool."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -114,7 +115,7 @@ def script(text: str, name: str) -> object:
 
 
 def locked(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Checking a spec with a lock."""
+    """Check a spec with a lock."""
 
     def sized(n: int) -> Work:
         folder = Path(tempfile.mkdtemp())
@@ -140,7 +141,7 @@ def lines(n: int, different: int, seed: int) -> list[str]:
 
 
 def difference(different: int) -> Callable[[int], Work]:
-    """The difference of two previews with so many different lines."""
+    """Compare two previews with this many different lines."""
 
     def sized(n: int) -> Work:
         old, new = lines(n, different, 1), lines(n, different, 2)
@@ -150,7 +151,7 @@ def difference(different: int) -> Callable[[int], Work]:
 
 
 def comments(make: Callable[[int], list[Entry]]) -> Callable[[int], Work]:
-    """The comment on a pull request."""
+    """Write the comment on a pull request."""
 
     def sized(n: int) -> Work:
         found = make(n)

@@ -1,7 +1,7 @@
-"""No parser of ours takes more than n log n for an input of size n: a file of eight times the size takes about eight
-times as long.
+"""No parser takes more than n log n for an input of size n: a file of eight times the size takes about eight times as
+long.
 
-Times are CPU seconds of this process, the least of five. Inputs whose largest form is refused at once grow no further.
+Times are CPU seconds of this process, the least of five. Inputs whose largest form is refused at once are not compared.
 `make slow` and `make soak` run this.
 """
 
@@ -16,9 +16,9 @@ from growing import INPUTS, Work
 pytestmark = pytest.mark.nightly
 
 LEAST = 0.3
-"""Seconds of the larger input: shorter times are measured badly."""
+"""The least CPU seconds for the larger input, because shorter times cannot be compared."""
 MOST = 16.0
-"""Largest ratio of the times: n log n gives 10 to 12 for eight times the size, and n squared 64."""
+"""The largest allowed ratio of the times. For eight times the size, n log n gives 10 to 12, and n squared gives 64."""
 FIRST, LARGEST = 64, 2_000_000
 
 
@@ -37,7 +37,7 @@ def seconds(work: Work, times: int, enough: float = 0.0) -> float:
 @pytest.mark.parametrize("name", INPUTS)
 def test_eight_times_the_size_takes_eight_times_as_long(name: str) -> None:
     make, size = INPUTS[name], FIRST
-    make(FIRST)()  # what is imported and read once
+    make(FIRST)()  # imports and tables that are read once
     while seconds(make(8 * size), 2, LEAST) < LEAST:
         size *= 2
         if 8 * size > LARGEST:  # refused, or too fast to be measured

@@ -1,4 +1,6 @@
-"""Checking, compiling, explaining and importing execute nothing, call nobody, and stay in their folder: audited."""
+"""An audit hook shows that check, compile, explain and import execute nothing, open no connection, and stay in their
+folder.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from compile_support import CONFIG, REPOSITORY, put
 from patience import HUNG
 from test_hostile import PAYLOADS, SLOTS, quoted
 
-pytestmark = pytest.mark.slow  # each payload is read by a process that is watched
+pytestmark = pytest.mark.slow  # a watched process reads each payload
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = f"$(touch {MARK}) `touch {MARK}`"
@@ -28,7 +30,7 @@ TEMPLATE = f"{{{{ cycler.__init__.__globals__.os.popen('touch {MARK}').read() }}
 
 
 def audited(folder: Path, commands: list[list[str]]) -> dict[str, object]:
-    """What the commands did, run in `folder`."""
+    """The audited events of the commands, run in `folder`."""
     listed = folder.parent / f"{folder.name}.json"
     listed.write_text(json.dumps(commands), encoding="utf-8")
     done = subprocess.run(
@@ -46,7 +48,7 @@ def clean(folder: Path, told: dict[str, object]) -> None:
 
 
 def test_the_hook_sees_what_is_forbidden(tmp_path: Path) -> None:
-    """The proof that the others could fail: each event that is looked for is found when it happens."""
+    """This shows that the other tests can fail: the hook reports each forbidden event when it happens."""
     script = (
         "import json, os, sys; sys.path.insert(0, sys.argv[1])\n"
         "from audited import MARK, Watch\n"
@@ -98,7 +100,9 @@ def test_payloads_in_every_slot(slot: str, tmp_path: Path) -> None:
 
 
 def test_files_that_a_spec_names_are_never_run(tmp_path: Path) -> None:
-    """Templates, reward functions, tasks with Python beside them, a model folder with code, data that is a pickle."""
+    """Templates, reward functions, task files with Python next to them, a model folder with code, and data that is a
+    pickle.
+    """
     folder = tmp_path / "in"
     put(folder, {
         "template.xp": spec('model(chat_template=file("evil.jinja"))'),

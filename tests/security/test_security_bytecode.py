@@ -1,4 +1,4 @@
-"""Bytecode that somebody left in a bundle is neither read nor written by any of its programs."""
+"""Bytecode that somebody placed in a bundle is neither read nor written by any program of the bundle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def plant(bundle: Path, mark: Path) -> list[Path]:
-    """For each module of the trainer bytecode that is never compared with its source, as `import` would read it."""
+    """Write bytecode for each module of the trainer that Python would load without comparing it with the source."""
     out = []
     for source in [*bundle.rglob("*.py")]:
         name = source.relative_to(bundle).as_posix()
@@ -47,7 +47,9 @@ def plant(bundle: Path, mark: Path) -> list[Path]:
 
 
 def started(bundle: Path, program: str, words: list[str]) -> bytes:
-    """What a program prints. Without trainer_args.json it imports its modules, and stops before the libraries."""
+    """The output of a program. Without trainer_args.json it imports its own modules and stops before it imports
+    libraries.
+    """
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(
         [sys.executable, str(bundle / "trainer" / f"{program}.py"), *words], cwd=bundle.parent, env=environment,

@@ -1,7 +1,6 @@
-"""Hostile sizes: inputs that once took minutes, or memory without a bound, are read in a time that grows as they do.
+"""Inputs of hostile size that once took minutes or unbounded memory are read in proportional time.
 
-Times are CPU seconds of this process with bounds that are ten times what an idle machine needs; before, each took
-minutes or gigabytes.
+Times are CPU seconds of this process, with limits of ten times what an idle machine needs.
 """
 
 import json

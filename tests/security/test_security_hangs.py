@@ -1,4 +1,4 @@
-"""Texts that take a careless pattern the square of their length: answered all the same, and soon enough for a test."""
+"""Texts on which a careless regular expression takes quadratic time are still answered quickly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_templates(name: str, tmp_path: Path) -> None:
 
 
 def test_token_after_the_mark_is_found(tmp_path: Path) -> None:
-    """What the pattern was for, in one go through the text."""
+    """The pattern still finds its matches, in a single pass through the text."""
     wrong = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
     inside = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}<|im_end|>")
     found = {}

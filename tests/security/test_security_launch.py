@@ -1,4 +1,4 @@
-"""Names that a spec gives to schedulers stand in their files as one word each, or are refused."""
+"""Names in a spec that go into schedulers' files are one word there, or are refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the environment of `launch.sh` may contain: nonsense is one message, and what belongs to another launch is not
-read."""
+"""The environment of `launch.sh`: a nonsensical value gives one message, and variables of another launch are
+not read.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ PYTHON = "#!/usr/bin/env bash\nenv\n"
 
 @pytest.fixture(scope="module", params=["8 x h100-80gb", "2 x cpu", "cpu"])
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle next to a stand-in for python, which prints its environment."""
+    """A bundle next to a fake python that prints its environment."""
     place = tmp_path_factory.mktemp("launched")
     put(place, {"rows.jsonl": ROW * 40, "python": PYTHON})
     os.chmod(place / "python", 0o755)

@@ -1,4 +1,4 @@
-"""The threat page names tests, codes and pins that exist."""
+"""docs/security.md names tests, codes and pins that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec, a bundle or a link may make the compiler read and write: nothing but what it is for."""
+"""Which files a spec, a bundle or a link can make the compiler read and write: only those that it needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRETS = {
     "home/plain/passwd": "root:x:0:0",
     "home/work/.env.txt": "KEY=key",
 }
-"""Beside `home/work/specs`, where the spec lies."""
+"""Secret files near `home/work/specs`, the folder of the spec."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ NAMED = {
 @pytest.mark.parametrize("way", NAMED)
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) -> None:
-    """By `../` and by a link that lies in the spec's own folder; nothing of it stands in a diagnostic."""
+    """By `../`, and by a link in the spec's own folder; no diagnostic contains anything of the file."""
     up = "../../../" + name
     (specs / "link").symlink_to(up)
     (specs / "link.xp").symlink_to(up)
@@ -87,7 +87,7 @@ def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no /proc/kmsg on this system to be blocked by")
 def test_data_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
-    """/proc/kmsg says that it is a regular file, and blocks who reads it."""
+    """/proc/kmsg claims to be a regular file, and blocks its reader."""
     endings = ("jsonl", "csv", "txt", "json")
     for ending in endings:
         (tmp_path / f"rows.{ending}").symlink_to("/proc/kmsg")
@@ -116,7 +116,7 @@ def test_an_old_bundle_that_was_made_strange_is_not_read_for_ever(kind: str, tmp
 
 
 def evil_bundle(folder: Path, bundled: str, path: str = "rows.jsonl") -> None:
-    """A bundle whose trainer_args.json names its copy of the data as it likes."""
+    """A bundle whose trainer_args.json names a hostile path for its copy of the data."""
     put(folder / "in", {"rows.jsonl": ROW})
     files = compiled(spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), str(folder / "in"))
     told = json.loads(files["trainer_args.json"])
@@ -158,7 +158,7 @@ def test_a_bundle_of_other_kinds_is_a_sentence(bundled: object, tmp_path: Path) 
 
 
 def test_modes_of_what_is_written(tmp_path: Path) -> None:
-    """Whatever the umask: everybody may read a bundle, its owner alone may write it, and scripts alone are programs."""
+    """With any umask, everybody can read a bundle, only its owner can write to it, and only scripts are executable."""
     root = put(tmp_path / "in", {"chat.jinja": PLAIN, "rows.jsonl": ROW})
     named = ['model(chat_template=file("chat.jinja"))', "eval(tasks=[gsm8k])"]
     one = compiled(spec(*named, train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), root)
@@ -181,7 +181,7 @@ def test_modes_of_what_is_written(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_somebody_else_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder that others may write to, an entry could say that wrong rows are right."""
+    """If others can write to the cache folder, an entry could claim that invalid rows are valid."""
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     put(tmp_path, {"a.xp": spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), "rows.jsonl": ROW + "{}\n"})
     environment = {"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -192,7 +192,7 @@ def test_the_memory_of_somebody_else_is_not_believed(tmp_path: Path, monkeypatch
     table = json.loads(entry.read_text())
     facts = {name: {**fact, "wrong": None} for name, fact in table["facts"].items()}
     entry.write_text(json.dumps({**table, "facts": facts}))
-    assert xpc("check", "a.xp", cwd=str(tmp_path), env=environment).returncode == 0  # one's own is believed
+    assert xpc("check", "a.xp", cwd=str(tmp_path), env=environment).returncode == 0  # the user's own entries are used
     place.chmod(0o777)
     again = xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
     assert (again.returncode, again.stdout) == (1, first.stdout)

@@ -1,4 +1,6 @@
-"""Every print of the compiler goes through compiler/render/output.py, and no text of others is a runner's command."""
+"""All output of the compiler goes through compiler/render/output.py, and no text from input acts as a command of the CI
+runner.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ GENERATORS = {
 SHIPPED = {"compiler/engines/ray/ray_job.py"}
 """Files of a bundle, which do not run in the compiler."""
 WORKERS = {f"compiler/preview/rehearsal/worker/{name}.py" for name in ("fork_server", "load_result", "small_models")}
-"""Programs of the interpreter that trains. Their output is read by `xpc rehearse`, which neutralises what it shows."""
+"""Programs of the interpreter that trains. `xpc rehearse` reads their output and neutralises what it shows."""
 NUMBERS = {"compiler/files/file_digests.py"}
-"""Prints only numbers."""
+"""Files that print only numbers."""
 EXACT = {"compiler/cli.py", "compiler/importing/cli.py"}
-"""Who may print a text without neutralising it: output for programs."""
+"""Functions that may print a text unchanged, as output for programs."""
 RENDERED = {
     "compiler/cli.py", "compiler/importing/cli.py", "compiler/preview/process.py",
     "compiler/preview/rehearsal/command.py", "compiler/review/diff.py", "compiler/review/fmt.py",
@@ -88,7 +90,7 @@ def test_every_other_way_to_print_is_listed() -> None:
 
 
 def obeyed(text: str) -> list[str]:
-    """The lines of a log that the runner would obey, as its ActionCommand.cs parses them."""
+    """The lines of a log that GitHub's runner would treat as commands, parsed as its ActionCommand.cs does."""
     return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
 
 
@@ -101,10 +103,12 @@ def test_visible_text_is_no_command() -> None:
     assert visible("a::b # [c] #[d]") == "a::b # [c] #[d]"
 
 
-# The first is a comment of the language, so that preview, rehearse and tune of c.xp load the libraries.
+# The first one looks like a comment of the language, so that preview, rehearse and tune of c.xp load the libraries.
 @pytest.mark.parametrize("evil", [pytest.param(EVIL[0], marks=pytest.mark.slow), *EVIL[1:]])
 def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> None:
-    """In lines, names, values, comments and file names of a spec, for every command of a reviewer."""
+    """Runner commands in lines, names, values, comments and file names of a spec, for every command that a reviewer
+    runs.
+    """
     quoted = json.dumps(evil)
     name = evil.replace("/", "") + ".xp"
     files = {

@@ -1,5 +1,6 @@
-"""Forty hostile pull requests in the steps of the Action: nothing of them runs, nothing outside is read, nothing hangs,
-and every honest change is still in the comment."""
+"""Forty hostile pull requests in the steps of the Action: none of their code runs, nothing outside is read, nothing
+hangs, and the comment still shows every honest change.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SPEC = 'xpc 1\n\nextends "../house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca 
 ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
 CODE = f"open({MARK!r}, 'w').write('{MARK}')\n"
 SECONDS = 60
-"""Processor seconds of all steps for one pull request."""
+"""The limit of CPU seconds for all steps of one pull request."""
 
 
 def named(name: str, text: str = SPEC) -> Callable[[Path], None]:
@@ -67,12 +68,12 @@ def many(root: Path) -> None:
 
 
 def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
-    """Lines of a letter each, in the same order in each run."""
+    """Lines with one letter each, the same in every run."""
     return "\n".join(random.Random(seed).choices(alphabet, k=letters // 2))
 
 
 def shuffled(root: Path) -> None:
-    """New specs with the comments of the old ones in another order: aligning each pair of them takes minutes."""
+    """New specs with the comments of the old ones in another order; aligning each pair of them would take minutes."""
     for number in range(12):
         text = (root / f"specs/long{number}.xp").read_text()
         (root / f"specs/long{number}.xp").unlink()
@@ -83,7 +84,7 @@ COMMENTS = {f"specs/long{n}.xp": re.sub("(.)", r"\1#", random_lines(10_000, "\t 
 RENAMES, PREVIEW = "renames of specs that are the same lines in another order", "megabytes of preview lines that repeat"
 MANY = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
 BASE = {RENAMES: COMMENTS, PREVIEW: {"specs/rows.preview": random_lines(10**6, MANY)}}
-"""Files that a pull request finds."""
+"""Files of the repository before the pull request."""
 MODULES = ("json.py", "sitecustomize.py", "html.py", "argparse.py", "xpc/__init__.py", "lark.py")
 TEMPLATE = 'model(chat_template=file("t.jinja"))'
 LOOP = "{% for a in range(10**9) %}{{ a.__class__.__mro__ }}{% endfor %}"
@@ -185,7 +186,7 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     EVIL[what](repository)
     git(repository, "add", "-A", "-f")
     git(repository, "commit", "-qm", "two")
-    if what == "a folder that looks like a repository":  # git in this folder would obey
+    if what == "a folder that looks like a repository":  # git in this folder would run it
         shutil.copy(repository / "specs" / "config", repository / "specs" / "config.kept")
     command = [sys.executable, "-P", os.path.join(HERE, "audited_review.py"), str(repository)]
     limit = (SECONDS, SECONDS)
@@ -198,7 +199,7 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
-    # Rows may lie anywhere, and a link to them is read as rows; nothing of it is quoted.
+    # Rows may be anywhere, and a link to them is read as rows, but none of their text is quoted.
     rows = f"open of {repository.parent / 'secret'} " if what == "rows that are a link" else "nothing"
     assert [one for one in found["findings"] if not one.startswith(rows)] == []
     assert not list(repository.rglob(MARK))
@@ -219,7 +220,9 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
 
 
 def check_comment(text: str) -> None:
-    """The comment is short enough, and outside of fences nothing of others is markup."""
+    """Check that the comment is short enough, and that text from the pull request is markup nowhere outside of
+    fences.
+    """
     assert len(text) < 65_536
     assert text.startswith(f"{MARKER}\n")
     assert sum(line.strip() == MARKER for line in text.splitlines()) == 1

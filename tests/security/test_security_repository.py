@@ -1,6 +1,6 @@
-"""What files of a pull request can make git do: a folder that looks like a repository, and one that is a stranger's.
+"""What files of a pull request can make git do: plain files that look like a repository, and a stranger's `.git`.
 
-Every command that a planted configuration names writes a file `pwned`, and none may be there afterwards.
+Every command that a planted configuration names writes a file `pwned`, which must not exist afterwards.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ BEFORE = spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
 AFTER = BEFORE.replace("gbs=128", "gbs=256")
 BASE = "xpc 1\nseed 7\n"
 MISSING = "1234567890" * 4
-"""A commit that no repository has: git asks the promisor remote for it."""
+"""A commit that no repository has, so git would fetch it from the promisor remote."""
 HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-auto-gc")
 
 
 def config(mark: Path, top: str) -> str:
-    """Every setting that names a command and might be reached by reading."""
+    """Every git setting that names a command and that reading commands might use."""
     run = f"touch {mark}"
     return f"""[core]
 \trepositoryformatversion = 1
@@ -73,14 +73,16 @@ def config(mark: Path, top: str) -> str:
 
 
 def plant(folder: Path, mark: Path, top: str) -> None:
-    """Plain files that a commit can hold, and that git takes for a repository when it is asked from beside them."""
+    """Write plain files that a commit can contain, and that git takes for a repository if it is started next to
+    them.
+    """
     put(folder, {"HEAD": f"{MISSING}\n", "objects/kept": "", "refs/heads/main": f"{MISSING}\n"})
     put(folder, {".gitattributes": "* diff=evil filter=evil\n"})
     configure(folder, mark, top)
 
 
 def configure(folder: Path, mark: Path, top: str) -> None:
-    """The configuration and the hooks of a repository."""
+    """Write the configuration and the hooks of a repository."""
     put(folder, {"config": config(mark, top)})
     for name in HOOKS:
         put(folder, {f"hooks/{name}": f"#!/bin/sh\ntouch {mark}\n"})
@@ -108,7 +110,7 @@ def mark(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["specs/deep", "specs", "."])
 def planted(request: pytest.FixtureRequest, tmp_path: Path, mark: Path) -> Path:
-    """A repository whose branch changes a spec, and plants its files in the spec's folder, above it, or at the top."""
+    """A repository whose branch changes a spec, and plants files in the spec's folder, above it, or at the top."""
     top = tmp_path / "work"
     put(top, {"specs/deep/a.xp": BEFORE, "specs/deep/base.xp": BASE, "other.xp": spec()})
     git(top, "init", "-q", "-b", "main")
@@ -125,7 +127,7 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path, mark: Path) -> Path:
 
 @pytest.fixture(params=["this git", "an older git"])
 def any_git(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older git knows neither `safe.bareRepository` nor GIT_NO_LAZY_FETCH."""
+    """Simulate an older git, which knows neither `safe.bareRepository` nor GIT_NO_LAZY_FETCH."""
     if request.param == "this git":
         return
     shim = tmp_path / "bin" / "git"
@@ -180,7 +182,7 @@ def two_commits(top: Path) -> Path:
 
 @pytest.mark.usefixtures("any_git")
 def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) -> None:
-    """One that was unpacked with its `.git`: whatever command its configuration names is turned off."""
+    """A repository that was unpacked with its `.git`: every command in its configuration is turned off."""
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(tmp_path))
     done = xpc("diff", "main~1:a.xp", "a.xp", cwd=str(top))
@@ -196,7 +198,7 @@ def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) 
 
 
 def test_the_planted_commands_would_run(tmp_path: Path, mark: Path) -> None:
-    """The proof that the others could fail: git alone, asked for what is not there, runs the one of the remote."""
+    """This shows that the other tests can fail: git alone runs the remote's command when an object is missing."""
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(top))
     subprocess.run(["git", "cat-file", "-t", MISSING], cwd=top, capture_output=True, check=False)
@@ -232,7 +234,7 @@ def test_the_nearest_repository_is_the_one(tmp_path: Path) -> None:
     outer = two_commits(tmp_path / "outer")
     inner = two_commits(outer / "inner")
     put(inner, {"a.xp": AFTER.replace("256", "512")})
-    (inner / "folder" / ".git").mkdir(parents=True)  # holds no repository, so git goes on upwards
+    (inner / "folder" / ".git").mkdir(parents=True)  # it is no repository, so git searches further up
     for folder in (inner, inner / "folder"):
         found = find(str(folder))
         assert found is not None
@@ -296,7 +298,7 @@ def test_what_a_partial_clone_lacks_is_a_sentence(tmp_path: Path) -> None:
     git(full, "commit", "-qam", "without the base")
     git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{full}", "later")
     git(tmp_path / "later", "show", "HEAD~1:a.xp")
-    put(tmp_path / "later", {"base.xp": "xpc 1\nseed 8\n"})  # of the working tree: not the commit's
+    put(tmp_path / "later", {"base.xp": "xpc 1\nseed 8\n"})  # the working tree's rows, not the commit's
     done = xpc("diff", "HEAD~1:a.xp", "a.xp", cwd=str(tmp_path / "later"))
     assert (done.returncode, b"base.xp is not in this clone" in done.stderr) == (2, True), done.stderr
     put(full, {"folder/x": ""})
@@ -327,7 +329,9 @@ def test_the_action_starts_git_nowhere_and_python_apart_from_the_folder() -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tmp_path: Path) -> None:
-    """Its own scripts in the folder that was checked out: modules and names of files are planted there, too."""
+    """The Action's scripts run in the folder that was checked out; planted modules and hostile file names are there,
+    too.
+    """
     evil = f"open({str(mark)!r}, 'w').close()\n"
     put(planted, {f"{name}.py": evil for name in ("json", "html", "sitecustomize", "argparse", "venv")})
     put(

@@ -1,5 +1,7 @@
-"""Hostile pull requests against committed bundles, locks, images, local models and runs, with everything that a
-reviewer runs: the Action, the hooks of pre-commit, diff, lock and verify --all."""
+"""Hostile pull requests against committed bundles, locks, images, local models and runs.
+
+All commands of a reviewer run: the Action, the pre-commit hooks, diff, lock and verify --all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ MARK, SECRET = "zq7pwned", "zq7secret"
 CODE = f"open({MARK!r}, 'w').write('{MARK}')\n"
 EVIL_NAME = "\x1b[2J\u202e::error::\n##[stop-commands]x"
 SECONDS = 90
-"""Processor seconds of all commands for one pull request."""
+"""The limit of CPU seconds for all commands on one pull request."""
 TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 ROW = json.dumps({"messages": TALK}) + "\n"
 SPEC = """\
@@ -85,7 +87,7 @@ def edited(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
 
 
 def gitlink(path: str) -> Callable[[Path], None]:
-    """A submodule in place of a folder, without a clone of it."""
+    """Put a submodule without a clone in place of a folder."""
 
     def make(root: Path) -> None:
         shutil.rmtree(root / path)
@@ -184,7 +186,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reviewed(root: Path) -> dict[str, object]:
-    """What the commands did in a repository."""
+    """The results of a reviewer's commands in a repository."""
     command = [sys.executable, "-P", os.path.join(HERE, "audited_commands.py"), str(root)]
     temporary = root.parent / "temporary"
     temporary.mkdir()
@@ -221,7 +223,7 @@ def test_what_a_reviewer_runs(what: str, honest: Path, tmp_path: Path) -> None:
         assert all(one.isprintable() or one == "\n" for one in text)
     for line in str(found["output"]).splitlines():
         assert "##[" not in line
-        own = line.startswith(("::error ", "::warning ", "::notice ")) or line.count("::") == 1  # ` ::: base.xp:3:7`
+        own = line.startswith(("::error ", "::warning ", "::notice ")) or line.count("::") == 1  # as in ` ::: base.xp:3:7`
         assert not line.lstrip().startswith("::") or own
     if what == "nothing":
         assert statuses["diff"] == 1

@@ -1,4 +1,4 @@
-"""What a bundle that was edited, its template, its weights, its rows and the folder it starts in can do to a run."""
+"""What an edited bundle, its template, its weights, its rows and the working directory can do to a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TASK = "task: mine\ndataset_path: json\nprocess_docs: !function helpers.f\n"
 
 @pytest.fixture
 def made(tmp_path: Path) -> Bundle:
-    """A bundle with a template and a reward function, as it was compiled."""
+    """A compiled bundle with a template and a reward function."""
     put(tmp_path / "in", {"own.py": REWARD, "chat.jinja": PLAIN})
     write(compiled(ONLINE, str(tmp_path / "in")), str(tmp_path / "b"))
     return read(str(tmp_path / "b"))
@@ -145,7 +145,9 @@ def test_a_manifest_that_is_none(text: str, made: Bundle) -> None:
 
 
 def test_another_bundles_folder_is_not_gone_on_from(made: Bundle, tmp_path: Path) -> None:
-    """The marker ties an output folder to the numbers of one bundle; pickles of another's are never opened."""
+    """The marker ties an output folder to the values of one bundle, so the pickles of another bundle's run are never
+    opened.
+    """
     from xpc.runtime.core import output_folder
 
     made.arguments["output_dir"] = str(tmp_path / "out")
@@ -222,7 +224,9 @@ def test_no_service_converts_weights(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_pickled_weights(tmp_path: Path) -> None:
-    """Refused unless they are asked for; asked for, tensors are read, and a program in their place is not run."""
+    """Pickled weights are refused without the setting `pickle`. With it, tensors are read, and a program in the pickle
+    is not run.
+    """
     torch = pytest.importorskip("torch")
     import tiny
     from safetensors.torch import load_file
@@ -278,7 +282,7 @@ ESCAPES = (
     "{% extends '/etc/passwd' %}",
     "{% for i in range(10**9) %}{% endfor %}",
 )
-"""Ways out of a template that are known, and what has no bound."""
+"""Known ways to escape from a template's sandbox, and templates without a limit."""
 RENDER = """
 import json, os, sys
 from transformers.utils.chat_template_utils import _compile_jinja_template
@@ -295,7 +299,7 @@ print(json.dumps(out))
 
 @pytest.mark.parametrize("stack", [DEFAULT, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)])
 def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
-    """By each stack's transformers: what leads out of a template is an error or an empty text, and runs nothing."""
+    """With each stack's transformers, an escape from a template is an error or an empty text, and runs nothing."""
     done = subprocess.run(
         [interpreter(stack), "-c", RENDER], input=json.dumps([PLAIN, *ESCAPES]),
         cwd=tmp_path, capture_output=True, text=True, timeout=HUNG, check=False,
@@ -311,7 +315,7 @@ def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None
 
 
 def test_the_compiler_renders_no_template(tmp_path: Path) -> None:
-    """jinja2 is not even imported: a template is hashed, searched for marks and copied."""
+    """The compiler does not even import jinja2: it hashes a template, searches it for marks, and copies it."""
     put(tmp_path, {"a.xp": spec('model(chat_template=file("a.jinja"))'), "a.jinja": "{% for i in range(10**9) %}",
                    "rows.jsonl": ROW})  # fmt: skip
     script = (

@@ -1,4 +1,4 @@
-"""No secret of the machine, the user or the spec stands in a bundle, a remembered survey or a diagnostic."""
+"""No secret of the machine, the user or the spec appears in a bundle, a cache entry or a diagnostic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with every file that tokens are kept in."""
+    """A home folder with every file in which tools keep tokens."""
     place = tmp_path_factory.mktemp("secrets") / "planted-home"
     put(place, {
         ".cache/huggingface/token": PLANTED["HF_TOKEN"],
@@ -80,7 +80,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outputs(home: Path) -> Mapping[str, Mapping[str, bytes]]:
-    """What each spec's commands said, by the command: from one process that has all of it in its environment."""
+    """The output of each command for each spec, from one process with all secrets in its environment."""
     environment = {**PLANTED, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "XPC_CACHE": "",
                    "XDG_CACHE_HOME": str(home / "xdg")}  # fmt: skip
     lines = [["check", f"{name}.xp", "--format", "sarif"] for name in SPECS]
@@ -114,7 +114,7 @@ def test_nothing_that_is_planted_comes_out(name: str, home: Path, outputs: Mappi
 
 
 def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is planted in the environment and in files."""
+    """Neither the secrets in the environment nor those in files appear in the cache."""
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     environment = {**PLANTED, "HOME": str(home), "XPC_CACHE": "", "XDG_CACHE_HOME": str(home / "xdg")}
     assert xpc("check", "local.xp", cwd=str(home / "planted-folder" / "specs"), env=environment).returncode == 0
@@ -126,12 +126,12 @@ def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_recipe_is_without(tmp_path: Path) -> None:
-    """The rule finds nothing in what is shipped: commits, digests and addresses are no secrets."""
+    """The rule finds nothing in the specs of this repository: commits, digests and addresses are no secrets."""
     count = 0
     for where, _, names in os.walk(os.path.join(REPOSITORY, "specs")):
         for name in names:
             if not name.endswith((".xp", ".jinja", ".py", ".sh", ".jsonl", ".md")):
-                continue  # the demo has left a model there
+                continue  # `make demo` has left a model there
             text = Path(where, name).read_text(encoding="utf-8")
             assert find(text) == [], name
             count += 1
@@ -150,7 +150,7 @@ KINDS = {
     "a key of Weights & Biases": "wandb_v1_" + "aB3_" * 10,
     "a password in a URL": "postgresql+psycopg://user:pass@host/db",
 }
-"""One of each kind, of letters that nobody was given."""
+"""One fake secret of each kind."""
 
 
 @pytest.mark.parametrize("kind", TOKENS)
@@ -160,7 +160,7 @@ def test_each_kind_is_found_where_it_stands(kind: str) -> None:
     assert not suspect("# see https://host/a@b and me@host.org")
     ((start, end, what),) = find(f"a {secret} b")
     assert (start, what) == (2, kind)
-    assert end == 2 + len(secret.partition("host")[0])  # the name of a host is no secret
+    assert end == 2 + len(secret.partition("host")[0])  # a host name is no secret
     assert masked(f"a {secret} b") == f"a {secret.replace(secret[: end - 2], '*' * (end - 2))} b"
     found = checked(spec(f'track wandb(name="{secret}")'))
     (one,) = of(found, "XP790")
@@ -201,7 +201,7 @@ def test_what_is_no_secret(text: str) -> None:
 
 @pytest.mark.parametrize("part", ["a", "hf_", "a://", "sk-", "-----BEGIN ", "a://b:", "github_pat_", "AKIA", "a-.+"])
 def test_no_text_takes_for_ever(part: str) -> None:
-    """A template may have 16 MiB, and each shape has to pass it in one go: squares of this length are hours."""
+    """A template may have 16 MiB, and each pattern must scan it in linear time; quadratic time would be hours."""
     masked(f"hf_ {part * (500_000 // len(part))} {'a' * 100_000}")
 
 
@@ -236,7 +236,7 @@ def test_a_secret_in_a_base(tmp_path: Path) -> None:
 
 
 def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
-    """Keys of published files that hold tokens are told by name; neither report nor spec has the value."""
+    """The report names keys that contain tokens; neither report nor spec contains the value."""
     body = "model_name_or_path: org/x\ndataset_name: org/y\nhub_token: {0}\nhf_token: {0}\nwandb_api_key: {1}\n"
     text = body.format(PLANTED["HF_TOKEN"], PLANTED["WANDB_API_KEY"])
     script = (
@@ -257,7 +257,7 @@ def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["gbs=7", "ligr", "micro=", "launch slurmm {", 'launch { env = ["A=b c"] }', "]]"])
 def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path, broken: str) -> None:
-    """Findings of names, values and syntax show their lines, and logs of CI are read by many."""
+    """Findings about names, values and syntax quote their lines, and many people read CI logs."""
     token = PLANTED["HF_TOKEN"]
     line = f'track wandb(name="{token}", {token}=1) {broken} # {token}'
     put(tmp_path, {"t.xp": spec(line)})

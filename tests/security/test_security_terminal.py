@@ -1,4 +1,4 @@
-"""No escape sequence, and nothing that reorders a line, reaches a terminal from a spec, a file name or a row."""
+"""No escape sequence, and no character that reorders a line, reaches a terminal from a spec, a file name or a row."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_a_foreign_file_of_escapes_in_an_old_bundle(tmp_path: Path) -> None:
 
 
 def test_a_system_prompt_of_escapes(tmp_path: Path) -> None:
-    """It stands in the bundle's spec.xp and in what `explain` prints: what no spec may hold, its file may not."""
+    """The system prompt appears in the bundle's spec.xp and in the output of `explain`, so its file may contain only
+    characters that a spec may.
+    """
     put(tmp_path, {"a.xp": spec('data(system=file("s.txt"))')})
     for text in (EVIL, "a\0b", "a\u2028b", "a\u200fb"):
         put(tmp_path, {"s.txt": text})
@@ -102,7 +104,7 @@ def test_a_published_file_of_escapes(report: str, tmp_path: Path) -> None:
 
 
 def test_the_run_prints_rows_spelled_out(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a row, a template or a column's name brings into a message, `say` and `stop` are where it ends."""
+    """Text of a row, a template or a column's name is printed by `say` and `stop` only, which escape it."""
     monkeypatch.setenv("RANK", "0")
     errors.say(f"rows of {EVIL}: a, b")
     errors.stop(findings([f"the template says {EVIL}", "two\tthings\r"]))
@@ -115,7 +117,7 @@ def test_the_run_prints_rows_spelled_out(capfd: pytest.CaptureFixture[str], monk
 
 
 def test_no_module_of_the_runtime_prints_past_them() -> None:
-    """`print` with something of the data in it stands in `say` and `stop` alone; these print their own words."""
+    """Only `say` and `stop` may print text from data; other calls of `print` print constant text."""
     own = {
         "errors.py",
         "run.py",
@@ -125,7 +127,7 @@ def test_no_module_of_the_runtime_prints_past_them() -> None:
         "metrics_log.py",
         "picture.py",
         "rehearse.py",
-        "result.py",  # writes a line of Python
+        "result.py",  # it writes a line of Python
         "vllm_server.py",
         "doctor.py",
     }

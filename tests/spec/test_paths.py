@@ -1,4 +1,4 @@
-"""A misspelt path of a setting, or a getter of another kind, is an error of types and of the program."""
+"""A misspelt path of a setting, or a getter of another kind, is a type error for mypy and an exception at run time."""
 
 import os
 import subprocess
@@ -79,7 +79,7 @@ def test_a_spec_with_an_error_is_no_checked_spec(spec):
 
 @pytest.mark.slow
 def test_strict_mypy_refuses_each_mistake(tmp_path):
-    """One file with a line a mistake: mypy finds an error in each, and none in the line without one."""
+    """A file with one mistake per line: mypy reports an error in each, and none in the line without a mistake."""
     imports = (("lower", "lower"), ("spec", "Spec"), ("spec.checked", "CheckedSpec"))
     lines = [*(f"from xpc.compiler.{module} import {name}" for module, name in imports), "", ""]
     lines += ["def read(spec: Spec, checked: CheckedSpec) -> None:"]

@@ -1,4 +1,4 @@
-"""Targets of adapters on mixtures of experts and on dense models, by the table of each stack."""
+"""Adapter targets on mixtures of experts and on dense models, checked by each stack's table of modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of modules that a model may not have."""
+"""Settings that name modules which a model may not have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_no_name_is_absent_where_the_modules_are_not_known() -> None:
 
 
 MOE = "qwen3-30b-a3b on infinity-instruct for 1 epochs"
-DENSE = "qwen2.5-0.5b on infinity-instruct for 1 epochs"  # 24 layers
+DENSE = "qwen2.5-0.5b on infinity-instruct for 1 epochs"  # the model has 24 layers
 REFUSED = [
     (DENSE, "lora(targets=[layers.24.self_attn.q_proj])", "XP455", "has no layer 24"),
     (DENSE, "lora(targets=[q_proj], within=model.layers.99)", "XP466", "has no layer 99"),

@@ -1,4 +1,6 @@
-"""The table of what versions of the libraries compute wrongly: its entries, and specs that each stack's show in."""
+"""The table of wrong results in library versions: its entries are complete, and each stack's advisories are reported
+for a spec.
+"""
 
 import re
 
@@ -83,7 +85,7 @@ SHOWN = {
              batch="gbs=256 micro=16"),
     ),
 }  # fmt: skip
-"""A spec that an advisory concerns on one of the stacks, and the code that tells of it."""
+"""For each advisory, a spec that it concerns on one of the stacks, and the code that reports it."""
 
 
 @pytest.mark.parametrize("name", ADVISORIES)
@@ -111,7 +113,7 @@ def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
     assert code in codes(found), found.problems
     assert one.of(stacks.load(re.search(r"target (\S+)", text)[1]))
     assert one.of(stacks.load(stacks.DEFAULT)) is not bool(one.mended)
-    if code != "XP310" and one.mended:  # which speaks of every packing whose mask nobody asked for
+    if code != "XP310" and one.mended:  # it warns about every packing without an explicit mask
         assert code not in codes(checked(re.sub(r"target \S+\n", "", text)))
     if code == "XP940":
         assert any(one.threads[0] in each.message for each in found.problems)
@@ -122,7 +124,7 @@ def test_versions_from_the_first_to_before_the_one_that_mends():
     assert [one.concerns(version) for version in ("0.16.8", "0.18.2", "0.19.7", "0.19.8", "0.20")] == [
         False, True, True, False, False,
     ]  # fmt: skip
-    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # nothing mends it yet
+    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # no version fixes it yet
 
 
 def test_upgrade_lists_what_a_move_mends(tmp_path):

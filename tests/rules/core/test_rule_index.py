@@ -1,4 +1,4 @@
-"""What follows from the rules themselves: their list, the settings that each reads, and when a module is asked."""
+"""Facts that are derived from the rules: their list, the settings that each reads, and the `WHEN` of their modules."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from xpc.grammar.read import decode
 
 @cache
 def declared() -> dict[str, set[str]]:
-    """The settings that each rule reads as `make docs` writes them, made once and only where a test asks."""
+    """The settings that each rule reads, as `make docs` writes them; computed once, when a test needs them."""
     return {code: set(paths) for found in json.loads(build.table()).values() for code, paths in found.items()}
 
 
@@ -34,16 +34,16 @@ PRECONDITION = {
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
     "rules.numerics.newer_files",
 }  # fmt: skip
-"""Modules whose rules do not ask again for what their `WHEN` asks for: method, adapters, optimizer or fp8."""
+"""Modules whose rules rely on a `WHEN` about method, adapters, optimizer or fp8 instead of checking it again."""
 
 
 def allowed(module):
-    """Whether the rules of a module may rely on its `WHEN`: those of an engine rely on the engine."""
+    """Whether the rules of a module may rely on its `WHEN`; those of an engine may rely on the engine."""
     return module in PRECONDITION or module.startswith("engines.")
 
 
 class Noted(Mapping):
-    """The values of a spec, which notes the paths that are asked for; going through all of them asks for none."""
+    """The values of a spec, which record the paths that are read by name; iterating over all values records none."""
 
     def __init__(self, values, asked):
         self.inner, self.asked = values, asked
@@ -67,7 +67,7 @@ class Noted(Mapping):
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
-    """The specs of all cases, rejected and accepted, as far as there is one; each with the set of what it is asked."""
+    """The `Spec` of every rejected and accepted case, if there is one, with the set of paths that are read from it."""
     found = []
     for case in CASES:
         root = placed(case.files, lambda: tmp_path_factory.mktemp("rules"))
@@ -118,7 +118,7 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """What a rule would say of a spec that its module does not speak of; there it may rely on what is not so."""
+    """The findings of a rule for a spec that its module's `WHEN` excludes. Such a rule may raise an exception there."""
     try:
         return list(rule.run(spec))
     except (AssertionError, KeyError, StopIteration, TypeError):

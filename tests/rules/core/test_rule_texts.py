@@ -1,4 +1,6 @@
-"""The docstring of a rule has four parts, in the order of ruff's: what it checks, why, what happens, the source."""
+"""The docstring of a rule has four parts in this order: what it checks, why it is bad, what happens without it,
+source.
+"""
 
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.rules import every
@@ -6,7 +8,7 @@ from xpc.compiler.rules.core.rule import PARTS, Rule
 
 
 def fault(rule: Rule) -> str:
-    """What is wrong with a docstring; "" if it has the four parts."""
+    """The mistake in a docstring; "" if it has the four parts in order."""
     summary, *others = rule.text.split("\n\n")
     if len(others) != len(PARTS) or summary.startswith(PARTS):
         return f"{len(others)} paragraphs after the summary {summary!r}"
@@ -17,7 +19,7 @@ def fault(rule: Rule) -> str:
 
 
 def order(rule: Rule) -> list[int]:
-    """Where each part of an explanation begins; -1 for one that is missing."""
+    """The position of each part in a docstring; -1 for a missing part."""
     text = explain(rule.code) or ""
     leads = [*PARTS[:-1], "Example, rejected:", "Accepted:", PARTS[-1]]
     return [text.find(f"\n\n{lead.strip()}") for lead in leads]

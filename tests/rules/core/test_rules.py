@@ -1,4 +1,4 @@
-"""Each rule on both sides: a spec that it rejects, and the nearest one that it lets through."""
+"""Each rule with its pair of specs: one that it rejects, and the nearest one that it accepts."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES]
 
 
 BESIDE = {"XP208"}
-"""What a case of data may get too: it is written with a row or two, far fewer than a batch."""
+"""Other findings that a case about data may have, because it has only a row or two, far fewer than a batch."""
 
 
 @pytest.fixture
@@ -48,12 +48,14 @@ NOT_TYPED = {
     "XP120-sharding-strategy": "what was written is refused by the strategy's own rule, too: one node is one group",
     "XP444-of-zero2": "the other way out; zero3 needs the disk's folder beside it",
 }
-"""Codes and titles of errors whose help cannot be typed in by a program, each with the reason."""
+"""Codes and titles of errors whose help no program can type in, each with the reason."""
 
 
 @EACH
 def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(case: Case, root: str):
-    """What is said is whole, an edit answers it, and what a help says to write compiles."""
+    """The message is complete, the spec after the suggested edit is accepted, and what a help says to write
+    compiles.
+    """
     passes(case, root)
     found = checked_once(case.rejected, root)
     assert case.code in codes(found), shown(found)

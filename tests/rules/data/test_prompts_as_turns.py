@@ -1,4 +1,4 @@
-"""Prompts in text become turns of the user (grpo, rloo), so a template and a system prompt are used."""
+"""Text prompts of grpo and rloo become user turns, so a chat template and a system prompt are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Turns of local rows: helps that the target allows, templates with alternating turns, and what `omit` allows."""
+"""Turns of local rows: helps that are legal on the stack, templates that require alternating turns, and parts that
+`omit` allows to drop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters that do not fit are first told of a smaller frozen base."""
+"""For adapters that do not fit, the first help is a smaller dtype of the frozen base."""
 
 from __future__ import annotations
 

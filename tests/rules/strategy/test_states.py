@@ -1,4 +1,6 @@
-"""What a process holds before there is a batch: the published closed forms, and that nothing beyond a card compiles."""
+"""The memory of a process without a batch: it follows the published formulas, and a spec that exceeds the GPU does not
+compile.
+"""
 
 import pytest
 from compile_support import checked, codes
@@ -24,7 +26,7 @@ save "out/run"
 def messages(
     model: str, hardware: str, strategy: str = "strategy ddp", precision: str = "bf16", more: str = "", gbs: int = 64
 ) -> str:
-    """The message of XP480 with the place and the help, or an empty text."""
+    """The message of XP480 with its location and help, or ""."""
     text = SPEC.format(model=model, hardware=hardware, strategy=strategy, precision=precision, more=more, gbs=gbs)
     found = [one for one in checked(text).problems if one.code == "XP480"]
     assert len(found) < 2
@@ -32,7 +34,7 @@ def messages(
 
 
 P = 7_615_616_512
-"""Parameters of qwen2.5-7b."""
+"""The parameters of qwen2.5-7b."""
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
 def test_the_specimens() -> None:
     assert "strategy zero3" in messages("llama-3.1-70b-instruct", "16 x a100-80gb")
     assert "under ddp" in messages("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
-    assert messages("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # zero3 holds them
+    assert messages("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # zero3 can hold them
     assert "strategy zero3(offload=cpu)" in messages("qwen2.5-7b", "1 x t4", precision="fp32")
     assert "zero3(offload=" in messages("llama-3.1-70b-instruct", "8 x a100-80gb")
 
