@@ -223,7 +223,7 @@ def test_what_a_reviewer_runs(what: str, honest: Path, tmp_path: Path) -> None:
         assert all(one.isprintable() or one == "\n" for one in text)
     for line in str(found["output"]).splitlines():
         assert "##[" not in line
-        own = line.startswith(("::error ", "::warning ", "::notice ")) or line.count("::") == 1  # as in ` ::: base.xp:3:7`
+        own = line.startswith(("::error ", "::warning ", "::notice ")) or line.count("::") == 1  # ` ::: base.xp:3:7`
         assert not line.lstrip().startswith("::") or own
     if what == "nothing":
         assert statuses["diff"] == 1
