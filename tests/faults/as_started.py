@@ -1,7 +1,7 @@
-"""Runs a program in a fork as in a process that was just started: its words are the program and the program's own.
+"""Run a program in a fork as in a newly started process; the arguments are the program and its own arguments.
 
-What the fork has of the process that it comes from, and a new process would not have, is given up: signal handlers,
-open files, the bundle's modules, and what was to happen at the end.
+State that the fork has from its parent, and that a new process would not have, is dropped: signal handlers, open files,
+the bundle's modules, and exit handlers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs that things happen to: a bundle, its folder, its processes, and what it leaves behind."""
+"""Runs that tests disturb: a bundle, its folder, its processes, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from xpc.runtime.core import checkpoint_integrity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HANGS = HUNG
-"""Seconds after which something that did not happen never will: no test fails of a busy machine."""
+"""Seconds after which a run counts as hanging, so long that a busy machine does not fail a test."""
 KEPT = 2
-"""Checkpoints: `keep` of every spec here that has one."""
+"""The value of `keep` in every spec here that has one."""
 GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)'
 
 
@@ -38,7 +38,9 @@ def text(
     *more: str, steps: int = 14, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp",
     target: str = DEFAULT, every: int | str = 2,
 ) -> str:  # fmt: skip
-    """A run of 64 rows or fewer, 8 a step in two accumulations: an epoch ends every 8 steps, the run within one."""
+    """A spec of at most 64 rows with 8 per step in two micro-batches. Every 8 steps end an epoch; the run ends within
+    one.
+    """
     hardware = "cpu" if world == 1 else f"{world} x cpu"
     whole = spec(*more, hardware=hardware, strategy=strategy, length=f"{steps} steps", target=target,
                  save=f'save "out" {save}')  # fmt: skip
@@ -46,9 +48,9 @@ def text(
 
 
 class Going:
-    """A run that ``begin`` starts. ``pids`` are those whose ends are waited for: processes by rank, or the launcher.
+    """A run that ``begin`` has started. ``pids`` are the processes whose ends are awaited: all ranks, or the launcher.
 
-    The checkpoints of its folder are noted before it starts, because it deletes some of them at once.
+    The checkpoints in its folder are recorded before it starts, because it may delete some of them at once.
     """
 
     def __init__(self, runs: Runs, begin: Callable[[], list[int]], cwd: str, said: str, launched: bool = False) -> None:
@@ -58,10 +60,10 @@ class Going:
         self.before, self.sound = checkpoints(self.out), sound(self.out)
         self.pids = begin()
         self.damaged: set[str] = set()
-        """Checkpoints that the test has done something to."""
+        """Checkpoints that the test has damaged."""
 
     def until(self, true: Callable[[], bool], seconds: float = HANGS) -> None:
-        """Waits for something to be true, and no longer than the run lasts."""
+        """Wait until a condition is true, or the run ends."""
         end = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < end, f"nothing happened in {seconds} s: {self.text}"
@@ -69,30 +71,30 @@ class Going:
             time.sleep(0.01)
 
     def until_step(self, step: int) -> None:
-        """Waits until this start of the run tells of this step, or of a later one."""
+        """Wait until this start of the run has logged this step or a later one."""
         self.until(lambda: self.reached() >= step)
 
     def reached(self) -> int:
-        """The last step that this start has told of."""
+        """The last step that this start has logged."""
         return max((int(one) for one in re.findall(r"^step (\d+)/", self.text, re.MULTILINE)), default=0)
 
     @property
     def ranks(self) -> list[int]:
-        """The processes that train, by rank; of a launcher, the children that it has by now."""
+        """The training processes by rank; for a launcher, the children that it has now."""
         if self.launched and alive(self.pids[0]):
             self.children = children(self.pids[0]) or self.children
         return self.children if self.launched else self.pids
 
     @property
     def moment(self) -> str:
-        """Where the run is: for the tally of what was hit."""
+        """What the run is doing, for counting what was disturbed."""
         if os.path.isdir(checkpoint_integrity.staging(self.out)):
             return "saving"
         return "training" if events(self.out) or checkpoints(self.out) else "starting"
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended, and not only this start of it."""
+        """Whether the run has finished, not only this start of it."""
         return os.path.exists(os.path.join(self.out, "summary.json"))
 
     @property
@@ -101,7 +103,7 @@ class Going:
         return all(map(alive, self.pids))
 
     def send(self, number: int, *ranks: int) -> None:
-        """A signal to some of the processes that train; without `ranks` to all, and to their launcher first."""
+        """Send a signal to some training processes; without `ranks` to all of them, and first to their launcher."""
         pids = self.ranks
         if self.launched and not ranks:
             pids = [*self.pids, *pids]
@@ -110,7 +112,7 @@ class Going:
                 signalled(pid, number)
 
     def wait(self, seconds: float = HANGS) -> list[int | None]:
-        """The exit statuses, by rank, or that of the launcher; nothing that it started lives on."""
+        """The exit statuses by rank, or that of the launcher. No process that it started may live on."""
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
         end = time.monotonic() + HANGS
         while self.launched and any(map(alive, self.children)):
@@ -119,13 +121,13 @@ class Going:
         return status
 
     def kill(self) -> None:
-        """As a machine that goes away."""
+        """Kill every process at once, as a failing machine does."""
         self.send(signal.SIGKILL)
         self.wait()
 
     @property
     def text(self) -> str:
-        """What all processes have said, stdout first."""
+        """The output of all processes, stdout first."""
         out = ""
         for name in ("out", "err"):
             for path in sorted(glob(f"{self.said}.{name}.*")):
@@ -134,9 +136,9 @@ class Going:
         return out
 
     def check(self) -> None:
-        """After what has happened: no stack was shown, each checkpoint is whole, and there are as many as before.
+        """Check the state after a disturbance: no traceback, every checkpoint complete, and as many as before.
 
-        A kill between a save and the deletion that follows it leaves one more than are kept.
+        A kill between a save and the deletion of older checkpoints leaves one more than `keep`.
         """
         assert "Traceback" not in self.text, self.text
         found = sound(self.out)
@@ -168,27 +170,29 @@ class Runs:
         return dict(json.loads(answer))
 
     def compiled(self, source: str, name: str) -> str:
-        """The bundle of a text, beside the model; a name is of one text."""
+        """The compiled bundle of a spec, next to the model; a name stands for one spec."""
         assert self.sources.setdefault(name, source) == source, f"there is another {name}"
         return compiled(source, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
 
     def program(self, path: str, *words: str) -> None:
-        """Runs a program that is none of a bundle to its end."""
+        """Run a program that belongs to no bundle to its end."""
         status = self._fork(self.place, 1, path, *words).wait()
         assert status == [0], status
 
     def start(self, bundle: str, cwd: str, program: str | None = None, **environ: str) -> Going:
-        """Every process of the run, as the launcher starts them after its preflight; or ``program`` in their place."""
+        """Start every process of the run, as the launcher does after its preflight; or start ``program`` in their
+        place.
+        """
         words = [os.path.join(bundle, "trainer", "main.py")] if program else []
         main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
         run = payload(bundle)["run"]
-        if (run["distributed_type"], run["world_size"]) == ("DEEPSPEED", 1):  # a group of one, as the launcher makes it
+        if (run["distributed_type"], run["world_size"]) == ("DEEPSPEED", 1):  # a group of one, as in the launcher
             names = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
             environ = {**names, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **environ}
         return self._fork(cwd, run["world_size"], main, *words, **{"XPC_PREFLIGHT": "passed", **environ})
 
     def launch(self, bundle: str, cwd: str, **environ: str) -> Going:
-        """The launcher that launch.sh becomes after its preflight, in this interpreter."""
+        """Start the launcher that launch.sh becomes after its preflight, in this interpreter."""
         environ = {"XPC_PREFLIGHT": "passed", "OMP_NUM_THREADS": "1", **environ}
         script = [os.path.join(bundle, "launch.sh"), "--dry-run"]
         printed = subprocess.run(script, env=environment(PYTHON=self.python, **environ), check=True, text=True,
@@ -196,7 +200,7 @@ class Runs:
         return self._fork(cwd, 0, *shlex.split(printed)[1:], **environ)
 
     def _fork(self, cwd: str, world: int, program: str, *words: str, **environ: str) -> Going:
-        """A world of 0 is a launcher."""
+        """Fork a process; a world of 0 means a launcher."""
         self.count += 1
         os.makedirs(cwd, exist_ok=True)
         said = os.path.join(self.place, f"said-{os.getpid()}-{self.count}")
@@ -215,7 +219,7 @@ class Runs:
         return going
 
     def alone(self, bundle: str) -> dict[str, Any]:
-        """The result of a run that nothing happens to; it is run once."""
+        """The result of an undisturbed run, which is run once."""
         cwd = bundle + ".alone"
         if not os.path.exists(cwd):
             began = time.monotonic()
@@ -226,10 +230,10 @@ class Runs:
     def disturbed(
         self, bundle: str, folder: str, wanted: int, start: Callable[[str, str], Going] | None = None
     ) -> Iterator[tuple[Going, Counter[str]]]:
-        """Gives starts of runs, with a tally for the test to note what it has done to each, until that was enough.
+        """Yield starts of runs, with a counter in which the test records its disturbances, until there are enough.
 
-        The test waits for the end of each start. The next one is the same command. Runs that nothing more happens to
-        end as one that was left alone: weights to the last bit, each event once, the same steps and samples.
+        The test waits for the end of each start; the next start is the same command. When a run is no longer disturbed,
+        it must end like the undisturbed one: bit-identical weights, each event once, the same steps and samples.
         """
         expected, hit, starts, number = self.alone(bundle), Counter[str](), 0, 0
         while hit.total() < wanted:
@@ -256,7 +260,7 @@ class Runs:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Whether a process exists and has not ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as handle:
             return handle.read().rpartition(")")[2].split()[0] != "Z"
@@ -265,7 +269,7 @@ def alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started."""
+    """The child processes of a process."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as handle:
             return [int(word) for word in handle.read().split()]
@@ -274,7 +278,7 @@ def children(pid: int) -> list[int]:
 
 
 def signalled(pid: int, number: int) -> None:
-    """Sends a signal to a process that may be gone."""
+    """Send a signal to a process that may have ended."""
     with suppress(ProcessLookupError):
         if alive(pid):
             os.kill(pid, number)
@@ -287,7 +291,7 @@ def checkpoints(out: str) -> list[str]:
 
 
 def sound(out: str) -> list[str]:
-    """Those of them that are what was written, to the last byte."""
+    """The checkpoints whose files are, byte for byte, those that were written."""
     paths = [os.path.join(out, name) for name in checkpoints(out)]
     whole_ones = [
         one
@@ -298,7 +302,7 @@ def sound(out: str) -> list[str]:
 
 
 def result(out: str) -> dict[str, Any]:
-    """What must not depend on what happened to the run: the weights to the last bit, every event, and the counts."""
+    """The results that must not depend on disturbances: the weights bit for bit, every event, and the counts."""
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     kept = ("steps", "epochs", "sequences", "tokens", "first_loss", "last_loss")
@@ -316,7 +320,7 @@ def result(out: str) -> dict[str, Any]:
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """What of two results is not the same, an event at a time."""
+    """The differences between two results, one event at a time."""
     said = [f"{key}: {found[key]} is not {expected[key]}" for key in expected if found[key] != expected[key]]
     pairs = zip(found["events"], expected["events"], strict=False)
     told = [f"{one}\n  is not\n{other}" for one, other in pairs if one != other]

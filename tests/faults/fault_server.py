@@ -1,10 +1,10 @@
-"""Starts bundles as forks of one warm interpreter and tells their process ids, for tests that do things to them.
+"""Start bundles as forks of one warm interpreter, and report their process ids to tests that disturb them.
 
-One JSON object a line: {"start": job} with fork_server's job gives {"pids"}; {"wait": pids, "seconds"} gives {"status"}
-once all have ended, and null for one that had to be killed after that time. As the launcher of a bundle does, it sends
-SIGUSR2 to the others when one has failed.
+It reads and prints a JSON object per line: {"start": job} with fork_server's job gives {"pids"}; {"wait": pids,
+"seconds"} gives {"status"} when all have ended, with null for a process that had to be killed after that time. Like a
+bundle's launcher, it sends SIGUSR2 to the other processes if one fails.
 
-A job whose program is start.py is a launcher. The processes that it starts are its children and forks, too.
+A job whose program is start.py is a launcher. The processes that it starts are its children, and also forks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MAIN = os.path.join("trainer", "main.py")
 
 
 def fork_what_is_launched() -> None:
-    """From now on a child of this process that is a bundle's program is a fork; it writes beside its launcher."""
+    """From now on, a child of this process that runs a bundle's program is a fork, with its own output file next to the
+    launcher's.
+    """
     execute = subprocess.Popen._execute_child
 
     def fork(self: Any, args: Any, *rest: Any) -> None:

@@ -1,7 +1,7 @@
-"""Runs the program of a bundle on a machine where something goes wrong, once.
+"""Run the program of a bundle with one simulated fault.
 
-XPC_BAD names a loss ("nan" or "inf"), the step, the rank, and which micro-batch of the step has it. XPC_LOST names a
-data file that is gone when the second process comes to read it.
+XPC_BAD names a loss ("nan" or "inf"), the step, the rank, and the micro-batch of the step that has it. XPC_LOST names a
+data file that is missing when the second process reads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Saves or loads a small FSDP2 model and its optimizer by accelerate's own functions, on CPU processes of gloo.
+"""Save or load a small FSDP2 model and its optimizer by accelerate's own functions, on CPU processes with gloo.
 
-``python fsdp_states.py save|load FOLDER`` is started once a process, with RANK set. What weights and states are
-then, and after one more step, goes to FOLDER/KIND-save.pt or KIND-load.pt for each kind of checkpoint.
+``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. The weights and states then,
+and after one more step, are written to FOLDER/KIND-save.pt or KIND-load.pt for each kind of checkpoint.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(phase: str, folder: str) -> None:
         told = {}
         for moment in ("loaded", "trained"):
             weights = get_model_state_dict(model, options=whole)
-            states = get_optimizer_state_dict(model, optimizer, options=whole).get("state")  # on process 0
+            states = get_optimizer_state_dict(model, optimizer, options=whole).get("state")  # only on process 0
             told[moment] = {"weights": dict(weights), "states": states}
             step(model, optimizer)
         if rank == 0:

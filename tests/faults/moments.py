@@ -1,4 +1,4 @@
-"""Random moments of a run, and what happens to it then: a kill, or the wish to stop."""
+"""Disturb runs at random moments: kill them, or request a stop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from stacks import payload
 
 
 def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
-    """Until a random moment of this start: before the first step, at or after a step of those that are left, or in a
-    save, where there is one up to that step."""
+    """Wait until a random moment of this start: before the first step, at or after one of the remaining steps, or in a
+    save before that step.
+    """
     steps, lasts = payload(bundle)["arguments"]["max_steps"], here.lasts[bundle]
     first = int(going.before[-1].split("-")[1]) if going.before else 0
     step, where = chance.randint(first + 1, max(first + 1, steps - 1)), chance.choice(["start", "save", "step", "step"])
@@ -28,7 +29,7 @@ def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
 
 
 def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """kill -9 of a process, or of all."""
+    """Send `kill -9` to a process or to all, at random moments."""
     for going, hit in here.disturbed(bundle, folder, wanted):
         pause(here, going, bundle, chance)
         node = len(going.pids) == 1 or chance.random() < 0.5
@@ -39,7 +40,9 @@ def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: 
 
 
 def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """kill -9 of the launcher, of a process, or of all. Nothing is sent to the others: they end with each other."""
+    """Send `kill -9` to the launcher, a process, or all processes. The others get no signal and must end by
+    themselves.
+    """
     for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
         pause(here, going, bundle, chance)
         ranks = going.ranks
@@ -51,14 +54,15 @@ def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random,
         else:
             going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
         status = going.wait()
-        # Of two processes that have ended when the launcher looks, one was killed, and one could not go on without it.
+        # If two processes have ended when the launcher looks, one was killed, and the other could not continue without
+        # it.
         told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 76: "another process of the run has ended"}
         assert status[0] in told, f"{status}: {going.text}"
         assert told[status[0]] in going.text, f"{status}: {going.text}"
 
 
 def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """SIGTERM or SIGUSR1 to a process, or to all, once or twice."""
+    """Send SIGTERM or SIGUSR1 to a process or to all, once or twice."""
     for going, hit in here.disturbed(bundle, folder, wanted):
         pause(here, going, bundle, chance)
         ranks = [] if chance.random() < 0.5 else [chance.randrange(len(going.pids))]
@@ -70,9 +74,9 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
         status = going.wait()
         assert None not in status, f"the run does not stop: {going.text}"
         if set(status) == {0}:
-            continue  # it was done
+            continue  # it had finished
         hit[f"{number.name} to {'one' if ranks else 'all'}, {'training' if training else 'starting'}"] += 1
-        # Before the first step each process ends by itself: the others are sent away by the launcher.
+        # Before the first step each process ends by itself; the launcher ends the others.
         assert 75 in status or -number in status, f"{status}: {going.text}"
         if training and "before the first step" not in going.text and "stopped as asked" in going.text:
             assert set(status) == {75}, f"{status}: {going.text}"
@@ -80,8 +84,10 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 
 def owes(going: Going, bundle: str) -> bool:
-    """Whether the run still has the evaluation to do that belongs to its newest checkpoint: a start that was stopped in
-    it has trained no step."""
+    """Whether the run still has to make the evaluation that belongs to its newest checkpoint.
+
+    A start that was stopped during this evaluation has trained no step.
+    """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])
     every = arguments["eval_steps"] if arguments.get("eval_strategy") == "steps" else None
@@ -90,7 +96,7 @@ def owes(going: Going, bundle: str) -> bool:
 
 
 def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """The same to the launcher, to a process, or to all, as a scheduler does that knows no better: the status is 75."""
+    """Send SIGTERM or SIGUSR1 to the launcher, a process, or all processes, as a scheduler might; the status is 75."""
     for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
         pause(here, going, bundle, chance)
         ranks = going.ranks
@@ -102,9 +108,10 @@ def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random
             going.send(number, *([] if who == "all" else [chance.randrange(len(ranks))]))
         status = going.wait()
         if status == [0]:
-            continue  # it was done
+            continue  # it had finished
         hit[f"{number.name} to {who}, {going.moment}"] += 1
-        early = status == [-number] and not ranks  # its interpreter had not yet begun to hear it
+        early = status == [-number] and not ranks  # its interpreter had not yet set a handler
         assert status == [75] or early, f"{status}: {going.text}"
-        # Twice where a fork has its launcher's handler for a moment yet, as no process has that was started.
+        # The message appears twice if a fork still has its launcher's handler for a moment, which a new process never
+        # has.
         assert early or "launch.sh: stopped as asked" in going.text, going.text

@@ -1,7 +1,8 @@
 """Train a small model by transformers' Trainer under FSDP1 on CPU processes of gloo.
 
-``python orig_params.py true|false FOLDER`` is started once a process; the word is accelerate's `fsdp_use_orig_params`.
-FOLDER/moved gets the number of weight matrices that changed, of all, and the losses of the steps.
+``python orig_params.py true|false FOLDER`` is started once per process; the argument is accelerate's
+`fsdp_use_orig_params`. FOLDER/moved gets the number of weight matrices that changed, the number of all matrices, and
+the losses of the steps.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEADS = {"num_attention_heads": 2, "num_key_value_heads": 2, "tie_word_embedding
 
 
 def shard_on_cpu() -> None:
-    """Let accelerate use FSDP on CPU processes, which it takes for DDP's."""
+    """Let accelerate use FSDP on CPU processes, for which it would use DDP."""
     begin = AcceleratorState.__init__
 
     def started(self: Any, *words: Any, fsdp_plugin: Any = None, **settings: Any) -> None:
@@ -51,7 +52,7 @@ def main(folder: str) -> None:
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, lr_scheduler_type="constant",
         fsdp="full_shard auto_wrap", fsdp_config={"fsdp_version": 1, "version": 1,
             "transformer_layer_cls_to_wrap": ["Qwen2DecoderLayer"], "use_orig_params": sys.argv[1],
-            "sync_module_states": "false"},  # which takes a GPU; the processes draw the same weights
+            "sync_module_states": "false"},  # it needs a GPU; all processes have the same seeded weights
     )  # fmt: skip
     trainer = Trainer(model=model, args=arguments, train_dataset=rows)
     trainer.train()

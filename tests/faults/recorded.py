@@ -1,4 +1,4 @@
-"""Runs the program of a bundle, and notes which rows each process trains on in each step: rows-RANK.jsonl."""
+"""Run the program of a bundle, and record the rows on which each process trains in each step: rows-RANK.jsonl."""
 
 from __future__ import annotations
 

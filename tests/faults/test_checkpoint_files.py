@@ -1,4 +1,4 @@
-"""The files of a checkpoint: sealed, named, told when broken, deleted; and what stands in metrics.jsonl."""
+"""The files of a checkpoint: written, named, verified and deleted; and the events in metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def checkpoint(out: str, name: str = "checkpoint-2") -> str:
-    """Written aside, as two processes do."""
+    """Write a checkpoint into the temporary folder, as two processes do."""
     folder = os.path.join(checkpoint_integrity.staging(out), name)
     os.makedirs(os.path.join(folder, "global_step2"))
     for file in (
@@ -84,7 +84,7 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
         with open(name, "wb") as handle:
             handle.write(wrong)
         assert checkpoint_integrity.broken(path, digests=True) == said
-    assert checkpoint_integrity.broken(path, digests=False) is None  # sizes alone do not tell
+    assert checkpoint_integrity.broken(path, digests=False) is None  # sizes alone do not show it
     os.remove(name)
     assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
@@ -111,21 +111,21 @@ def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.M
 
 
 class Losses:
-    """A trainer whose steps have these losses."""
+    """A stand-in for a trainer whose steps have these losses."""
 
     def __init__(self, *losses: float) -> None:
         torch = pytest.importorskip("torch")
         self.losses = iter(torch.tensor(loss) for loss in losses)
         self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1, fp16=False)
         self.state = SimpleNamespace(global_step=7, max_steps=20)
-        self.accelerator = SimpleNamespace(gather=lambda losses: losses)  # of one process
+        self.accelerator = SimpleNamespace(gather=lambda losses: losses)  # a run of one process
 
     def training_step(self) -> object:
         return next(self.losses)
 
 
 class Trainer(fault_tolerance.FaultTolerant, Losses):
-    """As the runtime makes one of trl's."""
+    """A trainer that the runtime derives from one of TRL's."""
 
 
 @pytest.mark.parametrize(("losses", "word"), [((1.0, float("inf")), "infinite"), ((float("nan"), 1.0), "nan")])

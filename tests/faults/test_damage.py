@@ -1,4 +1,6 @@
-"""What is cut short, corrupted or lost, and losses that are no number: told, and gone on from what is good."""
+"""Truncated, corrupted or lost files, and losses that are not finite: they are reported, and the run resumes from
+intact files.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def compiled(here: Runs, kind: str) -> str:
 
 
 def hurt(path: str, chance: random.Random) -> str:
-    """Something that happens to a file: cut anywhere, a bit turned over, bytes of its end doubled, or gone."""
+    """Damage to a file: truncated anywhere, one bit flipped, bytes appended, or removed."""
     size = os.path.getsize(path)
     what = chance.choice(("cut", "bit", "longer", "gone") if size else ("longer", "gone"))
     if what == "gone":
@@ -76,7 +78,8 @@ def test_a_damaged_checkpoint_is_passed_over(
         assert f"resuming from {good[-2]}\n" in again.text, (dict(hit), again.text)
         pause(here, again, bundle, chance)
         again.kill()
-        # The broken one counts for nothing: what was gone on from stays until there are two that are newer.
+        # The damaged checkpoint does not count: the one from which the run resumed stays until there are two newer
+        # ones.
         again.check()
 
 
@@ -103,7 +106,7 @@ def test_whatever_happens_to_a_file_is_found(
 
 
 def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
-    """A start that ends before it trains, with one sentence."""
+    """A start that ends before it trains, with one message."""
     going = here.start(bundle, cwd, **environ)
     status = going.wait()
     assert 1 in status, f"{status}: {going.text}"
@@ -117,7 +120,9 @@ def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
 def test_a_lost_data_file_is_named_and_waited_for(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """A run that has read its rows goes on without their file; no other start does, until the very file is back."""
+    """A run that has read its rows continues without their file. No other start succeeds until the same file is
+    back.
+    """
     here = runs(DEFAULT)
     with open(os.path.join(here.place, "messages.jsonl"), encoding="utf-8") as handle:
         rows = handle.read()
@@ -136,7 +141,7 @@ def test_a_lost_data_file_is_named_and_waited_for(
         if not os.path.exists(aside):
             pause(here, going, bundle, chance)
             moment, late = going.moment, chance.randrange(len(going.pids))
-            if len(going.pids) > 1:  # one process is behind the other, which may have read the file by then
+            if len(going.pids) > 1:  # the slower process may have read the file by then
                 going.send(signal.SIGSTOP, late)
                 time.sleep(chance.uniform(0, 0.3))
             os.rename(data, aside)
@@ -179,7 +184,9 @@ def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs]
 def test_a_step_that_was_computed_wrong_is_done_again(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """One loss of one process is no number: the run stops with the step, and goes on from a checkpoint before it."""
+    """One process has one loss that is not finite: the run stops at that step, and resumes from a checkpoint
+    before it.
+    """
     here = runs(DEFAULT)
     bundle = compiled(here, kind)
     drawn = ["", 0]
@@ -218,7 +225,7 @@ def test_a_loss_that_is_no_number_is_allowed_where_written(
         assert going.text.count(f"the loss is {WORDS[word]} at step {step}; training continues") == 1
         assert going.text.count("training continues") == 1
         with open(os.path.join(going.out, "metrics.jsonl"), encoding="utf-8") as handle:
-            lines = [json.loads(line, parse_constant=pytest.fail) for line in handle]  # JSON has no word NaN
+            lines = [json.loads(line, parse_constant=pytest.fail) for line in handle]  # JSON has no NaN
         assert [line["step"] for line in lines] == list(range(1, 10))
         assert all(isinstance(line["loss"], float) for line in lines[: step - 1])
         assert [line["loss"] for line in lines][step - 1 :] == [word] + ["nan"] * (9 - step)
@@ -234,7 +241,7 @@ def test_weights_that_overflow_stop_the_run(
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
     bundle = here.compiled(source.replace("lr=1e-3", f"lr=1, weight_decay={rate}"), "diverges")
     steps = []
-    for _ in range(2):  # once more from the checkpoint: it is as good as it was
+    for _ in range(2):  # resumed from the checkpoint once more: as good as before
         going = refused(here, bundle, str(tmp_path))
         told = re.search(
             r"error: the loss is (nan|infinite) at step (\d+); this step is not saved \((\S+) is", going.text

@@ -1,4 +1,4 @@
-"""What the tests note of a disturbed run."""
+"""What the tests record about a disturbed run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-pytestmark = pytest.mark.slow  # the import of the runs loads the launchers' support
+pytestmark = pytest.mark.slow  # importing the runs loads the launcher's support code
 
 
 def test_checkpoints_are_noted_before_the_run_starts(tmp_path: Path) -> None:
-    """Five of 67 tests failed on a busy machine, because a run deleted a checkpoint while the test read it."""
+    """Otherwise tests fail on a busy machine, because a run deletes a checkpoint while the test reads it."""
     from fault_runs import Going
 
     checkpoint = tmp_path / "out" / "checkpoint-3"

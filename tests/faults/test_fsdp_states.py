@@ -1,4 +1,4 @@
-"""FSDP2's checkpoints are read by another number of processes, each kind, weights and optimizer."""
+"""Another number of processes can read FSDP2's checkpoints of each kind, weights and optimizer states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
 
 
 KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}
-"""The kinds of checkpoints of the fact `fsdp_adapters_lost`. FSDP1's full ones need a GPU (torch 2.13 crashes)."""
+"""The kinds of checkpoints, as in the fact `fsdp_adapters_lost`. FSDP1's full ones need a GPU (torch 2.13 crashes on a
+CPU).
+"""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,7 +51,7 @@ def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, ki
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", stacks.names())
 def test_fsdp1_trains_the_same_without_the_original_parameters(target: str, tmp_path: Path) -> None:
-    """accelerate#3256: the optimizer kept the parameters from before the wrapping, and the loss stayed constant."""
+    """In accelerate#3256 the optimizer kept the parameters from before the wrapping, and the loss stayed constant."""
     runs = []
     for original in ("true", "false"):
         together(interpreter(target), "orig_params.py", 2, original, str(tmp_path))

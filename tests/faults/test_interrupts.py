@@ -70,7 +70,7 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
 ) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES[kind], f"interrupt-{kind}")
-    # A warm interpreter hears before its fork, the launcher, does.
+    # a warm interpreter handles signals earlier than its fork, the launcher
     python = interpreter(DEFAULT) if moment == "before the processes" else here.python
     run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python)
     run.until(lambda: hears(run.pid))
@@ -94,7 +94,7 @@ sys.meta_path.insert(0, Finder())
 
 
 def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """The launcher has a child then, which is no process of the run."""
+    """The launcher then has a child that is no process of the run."""
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
     (tmp_path / "site").mkdir()
@@ -108,9 +108,9 @@ def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[
 
 
 def hears(pid: int) -> bool:
-    """Whether a process is the launcher and has a handler for SIGTERM, which launcher.py sets after that for SIGINT.
+    """Whether a process is the launcher and has a handler for SIGTERM, which launcher.py sets after the one for SIGINT.
 
-    Before launch.sh replaces it, the forked process has the handlers of this one.
+    Before launch.sh replaces the forked process, it has the handlers of this process.
     """
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return (
@@ -166,7 +166,7 @@ one.save_file = slow
 
 @pytest.mark.nightly
 def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """torch's agent kills its processes 30 seconds after a signal that it handles."""
+    """torch's agent kills its processes 30 seconds after it has handled a signal."""
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
     (tmp_path / "slow").mkdir()

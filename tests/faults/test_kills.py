@@ -1,4 +1,4 @@
-"""kill -9 at random moments: the same command goes on, and the run ends as one that nothing happened to."""
+"""`kill -9` at random moments: the same command resumes the run, and it ends like an undisturbed one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = {
     "distill": (2, small("method distill" + SETTINGS["distill"], method="distill", save='save "out" every=1 keep=2')),
     "grpo": (2, small(GRPO, method="grpo", save='save "out" every=1 keep=2')),
 }
-"""Number of kills, and spec: dropout everywhere, ends of epochs, losses that are means over two steps."""
+"""The number of kills, and the spec: with dropout, several epochs, and losses logged as means over two steps."""
 LAUNCHED = {
     "accelerate": (4, text(strategy="zero2")),
     "torchrun": (3, text("launch local(launcher=torchrun)")),

@@ -1,7 +1,6 @@
-"""launch.sh, whole: who hears the wish to stop, and what it exits with.
+"""The complete launch.sh: which processes get a stop request, and its exit status.
 
-The launchers that it becomes are stopped and killed at random moments in test_kills.py, test_stops.py and
-test_older_stack.py.
+test_kills.py, test_stops.py and test_other_stacks.py stop and kill the launchers that it becomes at random moments.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Launched:
             return handle.read()
 
     def stopped(self) -> None:
-        """Has saved, and asks to be started again."""
+        """Check that the run has saved and ended with status 75."""
         assert self.process.wait(HANGS) == 75, self.output
         assert "Traceback" not in self.output, self.output
         assert self.output.count("launch.sh: stopped as asked") == 1, self.output
@@ -90,7 +89,7 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
 def test_a_process_that_is_killed_is_tried_again(
     runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
 ) -> None:
-    """By the same launch.sh; what it ends with is what a run ends with that nobody kills."""
+    """The same launch.sh restarts the run, which ends with the result of an undisturbed run."""
     here = runs(DEFAULT)
     bundle = here.compiled(text(strategy="zero2"), "again")
     expected, step = here.alone(bundle), chance.randint(1, 11)
@@ -135,7 +134,7 @@ def hears(pid: int) -> bool:
 
 
 def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """While the launcher looks at the files, and while its processes load the libraries."""
+    """While the launcher checks the files, and while its processes load the libraries."""
     here = runs(DEFAULT)
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]
     begun = {
@@ -166,7 +165,7 @@ def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: 
 
 @pytest.mark.nightly
 def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """A process of one is killed: each launcher begins anew, and they meet as they did before."""
+    """If a process of one node is killed, each launcher restarts its part, and the nodes meet again."""
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, steps=40), "nodes-again")
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "XPC_RETRIES": "1"}

@@ -1,4 +1,6 @@
-"""A run goes on with another number of processes: the same rows in the same order, and losses but for a sum's order."""
+"""A run resumes with another number of processes: the same rows in the same order, and equal losses up to the order of
+sums.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 BOUND = 1e-4
-"""Largest difference of two losses, relative: float32, sums of 8 rows in another order, 14 steps long."""
+"""The largest relative difference of two losses: float32 sums of 8 rows in another order, over 14 steps."""
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:
-    """A run that is killed on the first number of processes, stopped on the next ones, and ends on the last."""
+    """A run that is killed on the first number of processes, stopped on the next ones, and finished on the last."""
     still(here)
     bundles = [here.compiled(source(world), f"{name}-{world}") for world in worlds]
     if refused := payload(bundles[0])["run"]["division"]["step"]:
@@ -68,7 +70,7 @@ def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder:
 
 
 def furthest(one: str, other: str) -> float:
-    """The largest difference of two numbers of the weights of two runs."""
+    """The largest difference between the weights of two runs."""
     from safetensors.torch import load_file
 
     (name,) = (name for name in os.listdir(one) if name.endswith(".safetensors"))
@@ -78,7 +80,7 @@ def furthest(one: str, other: str) -> float:
 
 
 def recorded(cwd: str) -> dict[int, list[str]]:
-    """The rows of each step in the order in which they are dealt out: a micro-batch to each process in turn."""
+    """The rows of each step in the order in which they are distributed: micro-batches to the processes in turn."""
     steps: dict[int, list[tuple[int, int, list[str]]]] = {}
     for path in glob(os.path.join(cwd, "rows-*.jsonl")):
         rank = int(path.rpartition("-")[2].split(".")[0])
@@ -91,7 +93,7 @@ def recorded(cwd: str) -> dict[int, list[str]]:
 
 
 def still(here: Runs) -> None:
-    """A model `still`: `tiny` without dropout."""
+    """The model `still`, which is `tiny` without dropout."""
     place = os.path.join(here.place, "still")
     if os.path.exists(place):
         return
@@ -102,9 +104,10 @@ def still(here: Runs) -> None:
 
 
 def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> str:
-    """14 steps of 8 rows: on 2 processes two micro-batches of 2 each, on 4 one of 2, on 3 rows of 6.
+    """A spec of 14 steps with 8 rows: on 2 processes two micro-batches of 2 each, on 4 processes one of 2, on 3 steps
+    of 6 rows.
 
-    ``swaps`` are other words for a setting: `optimizer="sgd(momentum=0.9, "` for `adamw(`.
+    ``swaps`` replace a setting's text: `optimizer="sgd(momentum=0.9, "` for `adamw(`.
     """
     made = text(*more, world=world, strategy=strategy, target=target).replace('"tiny"', '"still"')
     made = made.replace("messages.jsonl", "preferences.jsonl") if "method dpo" in more else made
@@ -149,7 +152,9 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     runs: Callable[[str], Runs], tmp_path: object, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """DeepSpeed refuses that: each process cuts its shard out of the old ones, with the states of the optimizer."""
+    """DeepSpeed itself refuses this, so each process cuts its shard, with the optimizer's states, out of the old
+    shards.
+    """
     strategy, more, swaps = kind
     name, worlds = f"shards-{request.node.callspec.id}", [1, 2, 4] if strategy == "zero3" else [2, 4, 1]
     chained(runs(target), lambda world: source(target, strategy, world, *more, **swaps), worlds, str(tmp_path), name)
@@ -166,10 +171,10 @@ KEPT_ON = [
 
 @pytest.mark.parametrize(("precision", "offload"), KEPT_ON)
 def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: str) -> None:
-    """From two processes to three, and back: every number of every weight and state is what it was.
+    """From two processes to three and back, every value of every weight and state stays the same.
 
-    On the default stack, where DeepSpeed gathers what it has sharded without a race on the CPU: deepspeed 0.16 now and
-    then gives memory that nobody has written, also from a checkpoint that it has loaded itself.
+    This runs on the default stack, where DeepSpeed gathers sharded weights on the CPU without a race. deepspeed 0.16
+    sometimes returns uninitialized memory, even from a checkpoint that it has loaded itself.
     """
     torch = pytest.importorskip("torch")
     for world, words in ((2, ("first",)), (3, ("second", "first")), (2, ("third", "second"))):
@@ -186,7 +191,7 @@ def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: 
 
 
 def tensors(found: object, path: str = "") -> Iterator[tuple[str, list[float]]]:
-    """Every tensor below, with its place."""
+    """Every tensor in a nested structure, with its path."""
     if isinstance(found, dict | list):
         for key, one in found.items() if isinstance(found, dict) else enumerate(found):
             yield from tensors(one, f"{path}.{key}")

@@ -1,4 +1,6 @@
-"""Stacks beside the default: kills and stops at random moments, of its processes and of accelerate's launcher."""
+"""Stacks other than the default: kills and stops at random moments, of a run's processes and of accelerate's
+launcher.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ KINDS = {
 
 
 DAILY = tuple(zip(OTHERS, cycle(("ddp", "zero2"))))
-"""A kind for each stack; `make slow` tries every kind on each."""
+"""One kind of run for each stack; `make slow` tries every kind on each stack."""
 
 
 @pytest.mark.parametrize(("target", "kind"), nightly_but(product(OTHERS, KINDS), DAILY.__contains__))

@@ -1,4 +1,6 @@
-"""The output folder: its disk is full at a random moment, to a random byte; and another run wants it, too."""
+"""The output folder: its disk becomes full at a random moment, to a random byte; and a second run wants the same
+folder.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def small(tmp_path: object) -> Iterator[str]:
-    """A folder on a disk of its own, of 64 MiB."""
+    """A folder on its own disk of 64 MiB."""
     folder = os.path.join(str(tmp_path), "small")
     os.mkdir(folder)
     words = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]
@@ -35,7 +37,7 @@ def small(tmp_path: object) -> Iterator[str]:
 
 
 def fill(path: str, left: int) -> None:
-    """All of a disk but some bytes, in its pages."""
+    """Fill a disk except for some bytes."""
     disk = os.statvfs(os.path.dirname(path))
     with open(path, "wb") as handle:
         os.posix_fallocate(handle.fileno(), 0, max(1, disk.f_bavail - left // disk.f_frsize) * disk.f_frsize)
@@ -46,7 +48,7 @@ DISKS = {
     "zero2": (3, text(strategy="zero2", steps=14, save="every=3 keep=2", every=1)),
     "logging": (2, text(world=1, steps=40, save="every=never", every=1)),
 }
-"""How often, and what is written: a checkpoint is of 2 MiB, and a line of the log of 150 bytes."""
+"""How often each case is tried, and what does not fit: a checkpoint has 2 MiB, a log line 150 bytes."""
 
 
 @pytest.mark.parametrize("kind", DISKS)
@@ -62,7 +64,7 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         nonlocal left
         left = chance.choice([0, chance.randrange(2 << 20)]) if kind != "logging" else 0
         if chance.random() < 1 / 4:
-            fill(filler, left)  # before it starts
+            fill(filler, left)  # before the run starts
         return here.start(bundle, cwd)
 
     for going, hit in here.disturbed(bundle, small, wanted, start):
@@ -77,7 +79,7 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         os.remove(filler)
         assert None not in status, going.text
         if not any(status):
-            continue  # it was done, or there was room enough
+            continue  # it had finished, or there was enough room
         hit[f"{moment}, {left >> 10} KiB left"] += 1
         assert 1 in status, f"{status}: {going.text}"
         told = re.findall(r"error: .*No space left on device; free some space, and the same command (.*)", going.text)
@@ -91,7 +93,9 @@ REFUSALS = ("a run is training into", "contains this run, finished")
 def test_a_second_run_is_refused_at_every_moment_of_the_first(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    """Also of one that stands still. Whoever takes the folder has it to the end, and the other one ends at once."""
+    """This also holds if the first run hangs. The run that takes the folder keeps it to its end, and the other one ends
+    at once.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")
     for going, hit in here.disturbed(bundle, str(tmp_path), 4):
@@ -107,7 +111,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
         going.send(signal.SIGCONT)
         status = going.wait()
         second.check()
-        # The second one wins where the first had not taken the folder yet.
+        # The second run gets the folder if the first had not taken it yet.
         late = other != [0] or REFUSALS[1] in second.text
         loser, lost = (second, other) if late else (going, status)
         if lost != [-signal.SIGKILL]:
@@ -130,6 +134,6 @@ def test_second_run_leaves_the_first_intact(
     assert second.text.count("a run is training into") == 1
     first.until_step(first.reached() + 1)
     first.kill()
-    third = here.start(bundle, str(tmp_path))  # a killed one holds nothing
+    third = here.start(bundle, str(tmp_path))  # a killed run releases the folder
     third.until(lambda: "no complete checkpoint to resume from: starting from the beginning" in third.text)
     third.kill()

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGUSR1 at random moments: the run saves, ends with 75, and goes on to what it would have become."""
+"""SIGTERM and SIGUSR1 at random moments: the run saves, ends with status 75, and resumes to the undisturbed result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 KINDS = {
-    # two steps an epoch, and after each one an evaluation that takes longer than it
+    # two steps per epoch, and after each step an evaluation that takes longer
     "evaluating": (4, text("data(holdout=48)", "eval(every=1, micro=1)", steps=9, save="every=4 keep=2")),
     "epochs": (3, text("data(holdout=8)", "eval(every=epoch)", save="every=7", every="epoch")),
     "zero3": (2, text(strategy="zero3", save="every=never")),

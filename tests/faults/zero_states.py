@@ -1,9 +1,9 @@
-"""Loads and saves a small model by DeepSpeed's own engine, on CPU processes of gloo, in precisions and with an
-offload that no run of a CPU has (XP306).
+"""Load and save a small model by DeepSpeed's own engine, on CPU processes with gloo, in precisions and with an
+offload that no run on a CPU can have (XP306).
 
-``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once a process, with RANK set. For each stage of
-ZeRO it goes on from the checkpoint in FROM, or trains two steps, saves into INTO, and writes beside it what each weight
-and each state of the optimizer is as a whole.
+``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once per process, with RANK set. For each stage of
+ZeRO it resumes from the checkpoint in FROM, or trains two steps; then it saves into INTO, and writes each complete
+weight and optimizer state next to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = torch.arange(12 * 8).reshape(12, 8).sin()
 
 
 class Model(torch.nn.Module):
-    """Odd sizes, a weight that stands in two places, a frozen layer, and a second group."""
+    """A model with odd sizes, a tied weight, a frozen layer, and a second parameter group."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Model(torch.nn.Module):
 
 
 def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Tensor]]:
-    """Each weight, in float32, and its states, as DeepSpeed itself puts them together under ZeRO-3."""
+    """Each weight, in float32, and its optimizer states, as DeepSpeed itself joins them under ZeRO-3."""
     return {
         name: [safe_get_full_fp32_param(one), *(safe_get_full_optimizer_state(one, kind) for kind in KINDS)]
         for name, one in trained.items()
@@ -53,8 +53,11 @@ def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Ten
 
 
 def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str, list[torch.Tensor]]:
-    """The same up to ZeRO-2, where DeepSpeed's own functions take no heed of `round_robin_gradients`: the shards of
-    all processes one behind the other are the weights of a group in the order in which it laid them out."""
+    """Each weight and its optimizer states up to ZeRO-2, where DeepSpeed's own functions ignore
+    `round_robin_gradients`.
+
+    The shards of all processes, concatenated, are the weights of a group in the order in which DeepSpeed arranged them.
+    """
     names, found = {weight: name for name, weight in trained.items()}, {}
     for mine, group in zip(optimizer.single_partition_of_fp32_groups, optimizer.round_robin_bit16_groups, strict=True):
         flats = []
@@ -70,7 +73,7 @@ def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str,
 
 
 def main(precision: str, offload: str, into: str, origin: str | None = None) -> None:
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else a C++ build of minutes
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # otherwise a C++ build takes minutes
     get_accelerator().is_fp16_supported = lambda: True
     deepspeed.init_distributed("gloo")
     world, rank = dist.get_world_size(), dist.get_rank()
@@ -100,7 +103,7 @@ def main(precision: str, offload: str, into: str, origin: str | None = None) -> 
         engine.save_checkpoint(os.path.join(into, str(stage)))
         with deepspeed.zero.GatheredParameters([*model.parameters()]):
             used = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-        engine.backward(engine(rows[rank::world]).float().square().mean())  # gathers what is sharded, of the new run
+        engine.backward(engine(rows[rank::world]).float().square().mean())  # gathers the sharded weights of the new run
         trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         whole = of_parts(trained) if stage == 3 else of_rows(trained, engine.optimizer)
         engine.step()

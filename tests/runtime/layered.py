@@ -1,4 +1,4 @@
-"""A model of torch that has what the runtime freezes: imported by the tests that run, not by collecting them."""
+"""A torch model with the kinds of weights that the runtime freezes, in a file that only running tests import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
 
 
 class Model(torch.nn.Module):  # type: ignore[misc]
-    """Three layers between embeddings and a head that may be the same weight."""
+    """Three layers between embeddings and a head, which may be tied."""
 
     def __init__(self, tied: bool = False) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Digests of the library functions that library_internals/ replaces, overrides or reads around.
+"""Digests of the library functions that library_internals/ replaces, overrides or depends on.
 
-`python tests/runtime/library_digests.py STACK PYTHON` writes those of a stack anew, once somebody has looked at what
-has changed and whether the module still fits.
+`python tests/runtime/library_digests.py STACK PYTHON` writes the digests of a stack again, after somebody has checked
+what changed in the library and whether the module still fits.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "library_digests.toml")
 NONE = "none"
-"""For a stack that does not have the function."""
+"""The digest for a stack that does not have the function."""
 
 
 def table() -> dict[str, dict[str, str]]:
-    """By function: the module of library_internals that touches it, and its digest on each stack."""
+    """By function: the module of library_internals that depends on it, and its digest on each stack."""
     with open(TABLE, "rb") as handle:
         return tomllib.load(handle)
 
 
 def digests(python: str) -> dict[str, str]:
-    """What an interpreter has."""
+    """The digests of the functions in an interpreter's libraries."""
     names = json.dumps(list(table()))
     quiet = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "TRL_EXPERIMENTAL_SILENCE": "1"}
     done = subprocess.run(
@@ -38,7 +38,7 @@ def digests(python: str) -> dict[str, str]:
 
 
 def write(stack: str, found: dict[str, str]) -> None:
-    """Puts the digests of a stack into the table."""
+    """Write the digests of a stack into the table."""
     lines = []
     for name, kept in table().items():
         lines += [f'["{name}"]', *(f'"{key}" = "{value}"' for key, value in {**kept, stack: found[name]}.items()), ""]

@@ -1,6 +1,6 @@
-"""Prints the digest of the source of each library function that is named: `module:Class.method` or `module:name`.
+"""Print the digest of the source of each named library function: `module:Class.method` or `module:name`.
 
-Runs in the interpreter of a stack. What a stack does not have is null.
+It runs in the interpreter of a stack. A function that the stack does not have gives null.
 """
 
 from __future__ import annotations

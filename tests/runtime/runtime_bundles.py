@@ -1,4 +1,4 @@
-"""Hand-written bundles for the runtime's tests, and the launch that a bundle's launch.sh does."""
+"""Handwritten bundles for the runtime's tests, and their launch as launch.sh does it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEEPSPEED_YAML = "deepspeed_config:\n  deepspeed_multinode_launcher: standard\n 
 
 
 def source(path: str, shape: str = "messages", **changes: Any) -> dict[str, Any]:
-    """One source of trainer_args.json."""
+    """A data source of trainer_args.json."""
     out: dict[str, Any] = {
         "id": None, "config": None, "split": "train", "slice": None, "revision": None, "path": path, "bundled": None,
         "sha256": None, "shape": shape, "columns": None, "take": None,
@@ -76,7 +76,7 @@ def plan(
 
 
 def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
-    """The plan with the method of a class of arguments."""
+    """The plan with another method, given by its class of arguments."""
     stack = stacks.load(facts["target"])
     assert stack is not None
     method = next(one for one in METHODS.values() if stack.config(one.name) == config)
@@ -84,12 +84,12 @@ def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
 
 
 def bundle_of(folder: str, facts: dict[str, Any], pins: dict[str, str] | None = None) -> Bundle:
-    """The plan as the runtime has it, with nothing of it on disk."""
+    """The plan as the runtime's `Bundle`, without files on disk."""
     return Bundle(folder, {**facts, "trainer": trainer(facts)}, "sha256:0", pins or {}, enabled(facts).FEATURES)
 
 
 def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
-    """The bundle on disk, with the runtime copied into trainer/ and the features of its run enabled."""
+    """Write the bundle to disk, with a copy of the runtime in trainer/ that enables the features of its run."""
     run = facts["run"]
     world, zero = run["world_size"], run["zero_stage"]
     shutil.copytree(os.path.join(ROOT, "runtime"), os.path.join(folder, "trainer"), ignore=lambda *_: ["__pycache__"])
@@ -120,7 +120,7 @@ def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
 
 
 def environment() -> dict[str, str]:
-    """No network, one thread a process, and nothing of an outer launcher."""
+    """The environment of a launch: no network, one thread per process, no variables of an outer launcher."""
     left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -136,7 +136,7 @@ def command(folder: str, python: str = sys.executable) -> list[str]:
 
 
 def launch(folder: str, cwd: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
-    """Runs the bundle from ``cwd``."""
+    """Launch the bundle from the folder ``cwd``."""
     return subprocess.run(
         command(folder, python), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=HUNG, check=False
     )
@@ -147,4 +147,4 @@ LORA: dict[str, Any] = {
     "embedding_lr": None, "rank": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "adapter_dtype": "float32",
     "bits": None, "compute_dtype": "bfloat16", "storage_dtype": "bfloat16", "double_quant": True, "quant_type": "nf4",
 }  # fmt: skip
-"""The `lora` section of trainer_args.json, for adapters beside a base of its own type."""
+"""The section `lora` of trainer_args.json, for adapters on a base that is not quantized."""

@@ -1,6 +1,6 @@
-"""What `generate` samples with for a model whose own generation_config.json says otherwise (target's interpreter).
+"""Print the values with which `generate` samples for a model with other values in its generation_config.json.
 
-python sampled_as_stated.py FOLDER    # prints JSON: values of the call, without and with the runtime's word
+python sampled_as_stated.py FOLDER    # prints JSON: the values without and with the runtime's correction
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`lora { within }`: adapters stand inside of one module of the model, and nowhere else."""
+"""`lora { within }`: adapters are added inside of one module of the model, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run may go on with its steps divided among other processes and micro-batches, and the reason where not."""
+"""Whether a run may resume with another number of processes or another micro-batch, and the reason if it may not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGAN: dict[str, Any] = {
     "arguments.average_tokens_across_devices": True, "arguments.optim": "adamw_torch_fused",
     "arguments.per_device_train_batch_size": 4, "arguments.gradient_accumulation_steps": 2,
 }  # fmt: skip
-"""Settings of a run on two GPUs."""
+"""Settings of a run on two GPUs before it was interrupted."""
 FOUR = {"run.world_size": 4, "run.accumulation": 1, "arguments.gradient_accumulation_steps": 1}
 ONE = {
     "run.world_size": 1,
@@ -31,7 +31,7 @@ PREFERENCES = {"method.name": "dpo", "arguments.loss_type": ["sigmoid"]}
 
 
 def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs, with the reasons that the compiler states for the run as it is now."""
+    """The settings that differ, with the compiler's reasons why the new run may not divide its batch differently."""
     sections: dict[str, Any] = {"method": {}, "arguments": {}, "run": {}}
     for name, value in now.items():
         section, _, key = name.partition(".")

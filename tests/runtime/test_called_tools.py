@@ -1,4 +1,4 @@
-"""Tools and environments: their time limits, and what is wrong with them before a model is loaded."""
+"""Tools and environments: their time limits, and the mistakes that are found before a model is loaded."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_a_tool_raises_is_reported_once(capsys: pytest.CaptureFixture[str])
 
 
 class Maze:
-    """A maze whose reward is wrong after two steps."""
+    """A maze whose reward becomes invalid after two steps."""
 
     def __init__(self) -> None:
         self.steps = 0

@@ -31,7 +31,7 @@ def test_every_source_without_rows_for_the_evaluation_is_found(monkeypatch: pyte
     monkeypatch.setattr(data_sources, "load", load)
     found = mixture.Mixture().before_rows(bundle(eval_split="test"), None)
     assert found == ["a.jsonl has no split test", "b.jsonl has no rows in test"]
-    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # one row shows it
+    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # one row is enough to see it
     assert mixture.Mixture().before_rows(bundle(), None) == []
 
 
@@ -51,7 +51,7 @@ def test_an_evaluation_set_without_rows_is_refused_by_its_name(named: bool) -> N
 
 
 class Stream:
-    """Rows that are read pass after pass; each pass is shuffled by its number."""
+    """Rows that are read in several passes; each pass is shuffled by its number."""
 
     def __init__(self, *learned: bool) -> None:
         self.epochs: list[int] = []
@@ -79,6 +79,6 @@ def test_a_stream_begins_again_until_the_run_has_its_sequences(capsys: pytest.Ca
     ]
     rows = Stream(True, True)
     assert len(list(Passes(bundle(), rows, 2))) == 2
-    assert (rows.epochs, capsys.readouterr().out) == ([], "")  # it keeps its order, and the run ends with the pass
+    assert (rows.epochs, capsys.readouterr().out) == ([], "")  # its order stays, and the run ends with the pass
     with pytest.raises(RunError, match="none of 2 rows has anything to learn"):
         list(Passes(bundle(), Stream(False, False), 5))

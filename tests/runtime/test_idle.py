@@ -1,4 +1,4 @@
-"""A run that learns nothing says so once; a run that learns does not."""
+"""A run that learns nothing reports it once; a run that learns does not report it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_short_run_is_judged_at_its_end(tmp_path: Path) -> None:
 
 def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
     assert judge(tmp_path, varied(100)) == []
-    assert judge(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule ends at 0
+    assert judge(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule may end at 0
     assert judge(tmp_path, [*varied(50, lr=0.0), *varied(50)], warmup=50) == []
     assert judge(tmp_path, [*varied(9, grad_norm=0.0), *varied(1), *varied(9, grad_norm=0.0)]) == []
     assert judge(tmp_path, varied(50, loss=0.0, reward_std=0.2), generates=True) == []  # on-policy: always near 0

@@ -1,4 +1,4 @@
-"""Rows with images: the places in their texts, and images that a run refuses before it loads a model."""
+"""Rows with images: the positions of images in texts, and images that a run refuses before it loads a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The libraries' private code is touched in one place, and is still what it was when somebody looked at it."""
+"""Private code of libraries is used only in library_internals/, and has not changed since somebody checked it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def private(path: Path) -> set[str]:
-    """Private names of others that a module reads, sets, imports or overrides, and what it replaces in a library."""
+    """Private library names that a module reads, sets, imports or overrides, and library functions that it replaces."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
@@ -52,7 +52,7 @@ def test_only_library_internals_touches_them() -> None:
 
 
 def stand_ins(path: Path) -> set[str]:
-    """Names in a library's module for which others stand while a trainer is made (``trl_modules.replaced``)."""
+    """Names in a library's module that are replaced while a trainer is built (``trl_modules.replaced``)."""
     if "trl_modules import replaced" not in path.read_text(encoding="utf-8"):
         return set()
     tables = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.AnnAssign | ast.Assign | ast.Call)]
@@ -87,7 +87,7 @@ def test_a_bundle_has_the_rows_of_its_modules() -> None:
 
 
 def overridden() -> set[str]:
-    """Private methods that our trainers have in common with the library's: those would override one unseen."""
+    """Private methods that our trainers share with the library's trainers, so ours would override the library's."""
     return {
         node.name
         for path in RUNTIME.rglob("*.py")
@@ -118,7 +118,7 @@ READ = (
     "_attn_implementation",
     "_tokenizer",
 )
-"""Attributes, which have no source: the digest is that of a function beside them."""
+"""Attributes, which have no source; their digest is that of a function next to them."""
 
 
 def test_every_entry_names_its_module() -> None:
@@ -140,7 +140,9 @@ def test_the_code_under_it_is_what_it_was(target: str) -> None:
 
 @pytest.mark.slow
 def test_no_other_private_method_is_overridden() -> None:
-    """A name of ours that a library's trainer gets one day would change what the library does."""
+    """If a library's trainer gets a private method with a name of ours, our method would change the library's
+    behaviour.
+    """
     trl = pytest.importorskip("trl")
     from xpc.runtime.core.fault_tolerance import FaultTolerant
     from xpc.runtime.features.evaluation.during_training import EvaluatingTrainer

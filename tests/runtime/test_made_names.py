@@ -1,4 +1,4 @@
-"""Names of what was made, where a library has several for one thing."""
+"""Different names that libraries have for the same thing compare as equal."""
 
 from __future__ import annotations
 

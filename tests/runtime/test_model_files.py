@@ -25,7 +25,7 @@ MODEL = {**LOCAL_MODEL, "optimizer.pt": "state", "trainer_state.json": "{}", "su
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A compiled bundle of a local model, without remembered digests."""
+    """A compiled bundle of a local model, without cached digests."""
     put(tmp_path / "models" / "tiny", MODEL)
     put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 40})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -107,7 +107,9 @@ def test_unchanged_files_are_read_once(place: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_entries_are_those_of_the_compiler(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In both directions: a launch after `compile` reads nothing, and `verify --quick` after a launch reads nothing."""
+    """Both use the same cache: a launch after `compile` hashes no file, and neither does `verify --quick` after a
+    launch.
+    """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
     monkeypatch.setattr(known_digests, "SETTLED", -1.0)
     file_digests._known.clear()
@@ -141,7 +143,7 @@ def test_what_others_can_write_is_not_believed(place: Path, monkeypatch: pytest.
     (place / "cache" / "xpc").rename(place / "elsewhere")
     (place / "cache" / "xpc").symlink_to(place / "elsewhere")
     assert known_digests.recall(str(path)) is None
-    known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # never raises
+    known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # this function never raises
 
 
 def test_the_compiler_and_the_run_mean_the_same_files() -> None:
@@ -154,7 +156,7 @@ def test_the_compiler_and_the_run_mean_the_same_files() -> None:
 
 @pytest.mark.slow
 def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
-    """With the old file, the same command trains."""
+    """With the old file in place, the same command trains."""
     import tiny
 
     tiny.build(str(tmp_path / "models" / "tiny"))

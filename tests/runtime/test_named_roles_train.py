@@ -1,4 +1,4 @@
-"""A run whose speakers have names of their own learns what one with the usual roles does, on each stack."""
+"""A run whose rows name speakers differently learns the same as one with the usual roles, on each stack."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def test_names_that_stand_for_roles_train_as_the_roles(tmp_path: Path, stacks: S
     usual = losses(tmp_path / "usual", stacks, target, None)
     roles = {name: role for role, name in NAMES.items()}
     assert losses(tmp_path / "named", stacks, target, str(rows), roles=roles) == usual
-    with pytest.raises(AssertionError, match="no assistant turn to learn from"):  # of the fork: it ended in an error
+    with pytest.raises(AssertionError, match="no assistant turn to learn from"):  # a fork once ended in an error here
         losses(tmp_path / "unnamed", stacks, target, str(rows))

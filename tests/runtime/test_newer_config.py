@@ -1,4 +1,4 @@
-"""Rotary positions that transformers 5 has saved and transformers 4 ignores."""
+"""Rotary positions in a config.json of transformers 5, which transformers 4 ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node reads of its environment, which interface gloo gets, and who leaves last."""
+"""A node's environment variables, gloo's network interface, and the order in which nodes end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.M
 
 
 def test_the_loopback_is_no_address_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian has the machine's own name at 127.0.1.1: MASTER_ADDR then leads node 0 to its loopback."""
+    """Debian maps the machine's own name to 127.0.1.1, so MASTER_ADDR would lead node 0 to its loopback."""
     found = node_network.own_address("127.0.1.1", 29500)
     assert found is None or not found.startswith("127.")
     monkeypatch.setattr(node_network, "resolve", refuse)
@@ -106,7 +106,9 @@ def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSErr
 
 @pytest.mark.slow
 def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepSpeed makes its own group, and torch gives that one its own timeout: 10 minutes with NCCL, 30 with gloo."""
+    """DeepSpeed makes its own process group, to which torch gives a default timeout: 10 minutes with NCCL, 30 with
+    gloo.
+    """
     pytest.importorskip("torch")
     from torch.distributed import distributed_c10d
 
@@ -119,8 +121,9 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds the store; what the others still wait for would be gone with it. A c10d rendezvous uses the store when
-    it is shut down, after the barrier.
+    """Node 0 hosts the store, which other nodes may still wait for.
+
+    A c10d rendezvous uses the store when it shuts down, after the barrier.
     """
     pytest.importorskip("torch")
     from torch.distributed.elastic.agent.server import api
@@ -154,7 +157,7 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None  # one node: another matter
+    assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None  # with one node this is not needed
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert node_rendezvous.rendezvous_failure(ValueError("other")) is None
@@ -179,7 +182,9 @@ print("it waits for the other nodes")
 
 @pytest.mark.parametrize(("started", "status"), [(True, 0), (False, 75)], ids=["processes done", "not started"])
 def test_a_stop_request_without_processes(started: bool, status: int) -> None:
-    """A node whose processes are done waits for the others: without it they would wait 300 s at the exit barrier."""
+    """A node whose processes have ended waits for the others; if it stopped at once, they would wait 300 s at the exit
+    barrier.
+    """
     code = STOP_REQUEST.format(root=ROOT, started=int(started))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout != "") == (status, started), done.stderr

@@ -1,4 +1,4 @@
-"""The numbers at the axes of a picture."""
+"""The numbers on the axes of a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of $XPC_PREPARED are returned only for the same calls of `Dataset.map` on the same rows."""
+"""Rows in $XPC_PREPARED are used only for the same calls of `Dataset.map` on the same rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.runtime.core.errors import RunError
 
 
 class Rows(list[str]):
-    """Rows of a dataset with one column."""
+    """A dataset with one column."""
 
     column_names = ("text",)
     format = "as stated"
@@ -28,7 +28,7 @@ def real(rows: Rows, function: Any = None, **options: Any) -> str:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
-    """The files that are read in the place of a call."""
+    """The files that are read instead of making a call."""
     found: list[tuple[list[str], str]] = []
     monkeypatch.setattr(prepare_rows, "_joined", lambda paths, form: found.append((paths, form)) or "prepared")
     return found

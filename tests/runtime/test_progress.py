@@ -1,4 +1,4 @@
-"""A phase that lasts prints a line with its count; bars write nothing where there is no terminal."""
+"""A long phase prints a line with its count; without a terminal, progress bars write nothing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_a_phase_of_a_started_process_counts_the_silence_before_it():
-    """Otherwise nine seconds of a launcher and nine of its process would be silent."""
+    """Otherwise nine silent seconds of a launcher and nine of its process would add up without a line."""
     start = (
         "import subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"
         "progress.watch(lambda: False); progress.now('starting the processes'); time.sleep(2);"

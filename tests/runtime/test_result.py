@@ -1,4 +1,4 @@
-"""What a run measures and makes of it: phases, waits, padding, best values, utilisation, picture and model card."""
+"""A run's measurements and results: phases, waits, padding, best values, utilisation, picture and model card."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def test_phases_have_their_seconds_and_their_peaks(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_peak_of_a_phase_is_not_that_of_an_earlier_one() -> None:
-    """On Linux, the peak begins anew: 256 MiB that were freed do not count for the next phase."""
+    """On Linux the peak is reset, so 256 MiB that were freed before do not count for the next phase."""
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("this system has no clear_refs: peaks only grow")
     held = bytearray(b"x" * 2**28)
     measurements.peak("large")
     del held
-    measurements.peak("between")  # begins when the memory is free
+    measurements.peak("between")  # measured after the memory is freed
     measurements.peak("small")
     assert Measured.memory["large"]["resident"] - Measured.memory["small"]["resident"] > 2**27
 
 
 class Ids:
-    """A tensor of token ids or a mask: its size and its sum."""
+    """A stand-in for a tensor of token ids or a mask: its size and its sum."""
 
     def __init__(self, size: int, total: int = 0) -> None:
         self.size, self.total = size, total
@@ -162,7 +162,7 @@ def test_each_of_several_reward_functions_has_a_result() -> None:
         "  short    0.3000 -> 0.9000  (lowest 0.3000 at step 1, highest 0.9000 at step 3)\n"
     )
     one = [{key: value for key, value in event.items() if "accuracy" not in key} for event in REWARDED]
-    assert list(result.results(one, rewarded=True)) == ["reward"]  # the reward is that of its only function
+    assert list(result.results(one, rewarded=True)) == ["reward"]  # equal to that of its only function
 
 
 def test_a_sweep_has_a_line_for_each_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_each_of_several_reward_functions_has_a_curve() -> None:
     names = {f"rewards/{'long' * 5}{number}/mean": number for number in range(8)}
     found = parsed_picture([{"step": step, **names} for step in (1, 2)])
     texts = [one for one in found.iter("{http://www.w3.org/2000/svg}text") if (one.text or "").startswith("long")]
-    assert len({one.get("y") for one in texts}) == 4  # the legend has lines, each within the panel
+    assert len({one.get("y") for one in texts}) == 4  # the legend has several lines, each within the panel
     assert all(float(one.get("x") or 0) + 6 * len(one.text or "") <= picture.WIDTH for one in texts)
     functions = {key: value for key, value in REWARDED[0].items() if "accuracy" not in key}
     assert "rewards" not in picture.curves([functions])

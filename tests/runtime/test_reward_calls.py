@@ -1,4 +1,4 @@
-"""The call of each reward function with a first row, and what a run does with a reward that fails later."""
+"""The call of each reward function with a first row, and a reward function that fails later in the run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.method import reward_calls, rewards
 from xpc.runtime.features.method.reward_progress import RewardProgress
 
-pytestmark = pytest.mark.slow  # transformers and torch are loaded
+pytestmark = pytest.mark.slow  # the test loads transformers and torch
 ROW = {"prompt": [{"role": "user", "content": "6+1?"}], "solution": "7"}
 TOKENIZER: Any = lambda text, **_: {"input_ids": [ord(one) for one in text]}  # noqa: E731
 TOKENIZER.eos_token_id = 2
 
 
 def call(code: str, stack: str = "trl-1.16", row: dict[str, Any] = ROW) -> str | None:
-    """What is wrong with the function `r` of this code when it is called with a row."""
+    """The mistake that the run reports when it calls the function `r` of this code with a row."""
     inside: dict[str, Any] = {}
     exec(compile(code, "/b/files/r.py", "exec"), inside)
     facts = load(stack)

@@ -1,4 +1,4 @@
-"""What a row has and its rendered text lacks is found by its place, in every form of a row."""
+"""Parts of a row that its rendered text lacks are found and located, in every format of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 @pytest.fixture(scope="module", autouse=True)
 def libraries() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the libraries only in the process that runs these tests."""
     global tokenizers, transformers
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
 
@@ -77,7 +77,7 @@ def test_a_content_is_found_in_its_place(template: str, messages: Any, losses: A
 def test_reasoning_is_found_under_each_of_its_names(key: str) -> None:
     row = {"messages": [turn("user", "1"), turn("assistant", "1", **{key: "1"})]}
     assert found(row, built_in("chatml")) == [("reasoning", 1, "missing")]
-    assert not key.endswith("content") or found(row, built_in("qwen3")) == []  # transformers 5 renames the others
+    assert not key.endswith("content") or found(row, built_in("qwen3")) == []  # transformers 5 renames others
     twice = {"messages": [turn("user", "1"), turn("assistant", "1", reasoning_content="1", reasoning="1")]}
     assert found(twice, built_in("qwen3")) == []
 
@@ -187,7 +187,7 @@ def test_rows_of_each_structure_are_compared() -> None:
 
 
 def test_the_digest_of_a_tokenizer_stays() -> None:
-    """Processes share tokenized rows by it."""
+    """Processes find each other's tokenized rows by this digest."""
     fingerprint = pytest.importorskip("datasets.fingerprint")
     reader = built_in("qwen3")
     before = fingerprint.Hasher.hash(reader)

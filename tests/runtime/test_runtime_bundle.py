@@ -1,4 +1,4 @@
-"""World size, paths, the output folder, checkpoints: the parts that need the standard library only."""
+"""World size, paths, the output folder, checkpoints: parts of the runtime that need only the standard library."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XPC_DATA_ROOT", str(root))
     with pytest.raises(RunError, match=r"tried .*root.*here"):
         local_files.find(bundle.folder, "d.jsonl")
-    for folder in (here, tmp_path, root):  # each stands before the one made earlier
+    for folder in (here, tmp_path, root):  # each is preferred to the ones before
         (folder / "d.jsonl").write_text("")
         assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
     assert local_sources.place_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
@@ -125,7 +125,7 @@ def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
 
 
 def recorded(folder: Path) -> None:
-    """Writes the record as a save does."""
+    """Write xpc_files.json as a save does."""
     seals = checkpoint_integrity.seal(str(folder), 0)
     (folder / checkpoint_integrity.RECORD).write_text(json.dumps({"files": seals}))
 
@@ -139,7 +139,7 @@ def test_what_is_proven_comes_before_what_is_newer(tmp_path: Path) -> None:
         str(tmp_path / "checkpoint-4"),
         [reason],
     )
-    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # and with it the last one that was proven
+    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # with it the last checkpoint that could be verified is gone
     assert checkpoints.newest_complete(str(tmp_path), 1, PLAIN, digests=True)[0] == str(tmp_path / "checkpoint-6")
 
 
@@ -194,7 +194,7 @@ def test_a_random_state_that_is_cut_off_is_found(tmp_path: Path) -> None:
     archive(folder / "rng_state_0.pth")
     (folder / "rng_state_1.pth").write_bytes(b"")
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) == "rng_state_1.pth is cut off"
-    os.remove(folder / "rng_state_1.pth")  # transformers goes on without
+    os.remove(folder / "rng_state_1.pth")  # transformers resumes without it
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) is None
 
 
@@ -239,13 +239,13 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
         os.remove(folder / name)
     with pytest.raises(RunError, match="checkpoints of weights only"):
         output_folder.begin(bundle)
-    (folder / "model.safetensors").write_bytes(b"")  # killed in its first save: nothing is lost
+    (folder / "model.safetensors").write_bytes(b"")  # killed in its first save, so nothing is lost
     assert output_folder.begin(bundle)[0] is None
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4096, -1])
 def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    """A settings line is several pages long, and a kill ends a write between two of them."""
+    """A settings line is several pages long, and a kill can end a write between two pages."""
     monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), optim_args="n" * 5000)
@@ -262,7 +262,7 @@ def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytes
     output_folder._locked.close()
     assert marker.read_bytes() == whole
     marker.write_bytes(whole[:kept])
-    (out / "thesis.txt").write_text("")  # of this folder nobody can say that it is a run's
+    (out / "thesis.txt").write_text("")  # nothing shows that this folder belongs to a run
     with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(bundle)
 
@@ -295,7 +295,7 @@ def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
 
 
 def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)  # a killed run may hold it a moment longer
+    monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)  # a killed run may hold the lock a moment longer
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), per_device_eval_batch_size=4)
     other = made(tmp_path, "other", output_dir=str(out), per_device_eval_batch_size=4, seed=7)
@@ -311,7 +311,7 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert output_folder._locked is not None
     output_folder._locked.close()  # as the end of its process does
     assert output_folder.begin(bundle) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
-    # One that was refused before its first step has left nothing, and a mended spec may take its place.
+    # A run that was refused before its first step has left nothing, so a corrected spec may use the folder.
     assert output_folder.begin(other) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
     never = made(tmp_path, "never", output_dir=str(out), per_device_eval_batch_size=4)
     never.run["resume"] = "never"

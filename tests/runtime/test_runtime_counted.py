@@ -1,4 +1,6 @@
-"""What is lost of the rows is told before the first step, and a run with nothing left, or nothing heard, stops."""
+"""Before the first step, a run reports the tokens and rows that are lost; it stops if no row or no trained token is
+left.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the training libraries only in the process that runs these tests."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
-    """A bundle, what was counted, and the rows, tokenized as trl does: by a map, then cut by another."""
+    """A bundle, its counts, and its rows, tokenized as TRL does it: by one map, then cut by another."""
     facts = plan("tiny", [source("d.jsonl")])
     facts["method"] = method_facts(METHODS[method])
     facts["arguments"].update(max_length=most, **arguments)

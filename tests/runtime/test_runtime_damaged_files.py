@@ -1,6 +1,6 @@
-"""Whatever the small files of an output folder hold, a start goes on or passes them over, without a traceback.
+"""Whatever the small files of an output folder contain, a start continues or skips them, without a traceback.
 
-Each file is written anew with each kind of content that a disk, a copy or a hand can leave there.
+Each file gets each kind of content that a full disk, a broken copy or an edit can leave.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SMALL = (
 
 
 def folder(tmp_path: Path, deepspeed: bool) -> Path:
-    """Two checkpoints, both whole; gives the newer."""
+    """A folder with two complete checkpoints; returns the newer."""
     for step in (2, 4):
         made_here = checkpoint(tmp_path, step)
         if deepspeed:
@@ -73,13 +73,13 @@ def test_a_damaged_small_file_is_passed_over(tmp_path: Path, zero: bool, name: s
         (newest / "surplus").write_bytes(b"")
     for digests in (False, True):
         used, told = checkpoints.newest_complete(str(tmp_path), 1, STATES[zero], digests)
-        if not (name.endswith("index.json") and zero):  # DeepSpeed's shards hold the weights
+        if not (name.endswith("index.json") and zero):  # DeepSpeed's shards have the weights
             assert used == str(tmp_path / "checkpoint-2"), told
             assert told[0].startswith("checkpoint-4 is skipped: "), told
 
 
 def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
-    """Of XPC_SEED=2064391426: one bit of `latest` turned over, which is not UTF-8 any more."""
+    """This case was found by XPC_SEED=2064391426: one bit of `latest` is flipped, so it is no UTF-8 any more."""
     newest = folder(tmp_path, deepspeed=True)
     (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
     used, told = checkpoints.newest_complete(str(tmp_path), 1, DeepSpeed().check_checkpoint)
@@ -106,7 +106,7 @@ def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.
     (out / "metrics.jsonl").write_bytes(b"")
     with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(bundle)
-    # Only the line that says "finishing" is damaged: the folder is still this run's own.
+    # Only the line that says "finishing" is damaged, so the folder still belongs to this run.
     (out / output_folder.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)
     assert output_folder.begin(bundle)[0] is None
 

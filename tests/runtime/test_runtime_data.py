@@ -1,4 +1,4 @@
-"""Rows: shapes, speakers, mixtures. Needs the datasets library."""
+"""Rows in the runtime: shapes, speakers, mixtures. The tests need the datasets library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the training libraries only in the process that runs these tests."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
@@ -33,7 +33,7 @@ def numbers(name: str, rows: int) -> object:
 def test_the_mixture_is_the_published_one_row_for_row() -> None:
     a, b = numbers("a", 20), numbers("b", 10)
     train, held = mixture.mix([a, b], [{"take": {"fraction": 0.33}}, {"take": None}], 42, True, {"rows": 4})
-    # alignment-handbook and open-r1, get_dataset: written out
+    # get_dataset of alignment-handbook and open-r1, restated
     part = a.shuffle(seed=42).select(range(int(20 * 0.33)))
     whole = datasets.concatenate_datasets([part, b]).shuffle(seed=42)
     expected = whole.train_test_split(test_size=4, seed=42)

@@ -1,4 +1,6 @@
-"""Weights in the types that a bundle states: rounded adapters, bases of other types, and what cannot be kept."""
+"""Weights get the dtypes that a bundle states: rounded adapters, bases of another dtype, and dtypes that cannot be
+kept.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def made(tmp_path: Path, dtype: str = "float32", **changes: Any) -> Bundle:
-    """A bundle with adapters over 4 bits."""
+    """A bundle with adapters on a 4-bit base."""
     facts = plan("tiny", [source("rows.jsonl")])
     facts["lora"] = {**LORA, "bits": 4}
     facts["model"]["dtype"] = dtype
@@ -28,7 +30,7 @@ def made(tmp_path: Path, dtype: str = "float32", **changes: Any) -> Bundle:
 
 
 def small(**more: Any) -> Any:
-    """A model of two layers, with weights drawn by a seed."""
+    """A model with two layers and seeded random weights."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -39,7 +41,7 @@ def small(**more: Any) -> Any:
 
 
 def rounded(model: Any) -> None:
-    """What trl 1.16 does to a model over a quantized base (sft_trainer.py, "When using QLoRA")."""
+    """What trl 1.16 does to a model on a quantized base (sft_trainer.py, "When using QLoRA")."""
     import torch
 
     for name, weight in model.named_parameters():
@@ -65,13 +67,13 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
     assert module.get_peft_model is get_peft_model
     weight_dtypes.restore(model, kept)
     weights = dict(model.named_parameters())
-    assert any("modules_to_save" in name for name in first)  # weights of the base, which rounding would change
+    assert any("modules_to_save" in name for name in first)  # weights of the base that rounding would change
     assert {weights[name].dtype for name in first} == {getattr(torch, kept_in)}
     assert all(torch.equal(weights[name], first[name]) for name in first) is (kept_in == "float32")
 
 
 def test_adapters_are_wide_again_before_deepspeed_shards_them(tmp_path: Path) -> None:
-    """trl's DPO and KTO prepare the model while they are built, where reference rows are computed first."""
+    """TRL's DPO and KTO trainers prepare the model while they are built, if they compute reference rows first."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -132,7 +134,7 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
 
 
 def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> None:
-    """The adapters below a layer learn in the step after an evaluation as they would have before it."""
+    """In the step after an evaluation, adapters in lower layers learn as they would have before it."""
     import bitsandbytes
     import torch
 
@@ -144,7 +146,7 @@ def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> N
 
     torch.manual_seed(1)
     layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4").to("cpu")
-    layer.support_avx512bf16_for_cpu = True  # as it is made where the processor has it
+    layer.support_avx512bf16_for_cpu = True  # as on processors that have it
     adapters.keep_backward(torch.nn.Sequential(layer))
     assert not layer.support_avx512bf16_for_cpu
     before = gradient(layer)

@@ -1,4 +1,4 @@
-"""Which weights of a model are trained where the bundle freezes the others."""
+"""The weights that are trained if the bundle freezes the others."""
 
 from __future__ import annotations
 

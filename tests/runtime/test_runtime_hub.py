@@ -1,4 +1,4 @@
-"""Pushing to the hub, against a stand-in on this machine: before the run, while it goes, and at its end."""
+"""Pushing to a fake hub on this machine: checks before the run, pushes during it, and the push at its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def server() -> Iterator[Hub]:
 
 
 def pushes(folder: Path, name: str | None = "me/model", **changes: Any) -> Bundle:
-    """A bundle that pushes; ``changes`` are arguments, and `checkpoint_branches` and `revision` of its section."""
+    """A bundle that pushes; ``changes`` are arguments, and `checkpoint_branches` and `revision` of its section
+    `hub`.
+    """
     facts = plan("tiny", [source("d.jsonl")])
     facts["hub"] = {one: changes.pop(one, None) for one in ("checkpoint_branches", "revision")}
     facts["arguments"].update({"push_to_hub": True, "hub_model_id": name, "output_dir": str(folder / "out"), **changes})
@@ -41,7 +43,7 @@ def pushes(folder: Path, name: str | None = "me/model", **changes: Any) -> Bundl
 
 
 def at(server: Hub, monkeypatch: pytest.MonkeyPatch, token: str | None = WRITE) -> None:
-    """Sends this process's client to the stand-in."""
+    """Let this process's hub client use the fake hub."""
     pytest.importorskip("huggingface_hub")
     from huggingface_hub import constants
 
@@ -123,7 +125,7 @@ def test_who_may_push_passes(
 
 
 def checkpoint(out: Path, step: int) -> str:
-    """A folder with the names of a checkpoint; its weights tell its step."""
+    """A folder with the file names of a checkpoint; the weights contain the step."""
     folder = out / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     for name in ("config.json", "tokenizer.json", *STATE):
@@ -133,7 +135,7 @@ def checkpoint(out: Path, step: int) -> str:
 
 
 def weights(step: int) -> bytes:
-    """A safetensors file without tensors, whose header tells the step."""
+    """A safetensors file without tensors, whose header contains the step."""
     header = json.dumps({"__metadata__": {"step": str(step)}}).encode()
     return len(header).to_bytes(8, "little") + header
 
@@ -141,7 +143,7 @@ def weights(step: int) -> bytes:
 def test_the_repository_and_the_branch_are_made(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at(server, monkeypatch)
     bundle = pushes(tmp_path, None, hub_private_repo=True, revision="v1.0")
-    for _ in range(2):  # a run that goes on finds both there
+    for _ in range(2):  # a resumed run finds both there
         pushing.Hub().output_folder_locked(bundle)
     assert bundle.repository == "me/out"
     made = server.repositories["me/out"]
@@ -165,7 +167,7 @@ def test_each_strategy_pushes_what_transformers_does(
     for step in (2, 4):
         folder = checkpoint(out, step)
         one.saved(folder, f"Training in progress, step {step}")
-        os.rename(folder, folder + ".gone")  # as `keep` would: what is being pushed does not need it
+        os.rename(folder, folder + ".gone")  # as `keep` would; the push in progress does not need it
         os.rename(folder + ".gone", tmp_path / f"gone-{step}")
     (out / "model.safetensors").write_text("the end")
     (out / "summary.json").write_text("{}")
@@ -205,7 +207,7 @@ def test_each_checkpoint_has_a_branch_of_its_own(
         files = model.files(name)
         assert model.titles(name) == ["initial commit", f"Add {name} checkpoint"]
         assert files["model.safetensors"] == weights(step)
-        assert set(files) & STATE == {"trainer_state.json"}  # as Open-R1: no *.pt and no *.pth
+        assert set(files) & STATE == {"trainer_state.json"}  # as in Open-R1: no *.pt and no *.pth
     assert model.titles() == ["initial commit"]
     told = capsys.readouterr().out
     assert f"pushed     {server.url}/me/model (branches v1-step-000000100, v1-step-000000200, v1)" in told
@@ -218,7 +220,7 @@ def test_what_was_not_pushed_is_pushed_by_the_next_start(
     waiting = tmp_path / "out" / pushing.FOLDER
     checkpoint(waiting, 8)
     checkpoint(waiting, 9)
-    os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")  # was being put there
+    os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")  # was being pushed there
     publisher(pushes(tmp_path, checkpoint_branches=True)).finish()
     assert set(server.repositories["me/model"].branches) == {"main", "main-step-000000008"}
 
@@ -263,7 +265,7 @@ def test_a_checkpoint_of_shards_is_not_pushed(
 def test_the_next_launch_pushes_what_a_killed_one_did_not(
     server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], moment: str
 ) -> None:
-    """The end of a run that pushes is the end of its push, also if it was killed after its summary was written."""
+    """A run that pushes ends only when its push ends, also if it was killed after it had written its summary."""
     at(server, monkeypatch)
     bundle = pushes(tmp_path, hub_strategy="end")
     one = publisher(bundle)

@@ -1,4 +1,4 @@
-"""Drivers, compilers and GPUs that are made up here, and what is said of them."""
+"""The preflight's messages about simulated drivers, compilers and GPUs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_older_python_is_told_of_before_anything_is_imported(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("built", "gpu", "runs"),
     [
-        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100 under a torch that dropped it
+        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100 under a torch without its kernels
         (["sm_70", "sm_80"], (7, 0), True),
         (["sm_80"], (8, 6), True),
         (["sm_86"], (8, 0), False),
@@ -118,7 +118,7 @@ def test_the_extension_that_the_optimizer_is(torch: Any, monkeypatch: pytest.Mon
     [
         ("hardware 2 x a100-80gb\nstrategy zero2", "fused_adam"),
         ("hardware 2 x a100-80gb\nstrategy zero2(offload=optimizer)", "cpu_adam"),
-        ("hardware 2 x a100-80gb\nstrategy zero2\noptimizer sgd(lr=1e-3)", None),  # transformers' own
+        ("hardware 2 x a100-80gb\nstrategy zero2\noptimizer sgd(lr=1e-3)", None),  # transformers' own optimizer
         ("hardware 2 x a100-80gb\nstrategy ddp", None),
         ("hardware 2 x cpu\nstrategy zero2\nprecision fp32", None),  # torch's own Adam
     ],
@@ -184,7 +184,7 @@ def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
-    assert not tries_gpus(bundle_of("/b", facts))  # a CPU run
+    assert not tries_gpus(bundle_of("/b", facts))  # a run on a CPU
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)
     assert tries_gpus(bundle)
@@ -203,7 +203,7 @@ def test_the_gpus_of_one_node_are_tried(
 def test_gpus_that_hang_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The thread that waits for the all-reduce ends the process; here, for want of GPUs, it lets it go on."""
+    """The thread that waits for the all-reduce would end the process; in this test, which has no GPUs, it does not."""
     facts = plan("tiny", [source("d.jsonl")])
     facts["run"].update(device="cuda", processes_per_node=8)
     left, ended = threading.Event(), []
@@ -218,7 +218,7 @@ def test_gpus_that_hang_end_the_process(
     all_reduce.AllReduce().check_gpu_links(bundle_of("/b", facts))
     assert ended == [1]
     assert "error: NCCL hangs between the 8 GPUs of this node" in capsys.readouterr().err
-    facts["run"].update(nodes=2)  # the other nodes are told by this one
+    facts["run"].update(nodes=2)  # this node reports to the others
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: {})
     monkeypatch.setattr(node_all_reduce, "thread_hangs", True)
     assert "NCCL hangs between the 8 GPUs" in node_all_reduce.NodeAllReduce().check_gpu_links(bundle_of("/b", facts))[0]

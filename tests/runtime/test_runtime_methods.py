@@ -1,4 +1,4 @@
-"""Rewards, adapters and needs of methods, without the libraries that train them."""
+"""Rewards, adapters and packages that methods need, without the training libraries."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def made(
     names: tuple[str | Mapping[str, Any], ...] = (),
     **changes: Any,
 ) -> Bundle:
-    """A bundle of the method; ``functions`` are rewards of its file, ``names`` those that have a name."""
+    """A bundle of the method; ``functions`` are rewards in its file, ``names`` are registered rewards."""
     facts = plan("tiny", [source("d.jsonl", "prompt")])
     facts["config"] = {"grpo": "trl.GRPOConfig", "dpo": "trl.DPOConfig", "reward": "trl.RewardConfig"}[method]
     digest = sha256(code.encode()).hexdigest()
@@ -110,7 +110,7 @@ def test_a_call_that_cannot_be_made_is_found_before_the_model_is_loaded(tmp_path
     assert rewards.problem(bundle, even, ["prompt", "row"]) is None
     assert "missing a required argument: 'row'" in str(rewards.problem(bundle, even, ["prompt"]))
     told = str(rewards.problem(bundle, more, ["prompt", "level"]))
-    assert "the reward needs_more cannot be called" in told  # it takes no more names, and is given prompts
+    assert "the reward needs_more cannot be called" in told  # it has no **columns, and takes prompts
     assert told.endswith(", ".join([*bundle.stack["reward_given"], "level"]))
     assert rewards.problem(bundle, asked, ["prompt"]) is None
     bundle.stack["reward_async"] = False
@@ -133,7 +133,7 @@ def test_every_reward_of_the_language_is_there() -> None:
 def test_what_the_plain_rewards_count() -> None:
     assert rewards.format_reward(completions(GOOD, "4", GOOD + "!")) == [1.0, 0.0, 0.0]
     assert rewards.tag_count_reward(completions(GOOD, "4", "<think>\n<think>\n</answer>")) == [1.0, 0.0, 0.25]
-    assert rewards.tag_count_reward([GOOD]) == [1.0]  # texts, of a model without a chat template
+    assert rewards.tag_count_reward([GOOD]) == [1.0]  # texts, from a model without a chat template
     steps = rewards.reasoning_steps_reward(completions("none", "First, a. Next, b.", "Step 1: a\n- b\n- c\n- d"))
     assert steps == pytest.approx([0, 2 / 3, 1])
     assert rewards.repetition_penalty(2, -1.0)(completions("a b c", "a b a b", "a")) == pytest.approx([0, -1 / 3, 0])
@@ -155,7 +155,7 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
     shaped = rewards.cosine(max_len=8)
     short, long, wrong, worse = shaped(completions("4", "4       ", "5", "5       "), ["4"] * 4)
     assert 0.5 <= long < short <= 1
-    assert -0.5 <= worse < wrong <= 0  # the script's own values: a wrong answer had better be short, too
+    assert -0.5 <= worse < wrong <= 0  # the script's own values: a wrong answer should be short, too
     monkeypatch.setattr(rewards, "verified", lambda answers, _: [None])
     assert shaped(completions("4"), ["?"]) == [None]
 
@@ -163,7 +163,7 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_is_no_reward_is_told(tmp_path: Path) -> None:
     bundle = made(tmp_path, names=("format", "cosine", "soft_overlong_punishment"))
     punish = rewards.functions(bundle)[2]
-    # The run's own longest completion, 64 tokens, and the last quarter of it.
+    # The run's `max_completion` of 64 tokens, and its last quarter.
     assert punish(completions=[], completion_ids=[[1] * 48, [1] * 64]) == [0.0, -1.0]
     for name, words in (("formatt", "is not known; known are accuracy,"), ("ioi_code", "in a sandbox")):
         bundle.plan["method"]["rewards"][0]["name"] = name
@@ -181,7 +181,7 @@ def test_what_is_no_reward_is_told(tmp_path: Path) -> None:
 
 
 class Kept(SimpleNamespace):
-    """What a class of another library was called with."""
+    """Records the arguments with which a library's class was called."""
 
 
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypat
         *told,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
-    assert len(packages.Packages().missing_packages(bundle)) == 1  # a pin is told by its own check; the GPU is not
+    assert len(packages.Packages().missing_packages(bundle)) == 1  # pins have their own check
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_bitsandbytes_is_asked_for_by_its_own_optimizers(
     monkeypatch.setattr(packages, "find_spec", lambda _: None)
     bundle = made(tmp_path, "dpo")
     for name, argument in load(target).optimizers.items():
-        bundle.arguments["optim"] = argument  # torchao has optimizers of 8 bits, too
+        bundle.arguments["optim"] = argument  # torchao has 8-bit optimizers, too
         own = name in PACKAGES["bitsandbytes"] or name.startswith("galore_adamw8bit")
         assert ["bitsandbytes" in one for one in packages.Packages().missing_packages(bundle)] == [True] * own, name
 

@@ -1,4 +1,4 @@
-"""The metrics file and the arguments of the program."""
+"""metrics.jsonl, and the command-line arguments of the bundle's program."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
 
     from xpc.compiler import stacks
 
-    # In the requirements of every bundle, or of those that use it; torch requires jinja2, accelerate psutil,
+    # Packages in the requirements of every bundle, or of those that use them; torch requires jinja2, accelerate psutil,
     # transformers tokenizers, and datasets numpy, pyarrow and tqdm.
     always = {"torch", "transformers", "trl", "accelerate", "datasets"}
-    known = always | {"deepspeed", "liger-kernel"}  # of every target
-    # Where the spec asks for them.
+    known = always | {"deepspeed", "liger-kernel"}  # on every target
+    # Only if the spec uses them.
     optional = {"huggingface-hub", "kernels", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "PIL"}
     optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao"}
     for target in stacks.names():

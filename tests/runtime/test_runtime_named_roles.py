@@ -1,4 +1,4 @@
-"""Speakers that have other names in the rows than the roles of chat templates."""
+"""Speakers whose names in the rows differ from the roles of chat templates."""
 
 from __future__ import annotations
 

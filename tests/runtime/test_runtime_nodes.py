@@ -1,4 +1,6 @@
-"""The meeting of several nodes, played by threads of this process: who is missing, who is wrong, and what all find."""
+"""The rendezvous of several nodes, simulated by threads: which node is missing or wrong, and the findings of
+all nodes.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def made(folder: Path) -> Bundle:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process group in this process, and what a node that is no longer the first was told to keep to itself."""
+    """No process group in this process, and no node is muted; the all-reduce is replaced."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "muted", False)
     monkeypatch.setattr(node_rendezvous, "mute", lambda: None)
@@ -55,7 +57,7 @@ def seat(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "12
 
 
 def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
-    """What each node's error says, empty where it passed; all at once."""
+    """Let all nodes meet at once; returns each node's error, "" if it passed."""
     said = [""] * len(seats)
 
     def one(index: int) -> None:
@@ -76,7 +78,7 @@ def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> li
 def test_nodes_that_agree_pass_and_the_port_is_free(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for _ in range(2):  # the second meeting has the port at once
+    for _ in range(2):  # the second rendezvous can use the port at once
         assert hold([seat(rank, port, 3) for rank in range(3)], [bundle] * 3, [[], [], []]) == ["", "", ""]
     assert capsys.readouterr().out.splitlines()[-1] == "[run] 3 nodes meet; all-reduce over them: gloo 1 GB/s"
     assert not os.path.exists(bundle.output_dir)
@@ -116,7 +118,7 @@ def test_who_is_missing_is_told_in_time(bundle: Bundle, port: int) -> None:
     alone = hold([seat(1, port, wait=1)], [bundle], [["no GPU"]])
     assert f"did not reach node 0 within 1 s: nothing listens on 127.0.0.1:{port}" in alone[0]
     assert "that is an address of this node itself" in alone[0]
-    assert alone[0].endswith("- no GPU")  # what this node found is not lost
+    assert alone[0].endswith("- no GPU")  # what this node found is also reported
 
 
 def test_the_same_number_twice_and_one_too_high(bundle: Bundle, port: int) -> None:
@@ -195,7 +197,7 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
     knocked = threading.Event()
 
     class Late(list[str]):
-        """Node 1 comes when the strangers have been there."""
+        """A node 1 that comes after strangers have connected."""
 
         def __iter__(self) -> Iterator[str]:
             knocked.wait(300)
@@ -250,7 +252,7 @@ def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundl
     files = node_facts.contents(bundle)
     assert files["data/rows.jsonl"] == "sha256:2"
     assert "bundle.toml" in files
-    assert "README.md" not in files  # is not there
+    assert "README.md" not in files  # this node is missing
 
 
 def test_a_clock_is_compared_within_the_round_trip() -> None:
@@ -304,7 +306,7 @@ def test_a_folder_that_another_node_does_not_see(
 def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_folder, "PATIENCE", 0.2)
     with shared_folder.Probe(bundle) as probe:
-        assert probe.levels == 1  # the output folder is not there yet
+        assert probe.levels == 1  # the output folder does not exist yet
         assert shared_folder.sees(bundle, probe.name, probe.levels)
         assert not shared_folder.sees(bundle, probe.name, 0)
         assert not shared_folder.sees(bundle, "../" + probe.name, 1)
@@ -346,7 +348,7 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     begun, gate = threading.Event(), threading.Event()
 
     class Thread(threading.Thread):
-        """One whose time is counted from when it runs, however busy the machine is."""
+        """A thread whose time counts from when it runs, so that a busy machine does not matter."""
 
         def start(self) -> None:
             super().start()

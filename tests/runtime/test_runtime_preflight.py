@@ -1,4 +1,4 @@
-"""The preflight against machines that are made up here, and what other libraries' messages become."""
+"""The preflight on simulated machines, and how it shortens messages of other libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(tmp_path: Path, pins: str = "") -> Bundle:
 
 
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:
-    """The findings for two GPUs; ``changes`` says what differs from two idle V100s."""
+    """The findings for two GPUs; ``changes`` has the differences from two idle V100s."""
     torch = pytest.importorskip("torch")
     bundle = made(tmp_path)
     bundle.run.update(device="cuda", gpu=V100, processes_per_node=2, world_size=2)
@@ -69,7 +69,7 @@ def test_other_gpus_are_told(
 
 def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = made(tmp_path)
-    bundle.arguments["output_dir"] = str(tmp_path)  # holds the bundle
+    bundle.arguments["output_dir"] = str(tmp_path)  # with the bundle in it
     monkeypatch.setattr(machine, "devices", lambda _: ["gpu"])
     monkeypatch.setattr(preflight, "disk", lambda _: ["disk"])
     monkeypatch.setattr(preflight, "rows_and_tokens", lambda _: ["rows"])
@@ -78,7 +78,7 @@ def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pyte
     lines = str(caught.value).splitlines()
     assert (lines[0], lines[1], lines[3], lines[4]) == ("4 things stop this run:", "  - disk", "  - gpu", "  - rows")
     assert "contains no run of a bundle" in lines[2]
-    bundle.pins = {"no-such-package": "1"}  # a wrong stack is not asked about GPUs and rows
+    bundle.pins = {"no-such-package": "1"}  # with a wrong stack, GPUs and rows are not checked
     with pytest.raises(RunError, match="3 things stop this run"):
         preflight.check(bundle, 0, 0)
 
@@ -99,13 +99,13 @@ def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pyte
     facts = plan("tiny", [source("d.jsonl")])
     facts["arguments"]["report_to"], facts["run"]["project"] = ["wandb"], "apples"
     bundle = read(write(str(tmp_path), facts))
-    # prepare_environment writes to the process's environment: undone by these.
+    # prepare_environment changes the process's environment; these undo it
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "WANDB_PROJECT"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.delenv("WANDB_PROJECT")
     arguments.prepare_environment(bundle)
     assert os.environ["WANDB_PROJECT"] == "apples"
-    monkeypatch.setenv("WANDB_PROJECT", "mine")  # a person's own choice stays
+    monkeypatch.setenv("WANDB_PROJECT", "mine")  # the user's own value stays
     arguments.prepare_environment(bundle)
     assert os.environ["WANDB_PROJECT"] == "mine"
 

@@ -1,4 +1,4 @@
-"""The scaling of positions in a configuration, as transformers 5 and 4 have it."""
+"""The scaling of rotary positions in a configuration of transformers 5 and of transformers 4."""
 
 from __future__ import annotations
 

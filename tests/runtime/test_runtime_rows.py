@@ -1,4 +1,4 @@
-"""Rows of preferences, of judged completions and of prompts; KTO's pairs and prompts that are too long."""
+"""Rows of preferences, labelled completions and prompts; KTO's pairs, and prompts that are too long."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_pairs_of_texts() -> None:
     whole = preference({"prompt": "2?", "chosen": " 4", "rejected": " 5"}, method="reward")
     assert whole == {"chosen": "2? 4", "rejected": "2? 5"}
     same = preference({"chosen": "yes", "rejected": "yes"})
-    assert (same["chosen"], same["rejected"]) == ("s", "s")  # something is left of both
+    assert (same["chosen"], same["rejected"]) == ("s", "s")  # both still have tokens
 
 
 def test_answers_without_a_common_prompt_are_told_with_their_row() -> None:
@@ -106,7 +106,7 @@ def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
     ("columns", "kept"),
     [
         (None, ["solution", "level"]),
-        (["prompt"], ["solution", "level"]),  # one name is the prompt's alone
+        (["prompt"], ["solution", "level"]),  # a single name is the prompt's
         (["prompt", "solution"], ["solution"]),
         (["question"], ["solution", "level"]),
         (["question", "level"], ["level"]),
@@ -118,7 +118,7 @@ def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -
     left = [one for one in present if one not in prompts.dropped(own, present, "grpo")]
     assert [one for one in left if one != "question"] == kept
     assert ("question" in left) is (columns in (None, ["prompt"]))
-    assert "messages" not in left  # trl would take the row for a conversation of that column
+    assert "messages" not in left  # trl would read that column as a conversation
 
 
 def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> Bundle:
@@ -131,7 +131,7 @@ def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **ch
 
 
 class Letters:
-    """A tokenizer with a token a letter, and a mark before the answer."""
+    """A tokenizer with one token per letter, and a mark before the answer."""
 
     chat_template = "there is one"
 
@@ -175,7 +175,7 @@ def test_kto_takes_pairs_apart_and_mixes_them(tmp_path: Path, shuffle: bool) -> 
         (str(i), f"{word} {i}", word == "good") for i in range(20) for word in ("good", "bad")
     )
     if shuffle:
-        # The pairs are shuffled with the seed, then their halves: as datasets does, written out.
+        # The pairs are shuffled with the seed, then their halves, as datasets does it; restated here.
         order = datasets.Dataset.from_dict({"i": range(20)}).shuffle(seed=3)["i"][:]
         halves = [f"{word} {i}" for i in order for word in ("good", "bad")]
         expected = datasets.Dataset.from_dict({"c": halves}).shuffle(seed=3)["c"][:]

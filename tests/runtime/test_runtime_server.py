@@ -1,4 +1,4 @@
-"""The vLLM server of a run: the words that start it, its program, and whether it answers."""
+"""The vLLM server of a run: its command, its program, and the check that it answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_words_of_each_program() -> None:
 
 
 def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what is vLLM's own default there, and has no place in a bundle."""
+    """Except for values that are vLLM's own defaults there and are not stated in a bundle."""
     scripts = pytest.importorskip("trl.scripts.vllm_serve", reason="the stack is not installed")
     monkeypatch.setattr(scripts, "is_vllm_available", lambda *_, **__: True)
     arguments = scripts.ScriptArguments(model="org/model", tensor_parallel_size=2, data_parallel_size=4, port=8001)
@@ -88,7 +88,7 @@ def test_a_run_without_a_server_has_no_port() -> None:
 
 @pytest.fixture
 def health() -> Iterator[tuple[int, list[int]]]:
-    """A server on a port, and the status that it answers with."""
+    """A server on a port that answers with this status."""
     status = [200]
 
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -106,7 +106,7 @@ def health() -> Iterator[tuple[int, list[int]]]:
 
 
 def test_it_answers_when_it_is_ready(health: tuple[int, list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # no proxy stands between the nodes
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # requests between nodes use no proxy
     port, status = health
     assert vllm_server.answers(bundle(port=port), "127.0.0.1")
     status[0] = 503

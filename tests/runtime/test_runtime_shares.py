@@ -1,4 +1,4 @@
-"""Mixtures with shares: which rows are drawn, in what order. Needs the datasets library."""
+"""Mixtures with shares: which rows are selected, and in which order. The tests need the datasets library."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Imported by the process that runs these tests, not by every one that collects them."""
+    """Import the training libraries only in the process that runs these tests."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
 
 def mixed(first: int, second: int, share: float, **more: Any) -> tuple[list[str], list[str] | None]:
-    """Ids of the rows to train on and held out; `shuffle`, `holdout`, `exhausted`, and plans of the sources."""
+    """The ids of training rows and of the holdout, for given `shuffle`, `holdout`, `exhausted`, and sources."""
     parts = [
         datasets.Dataset.from_dict({"id": [f"{name}{i}" for i in range(rows)]})
         for name, rows in (("a", first), ("b", second))
@@ -92,7 +92,7 @@ def test_unique_drops_repeated_rows_of_all_sources_before_they_are_drawn() -> No
 
 
 def test_rows_are_dropped_before_they_are_drawn() -> None:
-    """Half of the first source's rows are too short: its share holds for the others."""
+    """Half of the rows of the first source are too short; its share is kept by the other rows."""
     from types import SimpleNamespace
 
     from xpc.runtime.features.rows.lengths import LengthLimits

@@ -1,4 +1,4 @@
-"""What is said of a folder that launch.sh --stage has filled, or has not, before anything is loaded."""
+"""Messages about a folder that `launch.sh --stage` should have filled, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xpc.runtime.library_internals import progress_bars
 
 
 def bundle(folder: Path) -> str:
-    """The folder of a bundle that reads a model and rows of the hub, and evaluates on another split of them."""
+    """The folder of a bundle that reads a model and rows from the hub, and evaluates on another split."""
     facts = plan("tiny", [{**source("d.jsonl"), "id": "me/rows", "path": None, "split": "train", "revision": "v1"}])
     facts["model"].update(id="me/tiny", path=None, revision=None)
     facts["data"]["eval_split"] = "test"
@@ -43,7 +43,7 @@ NAMES = ("me/tiny@main", "me/rows[train]@v1", "me/rows[test]@v1")
 
 
 def missing(folder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The sentences of `stage.py DIR --missing`, and its status."""
+    """The messages of `stage.py DIR --missing`, and its exit status."""
     status = stage.main(bundle(folder), [str(place), "--missing"])
     told = capsys.readouterr().err
     assert (status == 0) is (told == "")
@@ -75,7 +75,7 @@ def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_fetching_is_a_phase_with_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a fetch of more than ten seconds prints a line."""
+    """Fetching is a phase, so a fetch of more than ten seconds prints a line."""
     names: list[str] = []
 
     def fetched(*_: object, **__: object) -> dict[str, object]:

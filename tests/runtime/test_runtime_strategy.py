@@ -1,4 +1,4 @@
-"""What the runtime settles before the libraries look at the machine: GPUs in sight, peer-to-peer, groups of ranks."""
+"""What the runtime sets before the libraries inspect the machine: visible GPUs, peer-to-peer, groups of ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VARIABLES = ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM",
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process's environment is put back after each test."""
+    """Restore the process's environment after each test."""
     for name in VARIABLES:
         monkeypatch.setenv(name, "kept")
         monkeypatch.delenv(name)
@@ -60,14 +60,14 @@ def test_one_process_sees_one_gpu(
         (False, 2, "RTX 4090", True),
         (True, 2, "RTX 4090", False),
         (False, 1, "RTX 4090", False),
-        (False, 2, "H100", False),  # the preflight refuses another GPU, and nobody asks
+        (False, 2, "H100", False),  # the preflight refuses another GPU, so nothing is asked
     ],
 )
 def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
     class Requested(Exception):
-        """The arguments are asked for: everything before them is done."""
+        """Raised when the arguments are read, after everything else is done."""
 
     def refused(**_: object) -> None:
         raise Requested

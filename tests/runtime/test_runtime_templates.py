@@ -1,4 +1,4 @@
-"""What the preflight sees in templates and prompts before a model is loaded."""
+"""Problems with templates and prompts that the preflight finds before a model is loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgenera
 
 @frozen
 class Words:
-    """A tokenizer of words; the last letter of a text decides nothing unless `merges`, and then swallows the next."""
+    """A tokenizer with one token per word. With `merges`, a word's token depends on the text after it."""
 
     chat_template: str = PLAIN
     merges: bool = False
@@ -29,7 +29,7 @@ class Words:
         return {"input_ids": (text.replace(" ", "_ ") if self.merges else text).split(" ")}
 
     def apply_chat_template(self, messages: list[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
-        """Speakers and contents; with the generation prompt the next speaker, and never the beginning of a turn."""
+        """Speakers and contents. The generation prompt is the next speaker, without the beginning of a turn."""
         said = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
         return " ".join([*said, "assistant:"] if add_generation_prompt else said)
 
@@ -39,7 +39,7 @@ def test_marks_that_are_there():
 
 
 def test_a_trl_that_puts_no_marks_in(monkeypatch):
-    monkeypatch.setitem(sys.modules, "trl.chat_template_utils", None)  # as trl 0.18 and 0.24 have it
+    monkeypatch.setitem(sys.modules, "trl.chat_template_utils", None)  # as in trl 0.18 and 0.24
     assert assistant_masks.missing(Words(MARKED)) == []
     assert "no {% generation %} marks" in assistant_masks.missing(Words(PLAIN))[0]
 
@@ -62,7 +62,7 @@ def test_prompts_and_answers_that_part():
     answer = {"role": "assistant", "content": "four"}
     turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
     assert not prompts._boundary_moves(turns, Words())
-    assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not what was prompted
+    assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not the prompt's text
     assert not prompts._boundary_moves({"messages": []}, Words())
 
 
@@ -71,7 +71,7 @@ def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
     (tmp_path / "rows" / "part-0.jsonl").write_text("{}\n")
 
     class Bundle:
-        folder = str(tmp_path / "bundle")  # data lies beside it
+        folder = str(tmp_path / "bundle")  # data is next to it
 
     source = {"path": "rows", "bundled": None}
     assert local_sources.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])

@@ -1,4 +1,4 @@
-"""MLflow, SwanLab and ClearML: their variables, their logins, and the runs that a resume continues."""
+"""MLflow, SwanLab and ClearML: their variables, their logins, and the tracker runs that a resume continues."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_a_missing_login_is_found_before_anything_is_loaded(
 
 
 class Failed(Exception):
-    """Stands for mlflow's exception."""
+    """A stand-in for mlflow's exception."""
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object, ...]]]:
-    """Puts stubs of the three packages in place, in which each has an open run; returns the tasks that are started."""
+    """Install fakes of the three packages, each with an open run; returns the started tasks."""
 
     def put(lifecycle: str = "active", experiment: str = "apples", **missing: bool) -> list[tuple[object, ...]]:
         started: list[tuple[object, ...]] = []
@@ -129,14 +129,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[objec
 
 
 def resumed(before: dict[str, Any] | None, *trackers: str, first: bool = True) -> dict[str, str]:
-    """The state that the next checkpoint gets, after a start from a checkpoint with this state."""
+    """The state that the next checkpoint gets after a resume from a checkpoint with this state."""
     from xpc.runtime.features.launch.tracker_runs import TrackerRuns
 
     callback = TrackerRuns(trackers)
     callbacks = {} if before is None else {"TrackerRuns": {"args": {}, "attributes": before}}
     state = SimpleNamespace(stateful_callbacks=callbacks, is_world_process_zero=first)
     callback.on_train_begin(None, state, None)
-    assert "TrackerRuns" in state.stateful_callbacks  # transformers replaces an entry, and adds none
+    assert "TrackerRuns" in state.stateful_callbacks  # transformers replaces an entry and adds none
     found: dict[str, str] = callback.state()["attributes"]
     return found
 

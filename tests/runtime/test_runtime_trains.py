@@ -1,6 +1,6 @@
-"""Real training from hand-written bundles, on one and two CPU processes, on each stack.
+"""Real training from handwritten bundles, on one and two CPU processes, on each stack.
 
-Processes are forks of a warm interpreter, those that a launcher starts and the launcher itself among them.
+Processes are forks of a warm interpreter: the launcher itself, and those that it starts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TINY = os.path.join(ROOT, "tests", "support", "tiny.py")
 
 
 class Stacks:
-    """The interpreter of each stack that programs are forked from, and its tiny model, made when they are asked for."""
+    """The warm interpreter of each stack and its tiny model, made when they are first used."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -42,13 +42,13 @@ class Stacks:
         return self.servers[target]
 
     def fork(self, target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
-        """What the bundle's trainer, or another program, says and ends with; no launcher."""
+        """The output and exit status of the bundle's trainer, or of another program, without a launcher."""
         done = self.of(target).run(folder, cwd, *words, **settings)
         assert not any(done["status"]), done["out"][-2000:] + done["err"][-3000:]
         return done
 
     def program(self, target: str, text: str, folder: str, cwd: str, *words: str) -> str:
-        """What a text says as a program that is given the words."""
+        """The output of a program, given as text, with these arguments."""
         path = Path(cwd) / "program.py"
         path.write_text(text)
         return str(self.fork(target, folder, cwd, *words, program=str(path))["out"])
@@ -95,7 +95,7 @@ ends = b.generation_config.eos_token_id  # transformers 4.57 writes a list
 print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, ends in (t.eos_token_id, [t.eos_token_id]),
       bool(t.chat_template))
 """
-"""What a run has left beside what it began from: all weights moved, their type, the cache, end token, template."""
+"""Compares the saved model with the initial one: all weights changed, their dtype, the cache, end token, template."""
 
 
 @pytest.mark.parametrize("target", STACKS)
@@ -108,10 +108,10 @@ def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero
     events = metrics(cwd)
     assert [event["step"] for event in events] == list(range(1, 9))
     assert events[-1]["loss"] < events[0]["loss"] - 1
-    assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens: no rank repeats another's rows
+    assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens, so no rank repeats another's rows
     left = stacks.program(target, LEFT, folder, cwd, stacks.tiny(target), os.path.join(cwd, "out"))
     assert left.strip() == "True torch.float32 True True True"
-    # Somebody who loads a checkpoint generates with the cache, too; the model in training had it off.
+    # Whoever loads a checkpoint generates with the cache; in training it is off.
     with open(os.path.join(cwd, "out", "checkpoint-8", "config.json"), encoding="utf-8") as handle:
         assert json.load(handle)["use_cache"] is True
     assert "mismatch" not in done["err"]
@@ -146,7 +146,7 @@ print([max(float((x - y).abs().max()) for x, y in zip(first, other)) for other i
 def test_recomputing_and_a_smaller_micro_batch_train_the_same_weights(
     tmp_path: Path, stacks: Stacks, target: str
 ) -> None:
-    """Recomputing changes no bit; another micro-batch of the same global batch adds in another order."""
+    """Recomputation changes no bit; another micro-batch of the same global batch sums in another order."""
     left = []
     known = load(target)
     assert known is not None
@@ -198,7 +198,7 @@ print(json.dumps({
 @pytest.mark.parametrize("target", STACKS)
 def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: Stacks, target: str) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target)
-    facts["tokenizer"]["pad_token"] = "<|im_end|>"  # the end token itself
+    facts["tokenizer"]["pad_token"] = "<|im_end|>"  # only the end token
     turns = [[("user", "a " * i), ("assistant", "b")] for i in (1, 9, 3, 30)]
     rows = [{"messages": [{"role": role, "content": text} for role, text in row]} for row in turns]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -240,7 +240,7 @@ print(json.dumps([tokenizer.eos_token, seen]))
 
 
 def alpaca(instruction: str, more: str) -> str:
-    """The prompts of Stanford's Alpaca, written out."""
+    """The prompts of Stanford's Alpaca, restated."""
     if more:
         return (
             "Below is an instruction that describes a task, paired with an input that provides further context. "
@@ -270,7 +270,7 @@ WORDED = {
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("how", WORDED)
 def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
-    """What the compiler makes of a file with an instruction, an input and an output, down to the tokens of the loss."""
+    """Rows with an instruction, an input and an output, from the compiler's plan to the tokens that bear loss."""
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import compile_text
 
@@ -373,7 +373,7 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
 
 def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, stacks: Stacks) -> None:
     folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT, world=2)
-    facts["run"]["distributed_type"] = "FSDP"  # accelerate makes plain DDP of it on a CPU
+    facts["run"]["distributed_type"] = "FSDP"  # accelerate makes plain DDP of FSDP on a CPU
     done = launch(write(folder, facts), cwd, python)
     assert done.returncode == 1
     assert "this bundle is for FSDP, and accelerate runs plain data parallel on the CPU" in done.stderr

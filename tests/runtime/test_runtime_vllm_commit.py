@@ -1,4 +1,4 @@
-"""A vLLM inside of the run loads the commit that the bundle pins, on every stack's way of making one."""
+"""A colocated vLLM loads the commit that the bundle pins, for each stack's way of creating it."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -14,7 +14,7 @@ def bundle(**model):
 
 
 def modules(own):
-    """A trainer's module, and the one in which it finds vLLM's class: its own, or as in trl 1.16 another."""
+    """A trainer's module, and the module in which it finds vLLM's class: its own, or in trl 1.16 another."""
     made = []
     trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")
     place = trainer if own else other

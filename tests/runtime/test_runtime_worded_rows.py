@@ -1,4 +1,4 @@
-"""Prompts that a template makes of a row's columns, and system prompts that stand in a column."""
+"""Prompts that a template makes of a row's columns, and system prompts from a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completions are sampled as the bundle states, whatever generation_config.json the model comes with."""
+"""Completions are sampled as the bundle states, whatever the model's generation_config.json says."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
 
 
 def test_without_the_runtime_an_older_stack_samples_otherwise(tmp_path):
-    """The defect is there where the mend is needed: else the mend can go."""
+    """This shows that the library's defect still exists; if this test fails, the correction can be removed."""
     done = subprocess.run([interpreter("trl-0.18"), SCRIPT, str(tmp_path)], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.strip().splitlines()[-1])["before"]["temperature"] == 0.6

@@ -67,7 +67,7 @@ def test_a_source_that_is_too_small_is_named() -> None:
 
 
 def test_a_holdout_of_no_row_is_refused() -> None:
-    """A small share of few rows is rounded up to one row, so only `rows = 0` has none."""
+    """A small share of few rows is rounded up to one row, so only `rows = 0` gives an empty holdout."""
     assert of([10, 50], [0.7, 0.3], fraction=0.001)[1] == [1, 0]
     with pytest.raises(RunError, match="the holdout has no rows"):
         of([10, 50], [0.7, 0.3], rows=0)

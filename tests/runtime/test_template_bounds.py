@@ -1,4 +1,4 @@
-"""A chat template that does not end, or writes without bound, is reported before rows are converted."""
+"""A chat template that does not end, or has unbounded output, is reported before rows are converted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_other_templates_are_not_stopped(template: str) -> None:
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Set the limit as a launch does, on a module in place of transformers'. Returns the module."""
+    """Set the time limit as a launch does, on a module in place of transformers' module; returns the module."""
     base = SimpleNamespace(render_jinja_template=lambda work: work())
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(tokenization_utils_base=base))
     monkeypatch.setattr(template_time, "SECONDS", 0.3)

@@ -1,4 +1,4 @@
-"""Tool calls of rows in one form, and what rows say of their turns."""
+"""Tool calls of rows are converted to one form, and keys of turns such as `weight` exclude turns from the loss."""
 
 from __future__ import annotations
 

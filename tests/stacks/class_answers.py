@@ -1,9 +1,9 @@
-"""What the libraries of a target say to test_stack_classes.py, in one interpreter: they are imported once.
+"""Answers about the libraries of a target for test_stack_classes.py, from one interpreter that imports them once.
 
-JSON in: `generate` (the words of generate.py, whose classes those are), `classes` (for each method a configuration
-class and the arguments of it that are stated). JSON out, on the last line: `built` (what each became), `packed` (the
-error of a logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Whatever the
-libraries keep is gone from one question to the next: each is put to a fork.
+It reads JSON: `generate` (the arguments of generate.py) and `classes` (for each method a configuration class and the
+stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (the error of a
+logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Each answer is computed in
+a fork, so no state of a library is left for the next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def apart(question: Callable[..., Any], *given: Any) -> Any:
-    """What a question is answered in a process of its own, which has what is imported so far."""
+    """Compute an answer in a fork of this process."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -39,20 +39,22 @@ def apart(question: Callable[..., Any], *given: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: enumerations by their value, configurations as mappings."""
+    """A value as JSON: enumerations by their value, configurations as mappings."""
     value = getattr(value, "value", value)
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """The class made of the arguments: what it warns of, changes, and was not told."""
+    """Build the class with the arguments; returns its warnings, the values that it changed, and the arguments that were
+    not stated.
+    """
     module, _, name = path.rpartition(".")
     make = getattr(import_module(module), name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         made = make(**stated)
     kinds = (FutureWarning, DeprecationWarning)
-    return {  # trl 0.24 says of some arguments in a plain warning that they are deprecated
+    return {  # trl 0.24 announces the deprecation of some arguments by a plain warning
         "warnings": [
             str(one.message) for one in caught if issubclass(one.category, kinds) or "is deprecated" in str(one.message)
         ],
@@ -62,7 +64,7 @@ def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def packed() -> float:
-    """The largest error of a logit of two packed documents, told apart by their positions alone."""
+    """The largest error of a logit of two packed documents that only position ids separate."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -79,7 +81,7 @@ def packed() -> float:
 
 
 def liger() -> list[Any]:
-    """The version that is installed, or none, and the models that it patches."""
+    """The installed version of Liger, or none, and the models that it patches."""
     try:
         version = metadata.version("liger-kernel")
     except metadata.PackageNotFoundError:
@@ -90,7 +92,7 @@ def liger() -> list[Any]:
 
 
 def main() -> None:
-    """Generates before anything else, as generate.py does by itself."""
+    """Answer everything; generate.py runs first, as it does when it is run alone."""
     given = json.load(sys.stdin)
     sys.argv = given["generate"]
     try:

@@ -1,7 +1,7 @@
 """Make adapters on tiny mixtures of experts, with a stack's libraries: `python expert_targets.py CASES FOLDER`.
 
-CASES is a JSON list of [family, targets, within]. Writes each family's config.json below FOLDER, and prints for each
-case what the runtime finds wrong with the adapters that PEFT makes, or PEFT's own error, and the adapted modules.
+CASES is a JSON list of [family, targets, within]. It writes each family's config.json below FOLDER. For each case it
+prints the runtime's findings about the adapters that PEFT makes, or PEFT's own error, and the adapted modules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os
 
 
 def made(family: str, targets: Any, within: str | None, adapters: Any) -> dict[str, Any]:
-    """`wrong` (sentences, empty if the run would start) and `adapted` (paths with N for numbers)."""
+    """`wrong` (messages, empty if the run would start) and `adapted` (module paths with N for numbers)."""
     import re
 
     import torch
@@ -46,7 +46,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     from tiny_models import config
 
-    from runtime.features.model import adapters  # an interpreter of a stack has no xpc
+    from runtime.features.model import adapters  # a stack's interpreter has no xpc
 
     with open(sys.argv[1], encoding="utf-8") as handle:
         cases = json.load(handle)

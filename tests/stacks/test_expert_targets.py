@@ -1,4 +1,6 @@
-"""Targets of adapters on mixtures of experts: `xpc check` accepts what PEFT adapts as written, and names the parts."""
+"""Adapter targets on mixtures of experts: `xpc check` accepts targets that PEFT adapts as stated, and names the adapted
+parts.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ save "out" every=never
 target {target}
 """
 NO_BALANCE = "extra trl { router_aux_loss_coef = 0.0 }\n"
-"""For a stack whose trainer asks some families for a balancing loss that they do not compute."""
+"""Settings for a stack whose trainer requests a balancing loss from families that do not compute it."""
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""The tables against the real classes, in an environment with each target's versions.
+"""The stacks' tables against the real classes, in an environment with each target's versions.
 
-The default target is looked for in this environment, any other in the interpreter that XPC_PYTHON_TRL_0_18 (and the
-like) names.
+The default target is tested in this environment, any other in the interpreter that XPC_PYTHON_TRL_0_18 (and so on)
+names.
 """
 
 import json
@@ -28,7 +28,7 @@ Ask = Callable[[str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """What class_answers.py says of a target, asked once: `table` is the text that generate.py writes."""
+    """The output of class_answers.py for a target, computed once: `table` is the text that generate.py writes."""
     folder = tmp_path_factory.mktemp("tables")
 
     @cache
@@ -50,7 +50,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 
 
 def stated(stack: stacks.Stack, method: str) -> dict[str, Any]:
-    """What a bundle of the method states at least, on a CPU, and the workers that any method may be given."""
+    """The arguments that a bundle of the method states at least, on a CPU, and the workers that any method may have."""
     base = stack.base_arguments(stack.config(method))
     workers = {"dataset_num_proc": 4} if "dataset_num_proc" in base else {}
     return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False, **workers}
@@ -67,7 +67,7 @@ def test_the_table_is_what_the_classes_say_today(name: str, answers: Ask) -> Non
 def test_what_is_stated_builds_the_class_and_reads_back(name: str, method: str, answers: Ask) -> None:
     stack = stack_of(name)
     if stack.refused(method):
-        return  # no bundle states this class
+        return  # no bundle states an argument of this class
     omitted = sorted(stack.omitted(stack.config(method)))
     assert answers(name)["built"][method] == {"warnings": [], "changed": {}, "unstated": omitted}
 
@@ -92,7 +92,9 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
-    """peft's prepare_model_for_kbit_training is called by a trainer itself, or by a function that all share."""
+    """peft's prepare_model_for_kbit_training is called by the trainer itself, or by a function that all
+    trainers share.
+    """
     stack = stack_of(name)
     where = "import importlib.util as u; print(u.find_spec('trl').submodule_search_locations[0])"
     done = subprocess.run([interpreter(name), "-c", where], capture_output=True, text=True, check=True)
@@ -106,5 +108,5 @@ def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
         if any(words in text for words in (called, *asks, "return prepare_model_for_kbit_training(")):
             widened.add(method)
     if "sft" in widened:
-        widened.add("distill")  # GKDTrainer is an SFTTrainer
+        widened.add("distill")  # GKDTrainer is a subclass of SFTTrainer
     assert widened == set(stack.facts.quantized_widened)

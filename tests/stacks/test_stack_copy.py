@@ -1,4 +1,4 @@
-"""A copy of the default stack under another name, made the default: every case of a rule comes out as before."""
+"""A copy of the default stack under another name, made the default: every case of a rule gives the same result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPY = "trl-9.9"
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package `xpc`, in which the default is a copy of the default."""
+    """A folder with the package `xpc`, in which a copy of the default stack is the default."""
     place = tmp_path_factory.mktemp("copy")
     package = place / "xpc"
     for part in ("grammar", "compiler", "runtime"):
@@ -61,7 +61,7 @@ def test_no_case_fails(package: Path, file: str) -> None:
 
 
 def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Python in the repository, with the package in the place of the installed one."""
+    """Run Python in the repository with that package instead of the installed one."""
     environment = {**os.environ, "PYTHONPATH": str(package), "XPC_CACHE": "off"}
     return subprocess.run(
         [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The facts of every stack, held against the class that names and types them."""
+"""The facts of every stack have the names and types of the class that describes them."""
 
 from __future__ import annotations
 

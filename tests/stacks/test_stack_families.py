@@ -1,4 +1,6 @@
-"""What the tables say of families against the real classes of each target: packed rows measured, family by family."""
+"""What the stacks' tables say about model families, against the real classes of each target, measured with tiny
+models.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ pytestmark = pytest.mark.nightly
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "families.py")
 EXACT, MIXED = 1e-4, 0.05
-"""Largest error of a logit where documents are apart, least where they are not; one is as large as the logits."""
+"""The largest error of a logit if documents are kept apart, and the least if they are not, relative to the logits."""
 
 
 @cache
 def measured(name: str) -> dict[str, dict]:
-    """What families.py says of every family of the registry in the target's interpreter."""
+    """The output of families.py for every family of the registry, in the target's interpreter."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
         [interpreter(name), SCRIPT],
@@ -44,12 +46,16 @@ def known(name: str) -> dict[str, dict]:
 
 every_stack = pytest.mark.parametrize("name", stacks.names())
 CAPPED = ("gemma2", "vaultgemma")
-"""Families whose scores have a soft cap, which sdpa drops: transformers 4 lets it be chosen all the same."""
+"""Families with a soft cap on attention scores, which sdpa ignores; transformers 4 nevertheless accepts sdpa
+for them.
+"""
 
 
 @every_stack
 def test_the_attentions_that_a_family_has(name: str) -> None:
-    """What a class declares is introspected; what fails all the same, as flash attention of gpt_oss, is a fact."""
+    """The attention implementations that a class declares are read from it; those that fail anyway (flash attention of
+    gpt_oss) are facts in the table.
+    """
     stack, wrong = stacks.load(name), {}
     for family, found in known(name).items():
         for flag, attention in (("sdpa", "sdpa"), ("flash", "flash2"), ("flex", "flex")):
@@ -83,7 +89,7 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
 
 @every_stack
 def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
-    """Told the bounds of documents, the kernel's arithmetic keeps them apart; some families do not tell it."""
+    """With the bounds of documents, the kernel keeps them apart; some families do not pass the bounds to the kernel."""
     facts = stacks.load(name).facts
     mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}
     state = set(facts.families_stateful)
@@ -128,7 +134,7 @@ def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None
 
 @every_stack
 def test_the_families_whose_layers_call_only_the_experts_of_their_tokens(name: str) -> None:
-    """Under ZeRO-3 processes wait for each other where they call different experts."""
+    """Under ZeRO-3, processes wait for each other forever if they call different experts."""
     routed = {family: found["routed"] for family, found in known(name).items() if found["routed"]}
     assert routed == dict(stacks.load(name).facts.expert_blocks)
 
@@ -143,13 +149,13 @@ def test_the_families_whose_balancing_loss_the_fused_head_cannot_compute(name: s
 
 
 def _number(error: float | str) -> float:
-    """An error, or nothing where the family has no flash attention or is refused."""
+    """An error, or nothing if the family has no flash attention or refuses it."""
     return error if isinstance(error, float) else 0.0
 
 
 @every_stack
 def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
-    """By DeepSpeed's Ulysses; of a family with windows the tiny model has none that is shorter than its row."""
+    """Sharing by DeepSpeed's Ulysses. The tiny model of a family with windows has no window shorter than its row."""
     stated = set(stacks.load(name).facts.sequence_parallel)
     if not stated:
         return

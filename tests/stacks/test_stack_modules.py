@@ -1,4 +1,4 @@
-"""The committed tables of modules are what each stack's libraries make of every family."""
+"""The committed tables of modules equal the modules that each stack's libraries build for every family."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A stack is a folder: nothing outside of it asks which stack it has, or lists them.
+"""A stack is a folder: no code outside of it depends on a stack's name, or lists stacks.
 
 Refused are a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of a match), a list
-of such names, and, in what is not a test, any value that is a stack's name. Allowed are the line DEFAULT in
+of such names, and, outside of tests, any value that is a stack's name. Allowed are the line DEFAULT in
 compiler/stacks/__init__.py, prose (docstrings, comments, help), and in tests the text of a spec (`target trl-0.18`), a
-single name that is handed over, and one that is asserted (`assert payload["target"] == "trl-0.18"`): a case of one
-stack is a case. The recipes' tables say with which stacks a publisher's numbers differ, and are cases, too.
+single name as an argument, and one in an assertion (`assert payload["target"] == "trl-0.18"`): a test case may be about
+one stack. The recipes' tables, which say on which stacks a publisher's numbers differ, are test cases, too.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NAME = re.compile(r"trl[-_.]?\d+[-_.]\d+|TRL_\d+_\d+|\.?venv-\d+\.\d+")
 PROGRAMS = ("Makefile", ".ci/run", "pyproject.toml", "specs/quickstart/demo.sh")
 CASES = "test_"
-"""How the names of test files begin; all others below tests/ are helpers."""
+"""How the names of test files begin; all other files below tests/ are helpers."""
 
 
 def files() -> list[str]:
-    """Every Python file of the repository, by its path in it, but for those in a stack's own folder."""
+    """Every Python file of the repository by its path, except those in a stack's own folder."""
     out = []
     for top in ("compiler", "grammar", "runtime", "tests"):
         for folder, _, names in os.walk(os.path.join(ROOT, top)):
@@ -36,19 +36,19 @@ def files() -> list[str]:
 
 
 def named(node: ast.AST | None) -> bool:
-    """Whether a node is a stack's name, whatever stacks there are today."""
+    """Whether a node is the name of an existing stack."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(NAME.fullmatch(node.value))
 
 
 def expected(tree: ast.AST) -> Iterator[ast.AST]:
-    """What is asserted, without the conditions in it: those ask for a stack, as they would anywhere."""
+    """The asserted expressions, without conditions inside of them, which would depend on a stack's name."""
     for one in (one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)):
         asked = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}
         yield from (part for part in ast.walk(one) if id(part) not in asked)
 
 
 def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
-    """Where a stack's name is compared, looked up or listed; what is `asserted` is left out where that is allowed."""
+    """The places where a stack's name is compared, looked up or listed; assertions are left out if they are allowed."""
     told = set(map(id, expected(tree))) if asserted else set()
     for node in (one for one in ast.walk(tree) if id(one) not in told):
         match node:
@@ -73,7 +73,7 @@ def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
 
 
 def names(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every value that is a stack's name, but for the one that says which is the default."""
+    """Every value that is a stack's name, except the one that sets the default."""
     default = {
         id(node.value)
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Every number that an escape takes has a range, or a reason for having none; the edges are tried by the proofs."""
+"""Every number that `extra` accepts has a legal range, or a reason for having none; the proofs try the limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def words(kind: str) -> set[str]:
 
 
 def policy(name: str) -> str:
-    """Where the ranges of a stack are written."""
+    """The files with the ranges of a stack."""
     return f"compiler/stacks/{name}/policy.toml"
 
 
 def numbers(stack: Stack) -> Iterator[tuple[str, str]]:
-    """Every method with each of the numbers that `extra trl` may hold for it."""
+    """Every method with each numeric argument that `extra trl` accepts for it."""
     for method in METHODS:
         if stack.refused(method) is None:
             fields = stack.fields(stack.config(method))

@@ -1,4 +1,6 @@
-"""The committed tables: whole, fresh, and saying what the measured facts say. No library of a target is needed."""
+"""The committed tables of stacks are complete and up to date, and agree with the measured facts. These tests need no
+library of a stack.
+"""
 
 import json
 import os
@@ -86,7 +88,7 @@ def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
         undecided = [
             field.name for field in stack.fields(config).values() if field.machine and field.name not in decided
         ]
-        assert undecided == ["dataloader_pin_memory"]  # true where there is a GPU; the compiler states false for a CPU
+        assert undecided == ["dataloader_pin_memory"]  # true on a GPU; the compiler states false for a CPU
 
 
 @pytest.mark.parametrize("name", stacks.names())
@@ -95,7 +97,7 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
     for method in METHODS:
         fields = stack.fields(stack.config(method))
         losses = stack.losses(method)
-        assert "loss_type" in fields or not losses  # a class may have its parent's, and read none
+        assert "loss_type" in fields or not losses  # a class may have an argument of its parent without reading it
         choices = fields["loss_type"].choices if losses else ()
         others = {"chunked_nll", "alphapo"}  # other names of nll, which warns, and of simpo
         assert not choices or set(losses.values()) == set(choices) - others
@@ -154,7 +156,7 @@ def test_what_the_language_calls_by_its_own_name_exists(name: str) -> None:
     assert set(stack.optimizers.values()) <= set(fields["optim"].choices)
     assert set(stack.schedulers) == set(fields["lr_scheduler_type"].choices)
     strategies = fields["packing_strategy"].choices if "packing_strategy" in fields else ("wrapped",)
-    assert not strategies or stack.packing == strategies  # TRL 0.24 names its two in the help alone
+    assert not strategies or stack.packing == strategies  # TRL 0.24 names its two losses only in the help text
     for meaning, argument in stack.arguments.items():
         assert argument in fields or meaning == "dtype"
     assert (stack.facts.assistant_only_loss, stack.facts.eos_token) == (
@@ -169,7 +171,7 @@ def test_schedules_name_the_keywords_that_reach_them() -> None:
     assert cosine == {"required": [], "optional": {"min_lr": None, "min_lr_rate": None, "num_cycles": 0.5}}
     assert stack.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
     assert stack.schedulers["linear"] == {"required": [], "optional": {}}
-    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # takes timescale, is never given it
+    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # it takes timescale but never gets it
 
 
 def test_launch_configuration_keys() -> None:
@@ -245,7 +247,9 @@ def test_loading_a_target_parses_no_toml() -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
-    """Of families beyond the registry only the source is read; of those that were measured, it says the same."""
+    """For families outside of the registry only the source code is read; for measured families it agrees with the
+    measurement.
+    """
     stack = stack_of(name)
     there = {family for family in registry.families() if not stack.lacks_family(family)}
     state = {*stack.facts.families_stateful, *stack.facts.families_convolving} & there

@@ -2,10 +2,10 @@
 
     .venv/bin/python tests/stacks/write_modules.py trl-1.16 [-o FILE]
 
-Each family is built tiny on the meta device, in the forms that its configuration can have (dense layers next to
-experts, queries of low rank). PEFT then makes an adapter on each module separately: what it refuses is no target. A
-path is that of `named_modules` with N for numbers. Experts that transformers stacks in one parameter are targets under
-their old names where PEFT converts them; the converted names are targets nowhere else.
+A tiny model of each family is built on the meta device, in each form that its configuration can have (dense layers next
+to experts, queries of low rank). PEFT then makes an adapter on each module separately; a module that it refuses is no
+target. A path is that of `named_modules` with N for numbers. Experts that transformers stacks in one parameter are
+targets under their old names if PEFT converts them; the converted names are targets nowhere else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "proof"))
 MIXTURES = ("longcat_flash",)
-"""Mixtures of experts that PEFT converts and that the registry does not have."""
+"""Mixtures of experts that PEFT converts and that are not in the registry."""
 LOW_RANK = [{"q_lora_rank": None}]
 DENSE_LAYER = [{"mlp_only_layers": [0]}]
 DENSE_FIRST = [{"first_k_dense_replace": 1, "num_dense_layers": 1, "moe_layer_start_index": 1}]
@@ -43,13 +43,15 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 
 
 def families() -> list[str]:
-    """The families of the registry, and mixtures of experts that have a conversion."""
+    """The families of the registry, and mixtures of experts with a conversion."""
     with open(os.path.join(ROOT, "compiler", "registry", "families.toml"), "rb") as file:
         return sorted({*tomllib.load(file)["names"], *MIXTURES})
 
 
 def models(family: str) -> Iterator[Any]:
-    """Functions that build the family's model on the meta device, one a form; none if transformers lacks it."""
+    """Functions that build the family's model on the meta device, one for each form; none if transformers lacks the
+    family.
+    """
     import torch
     from tiny_models import config
     from transformers import AutoModelForCausalLM
@@ -76,7 +78,7 @@ def models(family: str) -> Iterator[Any]:
 
 
 def converted(family: str) -> dict[str, str]:
-    """The old names of experts that PEFT converts to a parameter; empty where each expert is a module."""
+    """The old names of experts that PEFT converts to a parameter; empty if each expert is a module."""
     try:
         from peft.utils import transformers_weight_conversion as conversion
     except ImportError:  # transformers 4
@@ -90,7 +92,7 @@ def converted(family: str) -> dict[str, str]:
 
 
 def adapts(build: Any, names: list[str], kind: str, path: str) -> bool:
-    """Whether PEFT makes an adapter of this kind at the path when it is given these targets."""
+    """Whether PEFT makes an adapter of this kind at the path for the given targets."""
     from peft import LoraConfig, OFTConfig, get_peft_model
 
     config = LoraConfig(r=2, target_modules=names) if kind == "l" else OFTConfig(
@@ -109,7 +111,7 @@ def _names(found: object) -> object:
 
 
 def modules(family: str) -> dict[str, str]:
-    """The family's modules: the letters l and o for those that can have a LoRA and an OFT adapter."""
+    """The family's modules, with the letters l and o for those that can have a LoRA and an OFT adapter."""
     found: dict[str, str] = {}
     renamed = converted(family)
     for build in models(family):
@@ -138,7 +140,7 @@ def modules(family: str) -> dict[str, str]:
 
 
 def table() -> str:
-    """The file: a line for each family; those that transformers lacks have no modules."""
+    """The text of the file: a line for each family; families that transformers lacks have no modules."""
     import peft
     import transformers
 

@@ -1,4 +1,4 @@
-"""A property of every setting: the edit for its misspelt name states what the right name would."""
+"""For every setting: the suggested edit for its misspelt name states what the correct name would."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def typos(name: str) -> list[str]:
-    """Letters swapped, one missing, one twice, other separators, and other cases."""
+    """Typos of a name: letters swapped, one missing, one doubled, other separators, other cases."""
     middle = len(name) // 2
     swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
     others = (swapped, name[:-1], name + name[-1], name[:middle] + name[middle + 1 :], name.title())
@@ -33,7 +33,7 @@ AMBIGUOUS = ("loa",)
 
 
 def wrong_edits(row: schema.Setting) -> list[str]:
-    """The edits for misspelt forms of a setting that state something else than its right form."""
+    """The edits for misspelt forms of a setting that state something else than the correct form."""
     value = None if row.kind is FLAG else example(row)
     form, value_text = typed(row, value), "" if value is None else value
     at = form.rfind(f"{row.name}={value_text}" if value_text else row.name)

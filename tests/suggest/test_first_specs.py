@@ -1,5 +1,6 @@
-"""First specs of newcomers (first_specs.toml): after the corrections that the first check suggests, the second is
-clean."""
+"""First specs of newcomers (first_specs.toml): after the edits that the first check suggests, the second check is
+clean.
+"""
 
 from __future__ import annotations
 

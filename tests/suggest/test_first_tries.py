@@ -1,4 +1,6 @@
-"""First tries of people who knew only the language's contract: the messages they got, and the results of the edits."""
+"""First specs of people who knew only the language reference: the messages that they got, and the results of
+the edits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ HEAD = "train qwen2.5-3b on infinity-instruct with 8 x h100-80gb gbs=64 micro=2"
 
 
 BLOCKS = ("{{\n    {}\n  }}", "{{ {} }}", "({})")
-"""A setting in a block over several lines, on one line, and in a call."""
+"""A setting in a block over several lines, in a block on one line, and in a call."""
 
 
 def first(text: str, code: str, folder: str | None = None) -> Diagnostic:
@@ -118,7 +120,7 @@ PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=6
     ],
 )
 def test_choice_that_looks_like_another_thing_is_not_corrected_to_it(text, says):
-    """An edit that compiles states what was asked, and another number or another method's name is no typo."""
+    """An edit must state what was typed; another number or another method's name is no typo of it."""
     (found,) = [one for one in checked(text).problems if one.severity == "error"]
     assert says in (found.help or "")
     assert not found.edits or found.edits[0].text == "ddp"
@@ -172,7 +174,7 @@ def test_utf_16_file_is_reported_once(mark, tmp_path):
 
 @pytest.mark.parametrize("number", ["1e-400", "0.5e-330", "-1e-999", "1_0e-400"])
 def test_a_number_that_would_be_rounded_to_0_is_refused(number):
-    """`clip = 0` is another wish than a very small bound: it clips nothing."""
+    """`clip = 0` means no clipping, which differs from a very small limit."""
     assert codes(checked(f"{HEAD} zero2\nclip = {number}"))[:1] == ["XP041"]
     for legal in ("0", "0.0", "0e-5", "1e-300"):
         assert "XP041" not in codes(checked(f"{HEAD} zero2\nclip = {legal}"))
@@ -221,7 +223,7 @@ ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
 )
 @pytest.mark.parametrize("form", ["", "format = messages\n"])
 def test_missing_file_suggests_a_similar_one_or_none(tmp_path, path, message, help, form):
-    """Two files of rows are not alike for ending in `.jsonl`."""
+    """Two files are not similar just because both end in `.jsonl`."""
     root = put(tmp_path, dict.fromkeys(("messages.jsonl", "pref.jsonl", "eval.jsonl"), ROW))
     text = f'train qwen2.5-0.5b-instruct on "{path}" for 10 steps with 1 x h100-80gb gbs=8 micro=2\ndata {{\n{form}}}\n'
     found = first(text, "XP123", root)
@@ -256,7 +258,7 @@ def test_the_names_that_the_reference_calls_short_stand_alone_and_no_others():
     ],
 )
 def test_a_named_data_block_is_its_call(call, block, tmp_path):
-    """`name(k=v)` is `name { k = v }`, and has been for every other clause."""
+    """`name(k=v)` is `name { k = v }`, as for every other clause."""
     root = put(tmp_path, {"a.jsonl": ROW})
     head = "xpc 1\ntrain qwen2.5-0.5b-instruct on talk for 10 steps with 8 x h100-80gb gbs=64 micro=2\n"
     one, other = (checked(f"{head}{form}\n", root) for form in (call, block))
@@ -269,7 +271,7 @@ def test_a_named_data_block_is_its_call(call, block, tmp_path):
 
 
 def test_messages_about_numbers_and_files_are_true(tmp_path):
-    """1e300 is a number above 0, and a file without rows has no columns called none."""
+    """1e300 is a number above 0, and a file without rows has no columns, not columns with the name none."""
     found = first(f"{HEAD} zero2 lora(alpha=1e300)", "XP107")
     assert found.primary is not None
     assert found.primary.text == "a number that is finite and below 2^63"

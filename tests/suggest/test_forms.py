@@ -1,4 +1,4 @@
-"""A rejected spec in other forms: blocks on one line, calls, keys in nested blocks. Its edit fits the form."""
+"""A rejected spec in other forms (blocks on one line, calls, keys in nested blocks): its edit fits the form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = re.compile(r"(?m)^( *)(zero_optimization|fsdp_config|parallelism_config|da
 
 
 def on_one_line(text: str) -> str:
-    """Every block without comments on one line, from the inside."""
+    """Write every block without comments on one line, innermost blocks first."""
     while (
         after := BLOCK.sub(lambda block: f"{{ {', '.join(map(str.strip, block[1].strip().split(chr(10))))} }}", text)
     ) != text:
@@ -28,7 +28,7 @@ def as_calls(text: str) -> str:
 
 
 def nested(text: str) -> str:
-    """Keys of DeepSpeed and accelerate with dots in the block of their first part."""
+    """Write dotted keys of DeepSpeed and accelerate in a block of their first part."""
     return KEY.sub(r"\1\2 {\n\1  \3 = \4\n\1}", text)
 
 

@@ -211,7 +211,7 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
     ],
 )
 def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, meant: str) -> None:
-    """`method dop(beta=0.1)` was told to leave `beta` out, which is no setting of sft."""
+    """The help for `method dop(beta=0.1)` was once to leave out `beta`, because it is no setting of sft."""
     text = f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024)\n{clause}\n"
     wrong = [one for one in checked(text).problems if one.severity == ERROR]
     assert [one.code for one in wrong] == ["XP106"]
@@ -292,7 +292,7 @@ def test_a_line_down_to_a_floor_stays_a_line() -> None:
     assert "`schedule polynomial`" in (found.help or "")
     line = checked(f"{LINE} with schedule polynomial(min_lr=10%)\n")
     assert not [each for each in line.problems if each.severity == ERROR]
-    assert "schedule.power" not in line.spec.values  # transformers' own, which is 1
+    assert "schedule.power" not in line.spec.values  # transformers' own default, 1
     assert one(f"{LINE} with schedule linear(min_lr=0)\n", "XP204").help == "leave `min_lr` out: `linear` ends at 0"
     assert "`schedule cosine`" in (one(f"{LINE} with schedule cosine_with_restarts(min_lr=0)\n", "XP204").help or "")
 

@@ -1,4 +1,4 @@
-"""An unknown block is one finding, and the settings that it probably means count as written."""
+"""An unknown block gives one finding, and the settings that it probably means count as stated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every name of the language, typed in a wrong place: the first suggestion is its right place.
 
-After `with`, in the body and in each clause that lacks it. OTHER_SETTING lists the names that mean something else there
-in other tools.
+Wrong places are after `with`, in the body, and in each clause without the name. OTHER_SETTING lists names that mean
+something else in such a place in other tools.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ OTHER_SETTING = {
     "memory in launch": "host_memory",
     "beta in optimizer": "betas", "decay in optimizer": "weight_decay", "max_tokens in method": "max_completion",
 }  # fmt: skip
-"""Names that mean another setting: everywhere, or in a clause."""
+"""Names that mean another setting: everywhere, or in a certain clause."""
 
 
 def valued(name: str) -> str:
-    """A legal value of the first setting of a name."""
+    """A legal value of the first setting with a name."""
     rows = [row for row in schema.TABLE if row.name == name] or [schema.SOURCE_SETTINGS.get(name)]
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 
@@ -81,7 +81,7 @@ def first_suggestion(name: str, clause: str | None) -> str:
 
 
 def misleading(name: str, clause: str | None) -> str:
-    """The suggestion, if it is not the setting in its own place; else an empty text."""
+    """The suggestion if it is not the setting in its right place; otherwise ""."""
     if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)
@@ -128,7 +128,7 @@ def test_a_name_without_letters_gets_a_finding(name):
 
 
 CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_TAGS", "slurm timeout": "time"}
-"""Names that mean another setting next to a choice of their clause."""
+"""Names that mean another setting if the clause has a certain choice."""
 
 
 @cache
@@ -154,7 +154,7 @@ def test_name_of_another_tool_means_what_the_choice_decides(clause: str, choice:
     assert CHOICE_DECIDES[f"{choice} {name}"] in typed_after(clause, choice, name, "1")
 
 
-@pytest.mark.slow  # five seconds
+@pytest.mark.slow  # takes five seconds
 def test_name_of_another_tool_means_the_same_next_to_every_choice_of_its_clause():
     other = {}
     for path, names in other_names().items():

@@ -1,4 +1,4 @@
-"""Every near misspelling of every clause is answered by findings, in any form of its settings."""
+"""Every small misspelling of every clause gives a finding, whatever the form of its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADER = "xpc 1\ntrain qwen2.5-0.5b on alpaca for 1 epochs\n"
 
 
 def misspelt(word: str) -> set[str]:
-    """A letter left out, doubled, exchanged with the next one or replaced, and an ending."""
+    """Misspellings: a letter left out, doubled, exchanged with the next or replaced, and an added ending."""
     out = {word + "s", word.capitalize()}
     for at in range(len(word)):
         before, after = word[:at], word[at + 1 :]

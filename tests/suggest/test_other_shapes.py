@@ -1,4 +1,4 @@
-"""Things in another shape than the language's: misspelt blocks, values for blocks, sources without quotes.
+"""Texts in another form than the language's: misspelt blocks, values in place of blocks, sources without quotes.
 
 Each finding has an edit, and the edited spec states the intent without further findings about names or values.
 """

@@ -1,8 +1,8 @@
-"""Suggestions for unknown names: on a list of plausible mistakes the first suggestion is the right one.
+"""Suggestions for unknown names: for a list of plausible mistakes, the first suggestion is correct.
 
-The list (suggestions.toml) was written from the tools' own documents before the suggestions were worked on. A checksum
-divides it into two halves: misses of the first were inspected while the suggestions were made, the second half was
-only counted (97.7 % of 222; two of its five misses were mended later).
+The list (suggestions.toml) was written from the tools' documentation before the suggestions were developed. A checksum
+divides it into halves: misses in the first half were inspected during the development; the second half was only counted
+(97.7 % of 222; two of its five misses were mended later).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHARE = 0.95
 
 
 def rows() -> list[tuple[str, tuple[str, ...]]]:
-    """What is typed, and the answers that are right."""
+    """What is typed, and the correct answers."""
     with open(os.path.join(HERE, "suggestions.toml"), "rb") as handle:
         table = tomllib.load(handle)
     return [
@@ -69,7 +69,7 @@ def paths(text: str) -> set[str]:
 
 
 def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
-    """The paths and texts that the first suggestion of a finding stands for."""
+    """The paths and texts for which the first suggestion of a finding stands."""
     match = re.search(r"write `([^`]*)`", found.help or "") or re.search(r"`([a-z_.]+)` decides it", found.help or "")
     if (left := re.search(r"leave `(\w+)` out", found.help or "")) and not match:
         return {f"leave {left[1]} out"}
@@ -95,7 +95,7 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
 
 
 def missed(written: str, right: tuple[str, ...]) -> str:
-    """What was suggested instead of a right answer, or an empty text."""
+    """The suggestion if it is not a correct answer; otherwise ""."""
     for text, start, clause in texts(written):
         found = first_error(text, start)
         if found is None:
@@ -189,7 +189,9 @@ GONE = [
 
 @pytest.mark.parametrize("name", GONE)
 def test_removed_argument_names_its_replacement(name):
-    """In `extra trl` and in the language: a new name, the setting that decides it, or that it is gone."""
+    """In `extra trl` and in the language, the message says: a new name, the setting that decides it, or that it is
+    gone.
+    """
     for text in (f"{HEAD}extra trl {{\n  {name} = true\n}}\n", f"{HEAD}{name} = true\n", f"{LINE} with {name}=true\n"):
         found = first_error(text, 0)
         assert found is not None, text
@@ -263,4 +265,4 @@ def test_simpo_as_a_method_is_a_loss_of_cpo() -> None:
     after = applied(text, found.edits)
     assert "\nmethod cpo(loss=simpo, likelihood=0)\n" in after
     assert not [one for one in checked(after).problems if one.severity == ERROR]
-    assert not first_error(text.replace("simpo", "simpo(beta=2)"), 0).edits  # its settings may not fit
+    assert not first_error(text.replace("simpo", "simpo(beta=2)"), 0).edits  # its settings may not be legal

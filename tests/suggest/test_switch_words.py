@@ -1,4 +1,4 @@
-"""A word behind a switch, `packing off`: it is told as what it means, and the edit does that."""
+"""A word after a switch, such as `packing off`: the message says what it means, and the edit states that."""
 
 from __future__ import annotations
 

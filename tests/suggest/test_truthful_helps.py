@@ -1,4 +1,6 @@
-"""A help says what is true: its edit means what was written, and it names nobody else's file, rows or GPU."""
+"""A help is true: its edit means what was written, and it does not name files, rows or GPUs that the user does not
+have.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Names and values of other tools get the intended setting and value, or the answer that there is no equivalent.
+"""For names and values of other tools, messages suggest the intended setting and value, or say that there is none.
 
-Each list was written and committed before anything was tried; what it missed was then mended. Rightly answered at
-first: unknown_names.toml 42 % (its second half, by checksum, was only counted: 95.8 % of 239 after mending the first),
-unknown_names_shapes.toml 64 % of 212, unknown_names_later.toml 92 %, unknown_names_blind.toml 75.8 % of 153,
-unknown_names_second.toml 79.6 % of 103, unknown_names_third.toml 90.6 % of 64, unknown_names_fourth.toml 85.1 % of
-255, with 12 edits that meant something else, unknown_names_fifth.toml 93.3 % of 119, with none,
-unknown_names_sixth.toml 96.1 % of 102, with none (89.2 % by the answers as they were first written),
-unknown_names_seventh.toml 94.3 % of 229, with three (93.4 % by the answers as they were first written),
-unknown_names_eighth.toml 88.8 % of 98, with one, unknown_names_ninth.toml 86.4 % of 103, with one,
+Each list was written and committed before it was tried; misses were then fixed. The shares of correct answers at the
+first try, with the number of edits that meant something else: unknown_names.toml 42 % (its second half, by checksum,
+was only counted: 95.8 % of 239 after mending the first), unknown_names_shapes.toml 64 % of 212,
+unknown_names_later.toml 92 %, unknown_names_blind.toml 75.8 % of 153, unknown_names_second.toml 79.6 % of 103,
+unknown_names_third.toml 90.6 % of 64, unknown_names_fourth.toml 85.1 % of 255, with 12 edits that meant something else,
+unknown_names_fifth.toml 93.3 % of 119, with none, unknown_names_sixth.toml 96.1 % of 102, with none (89.2 % by the
+answers as they were first written), unknown_names_seventh.toml 94.3 % of 229, with three (93.4 % by the answers as they
+were first written), unknown_names_eighth.toml 88.8 % of 98, with one, unknown_names_ninth.toml 86.4 % of 103, with one,
 unknown_names_tenth.toml 93.7 % of 95, with none, unknown_names_eleventh.toml 92.5 % of 201, with one,
 unknown_names_twelfth.toml 89.2 % of 102, with one, and unknown_names_thirteenth.toml 92.1 % of 290, with five.
 """
@@ -48,7 +48,7 @@ PLACES = {
 
 
 def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Where a thing is typed (a section), what is typed, and the answers that are right."""
+    """The section in which a name is typed, what is typed, and the correct answers."""
     with open(os.path.join(HERE, file), "rb") as handle:
         table = tomllib.load(handle)
     return [
@@ -63,14 +63,14 @@ def is_tuned(typed: str) -> bool:
 
 
 def texts(tool: str, typed: str) -> list[str]:
-    """The specs that hold what is typed."""
+    """The specs that contain what is typed."""
     if tool in PLACES:
         return [PLACES[tool].format(typed)]
     if tool == "sentences":
         return [f"{typed}\n"]
     head, brace, inside = typed.partition(" { ")
     if brace:
-        if "=" in inside.partition(",")[2]:  # several settings stand on one line, as they are typed
+        if "=" in inside.partition(",")[2]:  # several settings are on one line, as they are typed
             return [f"{HEAD}{typed}\n"]
         return [f"{HEAD}{head} {{\n  {inside.removesuffix(' }')}\n}}\n"]
     out = [f"{HEAD}{typed}\n"]
@@ -86,7 +86,7 @@ def right_text(tool: str, right: str) -> str:
 
 
 def stated(text: str) -> dict[str, object]:
-    """What a spec states: every setting with its value, the model, the data, and what `extra` holds."""
+    """Everything that a spec states: every setting with its value, the model, the data, and the contents of `extra`."""
     file = parse(Source("t.xp", text))[0]
     spec = expand(file)
     out: dict[str, object] = {}
@@ -99,7 +99,7 @@ def stated(text: str) -> dict[str, object]:
             gpu = registry.find_gpu(node.what.name) if isinstance(node.what, Ref) else None
             out[path] = f"{node.n.text} x {gpu.name if gpu is not None else node.what}"
             continue
-        if path == "eval.data":  # a part of the text, which is compared as it is typed
+        if path == "eval.data":  # a part of the text, which is compared as typed
             out[path] = text[node.span.start : node.span.end]
             continue
         value = convert(BY_PATH[path], item)
@@ -114,7 +114,7 @@ def stated(text: str) -> dict[str, object]:
     return out
 
 
-@cache  # both questions are put to the same texts, and an edit is looked at once more
+@cache  # several checks use the same texts
 def findings(text: str) -> list[Diagnostic]:
     return [one for one in checked(text).problems if one.severity != NOTE and one.code != "XP125"]
 
@@ -124,20 +124,20 @@ def errors(text: str) -> list[Diagnostic]:
 
 
 def first(text: str, start: int = 0) -> Diagnostic | None:
-    """The finding that speaks of what was typed: a name or a value before what follows from it."""
+    """The first finding about what was typed. Findings about syntax and names come before their consequences."""
     found = [one for one in findings(text) if one.primary is not None and one.primary.span.start >= start]
     return min(found, key=lambda one: (one.severity != ERROR, one.code[:3] not in ("XP0", "XP1")), default=None)
 
 
 def says(found: Diagnostic, words: str) -> bool:
     told = " ".join([found.message, found.help or "", found.primary.text if found.primary else ""]).lower()
-    told = re.sub(r"extra\((\w+), ", r"extra \1(", told)  # the same, as it is typed after `with`
+    told = re.sub(r"extra\((\w+), ", r"extra \1(", told)  # the same, as typed after `with`
     words = re.sub(r"extra\((\w+), ", r"extra \1(", words)
     return all(any(word.lower() in told for word in part.split("|")) for part in words.split(", "))
 
 
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
-    """Whether a finding tells what is right."""
+    """Whether the message or the edit of a finding gives the correct answer."""
     kind, _, words = right.partition(": ")
     if kind == "no":
         return not found.edits and "write `" not in (found.help or "") and says(found, words)
@@ -164,7 +164,7 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 
 
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
-    """Whether a form that is told, written with the value that was typed, is refused where it stands."""
+    """Whether the suggested form, with the typed value, is refused in its place."""
     match = re.search(r"write `([^`]*)`", found.help or "")
     if (
         match is None
@@ -175,14 +175,14 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
     ):
         return False
     if ", which `" in (found.help or ""):
-        return False  # of another method or strategy than this spec's
+        return False  # a setting of another method or strategy than the spec's
     value = typed.rstrip(" }").partition("=")[2].strip() or "true"
     form = match[1].replace("...", value)
     span = found.primary.span
     outside = " outside of `" in (found.help or "") or "{" not in text
     if outside:
         after = f"{LINE} with {form}\n" if f"{LINE} with" in text else f"{HEAD}{form}\n"
-    elif text[: span.start].rstrip().endswith("="):  # at the value: the form names the setting once more
+    elif text[: span.start].rstrip().endswith("="):  # at the value, but the form repeats the setting
         after = text[: span.start] + form.partition("=")[2].strip() + text[span.end :]
     else:
         after = text[: span.start] + (form if "=" in form else f"{form} = {value}") + text[span.end :]
@@ -190,12 +190,12 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
 
 
 def is_that(tool: str, text: str, right: str) -> bool:
-    """Whether a spec states what is right as it is."""
+    """Whether a spec already states the correct answer."""
     return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """What was told instead of a right answer, or an empty text."""
+    """The message if it does not give a correct answer; otherwise ""."""
     for text in texts(tool, typed):
         if any(is_that(tool, text, one) for one in right):
             continue
@@ -210,7 +210,7 @@ def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
 
 
 def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """An edit that compiles and states something else than what was meant, or an empty text."""
+    """An edit that compiles and states something else than what was intended; otherwise ""."""
     for text in texts(tool, typed):
         if any(is_that(tool, text, one) for one in right):
             continue

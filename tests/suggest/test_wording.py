@@ -1,4 +1,4 @@
-"""What a wrong spec is told: one finding for one mistake, at its place, with something to type that works."""
+"""Messages about wrong specs: one finding for one mistake, at its place, with a help that can be typed."""
 
 import pytest
 from compile_support import HEAD, checked, codes, errors, put, shown
@@ -127,7 +127,7 @@ def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
     text = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk { take = 50% columns = [messages] }\n}\n"
     assert codes(checked(text)) == ["XP022"]
     unknown = "xpc 1\ntrain qwen2.5-3b on infinty-instruct\ngbs: 4\n"
-    assert sorted(codes(checked(unknown))) == ["XP014", "XP110"]  # this one is
+    assert sorted(codes(checked(unknown))) == ["XP014", "XP110"]  # this number is
 
 
 def test_a_data_block_under_another_name_or_without_a_source_is_one_mistake():
@@ -158,7 +158,7 @@ def test_a_child_may_name_other_data_than_its_base(tmp_path):
 def test_assumptions_of_a_misspelt_spec_are_not_told():
     assert "XP190" in codes(checked(LINE + "\n"))
     assert codes(checked(LINE + " with ligre\n")) == ["XP101"]
-    assert "XP190" in codes(checked(LINE + " with gbs=3\n"))  # XP201 reckons with the assumed hardware
+    assert "XP190" in codes(checked(LINE + " with gbs=3\n"))  # XP201 computes with the assumed hardware
 
 
 def test_quoted_hub_ids_are_told_from_paths():

@@ -1,4 +1,4 @@
-"""`xpc plan --html`: the page says what the plan says, loads nothing, and works in a browser."""
+"""`xpc plan --html`: the page has the values of the plan, loads nothing, and works in a browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SWEEP = SPEC.format(model="qwen2.5-7b-instruct", micro=2) + "sweep { lr = [1e-6,
 NAMED = SWEEP.replace(
     "micro = [2, 8] }", "micro = [2, 8], warmup = [10%], betas = [[0.9, 0.95]], weight_decay = [0.1] }"
 )
-"""A sweep whose members have names that are wider than a phone."""
+"""A sweep with members whose names are wider than a phone."""
 SCRIPT = """
 function numbers(table, column) {
   return [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.value).filter((one) => one);
@@ -48,7 +48,7 @@ function look(inside) {
 
 @pytest.fixture
 def page(tmp_path):
-    """The page of a spec, what the same call says as JSON, and the folder that it is in."""
+    """The page of a spec, the JSON output of the same command, and their folder."""
 
     def go(text: str, *arguments: str):
         (tmp_path / "run.xp").write_text(text)
@@ -63,7 +63,7 @@ def page(tmp_path):
 
 
 class Tags(HTMLParser):
-    """The tags of a page, each of which must be closed, and the text of the cells."""
+    """Collects the tags of a page, each of which must be closed, and the text of table cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,9 @@ def test_unwritable_page_is_reported(tmp_path):
 )
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(page, tmp_path, text, dark):
-    """Loads at a phone's and a desk's width, sorts by a click, is never wider than its window, and has no error."""
+    """It opens at the width of a phone and of a desktop screen, sorts by a click, is never wider than its window, and
+    has no error.
+    """
     found = in_frames(SCRIPT, page(text)[0], tmp_path, dark)
     assert found["errors"] == []
     for width in map(str, WIDTHS):

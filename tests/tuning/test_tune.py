@@ -1,4 +1,4 @@
-"""`xpc tune`: probes that compute the same, what is read of them, the diff, and the file that `xpc plan` follows."""
+"""`xpc tune`: probes that compute the same, reading their measurements, the diff, and the file that `xpc plan` uses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ save "out/run"
 """
 SHAPE = ("per_device_train_batch_size", "gradient_accumulation_steps", "per_device_eval_batch_size", "output_dir",
          "activation_checkpointing", "activation_checkpointing_kwargs", "deepspeed")  # fmt: skip
-"""What may differ among probes."""
+"""Settings that may differ between probes."""
 
 
 def tuned(*words: str) -> tuple[str, int]:
@@ -66,7 +66,7 @@ def payload(folder: Path, number: int) -> dict[str, Any]:
 
 
 def finish(folder: Path, number: int, seconds: float, peak: int | None, loss: float = 2.0) -> None:
-    """Leaves what a run of a probe leaves, in so many seconds a step."""
+    """Write what a finished run of a probe writes, with this many seconds per step."""
     bundle, out = folder / f"{number}.bundle", folder / f"{number}.out"
     out.mkdir()
     lines = [
@@ -96,7 +96,7 @@ def test_probes_differ_in_what_computes_the_same_alone(probes: Path) -> None:
     first = {name: value for name, value in plans[0]["arguments"].items() if name not in SHAPE}
     assert first["max_steps"] == 20
     assert (first["save_strategy"], first["report_to"], first["logging_steps"]) == ("no", [], 1)
-    assert plans[0]["run"]["micro"] == 2  # as it is
+    assert plans[0]["run"]["micro"] == 2  # the unchanged spec
     seen = set()
     for one in plans:
         assert {name: value for name, value in one["arguments"].items() if name not in SHAPE} == first
@@ -105,10 +105,10 @@ def test_probes_differ_in_what_computes_the_same_alone(probes: Path) -> None:
         seen.add((one["run"]["micro"], one["arguments"]["activation_checkpointing"], one["run"]["zero_stage"]))
     assert len(seen) == 4
     assert os.access(probes / "probe.sh", os.X_OK)
-    for number in range(1, 5):  # the bundle's own spec compiles to what decides its numbers again
+    for number in range(1, 5):  # the bundle's own spec compiles again to the values that decide its numbers
         made = probes / f"{number}.bundle"
         assert cli.main(["compile", str(made / "spec.xp"), "-o", str(probes / "again"), "--force"]) == 0
-        for name in DECISIVE:  # the run is called like the file that is compiled
+        for name in DECISIVE:  # the run is named after the compiled file
             again = (probes / "again" / name).read_text().replace('"run_name": "spec"', '"run_name": "run"')
             assert (made / name).read_text() == again
 
@@ -125,13 +125,13 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     patched = subprocess.run(["patch", "-s", "run.xp"], input=diff, text=True, cwd=tmp_path, check=False)
     assert patched.returncode == 0, diff
     assert "# as ever" in (tmp_path / "run.xp").read_text()
-    # The spec with the change is planned with what was measured of it: 0.5 seconds a step, 40 GiB.
+    # The changed spec is planned with its measurements: 0.5 seconds per step, 40 GiB.
     words = ("run.xp", "--calibration", "team.json", "--format", "json")
     found = json.loads(command.run(command.parse(words))[0])
     assert found["per_gpu"]["peak_allocated_bytes"] == dict.fromkeys(("value", "low", "high"), 40 * 2**30)
     assert found["hours"]["value"] == pytest.approx(found["steps"] * 0.5 / 3600, rel=1e-3)
     assert found["calibration"].startswith("1 reading of this run (probe 3 of run")
-    # Another run of its kind takes the plan's figures times measured over planned.
+    # Another run of the same kind takes the plan's figures times measured / planned.
     (tmp_path / "other.xp").write_text(GPU.replace("micro = 2", "micro = 4"))
     plain, corrected = (
         json.loads(command.run(command.parse(("other.xp", *more, "--format", "json")))[0])
@@ -148,7 +148,7 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
 
 
 def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(probes: Path, tmp_path: Path) -> None:
-    assert tuned("run.xp", "--read", "run.tune")[1] == 1  # none has finished
+    assert tuned("run.xp", "--read", "run.tune")[1] == 1  # no probe has finished
     for number, seconds in ((1, 0.5), (2, 0.7), (3, 0.501)):
         finish(probes, number, seconds, None)
     text, status = tuned("run.xp", "--read", "run.tune")
@@ -176,7 +176,7 @@ def test_a_file_that_is_no_calibration_is_refused(probes: Path, tmp_path: Path, 
 
 @pytest.mark.slow
 def test_no_other_command_reads_the_file(probes: Path, tmp_path: Path) -> None:
-    """Neither the file nor the module that reads it is opened by check, compile, diff and verify."""
+    """check, compile, diff and verify open neither the calibration file nor the module that reads it."""
     finish(probes, 1, 1.0, 20 * 2**30)
     tuned("run.xp", "--read", "run.tune", "--calibration", "calibration.json")
     (tmp_path / "other.xp").write_text(GPU.replace("micro = 2", "micro = 4"))
@@ -210,7 +210,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three runs by the script, read back, into the file, and planned from it."""
+    """Three probes run by the script, are read, stored in the file, and used in the plan."""
     from forks import Forks
     from interpreters import interpreter
     from runtime_bundles import environment
@@ -235,7 +235,7 @@ def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     text, status = tuned("run.xp", "--read", "run.tune", "--calibration", "here.json")
     assert status == 0, text
     apart = float(text.partition("agree to ")[2].split()[0])
-    assert apart < 1e-4  # the same numbers to the order of a sum
+    assert apart < 1e-4  # the same numbers up to the order of a sum
     readings = json.loads((tmp_path / "here.json").read_text())["readings"]
     assert len(readings) == 3
     for number, one in enumerate(readings, 1):
