@@ -57,7 +57,7 @@ def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each distinct set, by its stack and its additions to the base, with the lines that are given to uv."""
+    """Each distinct set of requirements, by stack and additions to the stack's base, with its lines for uv."""
     found = {}
     for name, text in emitted():
         stack = stacks.load(name)

@@ -42,7 +42,7 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """The names of the ranges of hours that the plan gives for such a run."""
+    """The names of the ranges of hours that the plan gives for the run of a row."""
     gpu = find_gpu(row["gpu"])
     assert gpu is not None
     found = ["quantized"] * row["trainer"].startswith("qlora") + ["experts"] * bool(points.sizes(row).experts)

@@ -36,7 +36,7 @@ def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> in
 
 
 def planned(family: str, element: int, selective: bool) -> float:
-    """The bytes of activations that the plan predicts for the same model."""
+    """The bytes of activations that the plan predicts for the tiny model of the measurement."""
     facts = family_models.facts(family, SHAPE, 2)
     assert not isinstance(facts, str)
     found = memory(Load(

@@ -92,7 +92,7 @@ def liger() -> list[Any]:
 
 
 def main() -> None:
-    """Answer everything; generate.py runs first, as it does when it is run alone."""
+    """Compute and print all answers. generate.py runs first, so that it sees a fresh process."""
     given = json.load(sys.stdin)
     sys.argv = given["generate"]
     try:

@@ -36,7 +36,7 @@ def files() -> list[str]:
 
 
 def named(node: ast.AST | None) -> bool:
-    """Whether a node is the name of an existing stack."""
+    """Whether a syntax node is the name of an existing stack."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(NAME.fullmatch(node.value))
 
 
