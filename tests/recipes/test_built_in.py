@@ -29,7 +29,7 @@ MARKED = ("qwen2.5", "llama3", "gemma", "gemma3", "phi3")
 every answer.
 """
 RENDERED = {"chatml": "chatml", "smollm2": "smollm2", "smollm3": "smollm3", "zephyr": "zephyr"}
-"""Templates that a recipe also has, so their renderings are stored."""
+"""Built-in templates that a published recipe also uses; renderings.json has their renderings."""
 RAISED = {"text": None, "spans": []}
 
 
