@@ -1,6 +1,6 @@
-"""Golden diagnostics: what `xpc check` prints for one spec a code, source and output in one file.
+"""Golden diagnostics: the output of `xpc check` for a spec of each code; a file has the spec and the output.
 
-    python tests/golden_diagnostics.py          writes golden/diagnostics anew and removes orphans
+    python tests/golden_diagnostics.py          writes golden/diagnostics, and removes files without a case
 
 Tests compare (tests/pipeline/test_goldens.py) and never write.
 """

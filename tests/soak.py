@@ -1,11 +1,11 @@
-"""Fresh draws for as long as they are given: what `make test` draws once and for all is drawn anew here.
+"""Run the randomized tests with new seeds for a given time; `make test` always uses the same seeds.
 
     python tests/soak.py --minutes 60 --out soak
 
-The pieces take turns, each with a seed that nobody chose: faults and damage (training runs that are killed, stopped,
-damaged), properties (hypothesis), the fuzzer, and the differential against the libraries. One line of JSON a piece goes
-to OUT/soak.jsonl, with the command that draws the same again; what failed is shown, and left in OUT. The exit status
-is 1 where anything failed. What a soak finds becomes a case of its own among the tests.
+The pieces take turns, each with a random seed: faults (training runs that are killed, stopped, damaged), properties
+(hypothesis), growth rates, the fuzzer, and the differential test against the libraries. OUT/soak.jsonl gets a line of
+JSON per piece, with the command that repeats it; the output of a failed piece is printed and kept in OUT. The exit
+status is 1 if any piece failed. Add each failure to the tests as a fixed case.
 """
 
 from __future__ import annotations

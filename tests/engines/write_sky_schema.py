@@ -1,6 +1,6 @@
-"""Writes the JSON schemas of a SkyPilot task, as the installed version has them, to tests/engines/sky_schema.json.
+"""Write the JSON schemas of a SkyPilot task from the installed version into tests/engines/sky_schema.json.
 
-Run by hand in an environment of its own (`pip install skypilot==0.14.1`), which is too heavy for the tests:
+Run it by hand in a separate environment (`pip install skypilot==0.14.1`), which is too large for the tests:
 ``python tests/engines/write_sky_schema.py``. Descriptions are left out; nothing else is changed.
 """
 

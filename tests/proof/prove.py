@@ -7,36 +7,37 @@ nearest legal one, and what the library does with the illegal spec:
           arguments={"lr_scheduler_kwargs": {}})
 
 Texts. `text` and `legal` are those of the `Case` titled `case` (default: the code) unless given here, and so are
-`files`. `target` writes a target into both texts. The illegal text is lowered past the checker (load, resolve, lower;
-no rule is asked). If a name, choice or bound refuses it before there is anything to lower, the violation is added to
-the lowered files: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
-(trainer_args.json); the last three take dotted paths, and the value GONE removes a name. `onto="legal"` adds them to
-the legal text instead, for texts that cannot be lowered at all. `common` are arguments of both sides.
+`files`. `target` writes a target into both texts. The illegal text is lowered without the rules (load, resolve, lower).
+If a name, choice or bound refuses it before there is anything to lower, the violation is added to the lowered files:
+`arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload` (trainer_args.json);
+the last three take dotted paths, and the value GONE removes a name. `onto="legal"` adds them to the legal text instead,
+for texts that cannot be lowered at all. `common` are arguments of both sides.
 
-What is seen. Exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
-message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts that must hold, or a
-predicate) of what `measure` answers; `needs` (why it cannot be seen here: "a GPU of compute capability 9.0"). A
-`measure` is "file.function" below measures/, called with a run.Scene after stage `at`; beside `raises` it is what
-raises. The legal side goes the same way and must not show it: no exception whatever was claimed, no such warning for
-`warns`, and `expect` must not hold. The exception must come from stage `at`, not from an earlier one.
+Effect. A proof has exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
+message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts, or a predicate) for
+the result of `measure`; `needs` (why no effect can be shown here: "a GPU of compute capability 9.0"). A `measure` is
+"file.function" below measures/, called with a small_run.SmallRun after stage `at`; together with `raises`, the measure
+must raise. The legal side runs in the same way and must not show the effect: it raises no exception, whatever was
+claimed, gives no such warning, and does not fulfil `expect`. The exception must come from stage `at`, not from an
+earlier one.
 
-Stages (`at`), each runs those before it:
-    launch      what `accelerate launch` does with accelerate.yaml (alone)
-    config      the trainer's configuration class, with the spec's GPU and world size pretended
+Stages (`at`); each also runs the stages that it names:
+    launch      only `accelerate launch` with accelerate.yaml
+    config      the trainer's configuration class, with the spec's GPU and world size simulated
     deepspeed   config, then DeepSpeedConfig and transformers' reader of deepspeed.json
     load        config, then the tiny model of the spec's family (`family` for another) by from_pretrained
     init        load, then the trl trainer on tiny rows of the bundle's shape (`shape`, `rows` for others)
     train       init, then train() for `steps` (2)
     save        train, then save_model()
 
-From `load` on this runs on the CPU (`on_cpu=True` there by default): for a spec with GPUs, variant.py replaces
-precision, optimizer kernels, flash attention, strategy and sizes; what `arguments` and `keep` name stays as lowered. A
-spec on `cpu` or `2 x cpu` is taken as it stands (write it small: gbs=4 micro=2), with the launcher's variables, in as
-many processes as it says, ZeRO included. `processes=2` runs a GPU spec's variant as DDP over gloo, and
-with `keep=("fsdp",)` as the spec's own FSDP (accelerate is made to believe in GPUs, the launcher's variables are set).
-`eager=True` runs what torch would compile as it is written, where the compiler works for minutes on what then raises.
+Stages from `load` on run on the CPU (`on_cpu=True` is their default). For a spec with GPUs, variant.py replaces
+precision, optimizer kernels, flash attention, strategy and sizes; arguments named in `arguments` and `keep` stay as
+lowered. A spec for `cpu` or `2 x cpu` runs as it is (write a small one: gbs=4 micro=2), with the launcher's variables,
+in as many processes as it states, ZeRO included. `processes=2` runs the variant of a GPU spec as DDP over gloo, and
+with `keep=("fsdp",)` as the spec's own FSDP (accelerate sees simulated GPUs, and the launcher's variables are set).
+`eager=True` turns off torch.compile, for models whose compilation would take minutes.
 
-A proof by hand, with everything that was seen; a rule, a code or a title:
+To run proofs by hand, by a rule, a code or a title; --verbose prints everything that was seen:
     python tests/proof/prove.py O14 [--verbose]
 """
 
