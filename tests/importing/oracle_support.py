@@ -35,7 +35,7 @@ def records(tool: str) -> tuple[Record, dict[str, Record]]:
 
 
 def axolotl(name: str) -> Record | None:
-    """What axolotl would train a file with, under the bundle's names; None if axolotl refuses the file."""
+    """The arguments with which axolotl would train a file, under the bundle's names; None if axolotl refuses the file."""
     head, known = records("axolotl")
     record = known[name]
     if "refused" in record:
@@ -86,7 +86,9 @@ def axolotl(name: str) -> Record | None:
 
 
 def llamafactory(name: str) -> Record | None:
-    """What LLaMA-Factory would train a file with, under the bundle's names; None if LLaMA-Factory refuses the file."""
+    """The arguments with which LLaMA-Factory would train a file, under the bundle's names; None if LLaMA-Factory
+    refuses the file.
+    """
     head, known = records("llamafactory")
     record = known[name]
     if "refused" in record:
@@ -138,8 +140,8 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
 
 
 def _second(model: Record, trainer: Record) -> Record:
-    """What LLaMA-Factory would train a file of its newer layout with. That layout has its own trainer: torch's AdamW at
-    a constant rate.
+    """The arguments with which LLaMA-Factory would train a file of its newer layout. That layout has its own trainer:
+    torch's AdamW at a constant rate.
     """
     out = {key: trainer[key] for key in ("learning_rate", "max_grad_norm", "bf16", "seed", "logging_steps",
                                          "save_total_limit")}  # fmt: skip

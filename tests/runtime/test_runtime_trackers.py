@@ -129,7 +129,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[objec
 
 
 def resumed(before: dict[str, Any] | None, *trackers: str, first: bool = True) -> dict[str, str]:
-    """The state that the next checkpoint gets after a resume from a checkpoint with this state."""
+    """The trackers' state in the next checkpoint, after a resume from a checkpoint with the given state."""
     from xpc.runtime.features.launch.tracker_runs import TrackerRuns
 
     callback = TrackerRuns(trackers)

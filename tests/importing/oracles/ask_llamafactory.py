@@ -55,7 +55,7 @@ def _bare(kind: type) -> Any:
 
 
 def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What LLaMA-Factory would train a file with these keys with."""
+    """The arguments with which LLaMA-Factory would train a file with these keys."""
     if "train_dataset" in table or "model_class" in table:
         from llamafactory.v1.config.arg_parser import get_args
 

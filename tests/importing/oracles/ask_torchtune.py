@@ -92,7 +92,7 @@ def _shortened(made: Any) -> Any:
 
 
 def ask(path: str) -> dict[str, Any]:
-    """What torchtune would train one file with."""
+    """The components and arguments with which torchtune would train one file."""
     table = OmegaConf.load(path)
     if "optimizer" not in table:
         return {}
