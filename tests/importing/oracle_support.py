@@ -35,7 +35,7 @@ def records(tool: str) -> tuple[Record, dict[str, Record]]:
 
 
 def axolotl(name: str) -> Record | None:
-    """The arguments with which axolotl would train a file, under the bundle's names; None if axolotl refuses the file."""
+    """The arguments with which axolotl would train a file, under the bundle's names; None if it refuses the file."""
     head, known = records("axolotl")
     record = known[name]
     if "refused" in record:
