@@ -56,6 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(made)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["vera(rank=8)", "loha", "miss(rank=8)"])
 def test_an_adapter_of_each_kind_is_seen_to_have_learned(folder: str, kind: str) -> None:
     name = kind.partition("(")[0]

@@ -112,7 +112,7 @@ EVIL: dict[str, Callable[[Path], None]] = {
     "images with names that are no names": specs({"p.jsonl": pictures(
         "x" * 10**6, "\ud800.png", "a\0.png", "", ".", "..", "/", "i", "http://h/x", {"path": ["x"]}, [["i/a.png"]], 7,
     )}),
-    "100,000 images that are not there": specs({"p.jsonl": "".join(pictures(f"i/{n}.png") for n in range(10**5))}),
+    "20,000 images that are not there": specs({"p.jsonl": "".join(pictures(f"i/{n}.png") for n in range(20_000))}),
     "an image 200,000 times": specs({"p.jsonl": pictures("i/a.png", many=200_000)}),
     "rows of images that are nested": specs({"p.jsonl": '{"images": ' + "[" * DEEP + "\n"}),
     "a list of images that is nested": specs({"p.bundle/data/x.images.jsonl": "[" * DEEP + "\n" * 10**5}),

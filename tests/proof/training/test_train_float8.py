@@ -194,24 +194,28 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Pa
     assert "are float32, and the bundle states bfloat16" in stopped["wider"]
 
 
+@pytest.mark.nightly
 def test_matrices_of_adapters_are_converted_by_their_rank(place: Path) -> None:
     low, high = answers(MODEL + ADAPTED, str(place))
     assert low["adapters"] == 0
     assert high["adapters"] > 0
 
 
+@pytest.mark.nightly
 def test_layers_of_other_sizes_are_not_converted(place: Path) -> None:
     unfit, fit = answers(MODEL + UNFIT, str(place))
     assert unfit["made"] == []
     assert fit["made"]
 
 
+@pytest.mark.nightly
 def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(place: Path) -> None:
     gathered, plain = answers(MODEL + SAVED, str(place))
     assert (gathered["saved"], plain["saved"]) == (False, True)
     assert "storage" in gathered["error"]
 
 
+@pytest.mark.nightly
 def test_fsdp_does_not_load_in_one_process(place: Path) -> None:
     (once,) = answers(MODEL + LOADED_ONCE, str(place), "once")
     assert "cpu_ram_efficient_loading is not supported" in once["error"]
@@ -219,6 +223,7 @@ def test_fsdp_does_not_load_in_one_process(place: Path) -> None:
     assert everywhere["error"] == ""
 
 
+@pytest.mark.nightly
 def test_transformers_wants_no_bf16_of_deepspeed(place: Path) -> None:
     on, off = answers(ZERO, str(place))
     assert "bf16.enabled=True" in on["wrong"][0]

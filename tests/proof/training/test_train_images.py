@@ -226,6 +226,7 @@ def answers(place: Path, name: str) -> None:
     assert not torch.equal(*logits)  # the same question about another image
 
 
+@pytest.mark.nightly
 def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
     """Two processes, a loss on answers only, recomputation, a holdout, and scaled images."""
     printed = trained(
@@ -283,6 +284,7 @@ def test_dpo_prefers_answers_about_images(place: Path) -> None:
     python(__file__, "answers", "pairs", folder=place)
 
 
+@pytest.mark.nightly
 def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> None:
     """Two processes, a holdout and scaled images."""
     lines = ("lora(rank=4, alpha=8)", "method dpo", "data(holdout=4, max_pixels=7000)", "eval(every=1)", "strategy ddp")
@@ -296,6 +298,7 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> No
     assert {*batch(place, "pairs-lora.bundle", PAIR_BATCH)["images"]} <= {6, 4, 0, 10}
 
 
+@pytest.mark.nightly
 def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path) -> None:
     """TRL alone on rows that xpc refuses: joined rows (XP215), a cut image (XP218), Liger and dpo with `precompute`
     (XP217), and image tokens that TRL would learn.
