@@ -27,7 +27,7 @@ COMMANDS = {
     "explain": "explain a code, a setting, or the values of a spec",
     "fmt": "write specs in the one canonical form",
     "preview": "show rows as the trainer gets them, and what is learned from them",
-    "rehearse": "run a small twin of an experiment to its end, on this CPU",
+    "rehearse": "run a small version of an experiment to its end, on this CPU",
     "plan": "predict a run's memory and time",
     "tune": "measure on your own GPUs the fastest way to run a spec",
     "diff": "compare two specs, commits or bundles",

@@ -140,8 +140,8 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
             continue
         yield Finding(
             spec.place("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
-            f"`{text[:60]}` cannot be passed to the submission",
-            "write complete options, each as a text, but not those that other settings write",
+            f"`{text[:60]}` cannot be passed to the command that submits the run",
+            'write complete options, such as `extra_args = ["--name=value"]`; the bundle writes the others',
         )
 
 

@@ -390,7 +390,7 @@ class Draft:
             near = _typo_of(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
             why = "the tool knows no such key, or this version does not"
-            why = "the spec has no place for it" if last in known else why
+            why = "no setting of a spec corresponds to it" if last in known else why
             help = f"did you mean `{near}`?" if near else "leave it out if it has no effect"
             self.error(entry, why, help, own=not near and last not in known)
 

@@ -12,7 +12,7 @@ from xpc.compiler.render.argument_parser import ArgumentParser
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune", "python")
 EPILOG = (
     "Every key of the source becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or is "
-    "an error that names its line. Exit status: 0 imported, 1 a key has no place and nothing is written, or "
+    "an error that names its line. Exit status: 0 imported, 1 a key cannot be imported and nothing is written, or "
     "`xpc check` refuses the spec that was written, 2 wrong usage, 3 (with --partial) a spec was written that needs "
     "a decision."
 )
@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="the spec (default: standard output)")
     parser.add_argument(
-        "--report", choices=("text", "json"), help="report the fate of each key; json goes to standard output"
+        "--report", choices=("text", "json"), help="report how each key was imported; json goes to standard output"
     )
     parser.add_argument("--force", action="store_true", help="replace existing files")
     return parser.parse_args(list(arguments))

@@ -142,7 +142,7 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
         text = f"{each or 1} x cpu"
     else:
         text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
-        draft.warn(None, f"no source names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
+        draft.warn(None, f"no input file names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
     draft.settings |= {"hardware": Written(text), "nodes": Written(str(nodes))}
 
 

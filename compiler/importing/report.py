@@ -67,7 +67,7 @@ def as_text(draft: Draft, every: bool = False) -> str:
         for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
             tail = "; ".join(part for part in (one.to, one.why) if part)
             out.append(f"{one.file}:{one.line}: {one.key}: {one.fate}" + (f": {tail}" if tail else ""))
-        out += [f"default: {one.to} ({one.why})" for one in _defaults(draft)]
+        out += [f"default: {one.to}" + (f" ({one.why})" if one.why else "") for one in _defaults(draft)]
     for message in draft.messages:
         place = f"{message.place}: " if message.place else ""
         out.append(f"{place}{message.severity}: {message.text}" + (f" (help: {message.help})" if message.help else ""))

@@ -38,7 +38,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
     if order is not None and order.text == "false":
         draft.note(buffer, "the rows keep their order")
     elif buffer is None or buffer.empty:
-        draft.put("data.shuffle_buffer", usual or LIBRARY, None, f"not set: {tool}'s own")
+        draft.put("data.shuffle_buffer", usual or LIBRARY, None, f"not set: {tool}'s default")
         draft.note(buffer, "null: the default")
     elif (integer(buffer) or 0) > 1:
         draft.put("data.shuffle_buffer", integer(buffer), buffer)

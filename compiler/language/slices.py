@@ -28,7 +28,7 @@ def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
 def _wrong(node: Ref, label: Label) -> Diagnostic:
     """The finding for an illegal part of a split, such as `name[train:0.2]` or `name[1000]`."""
     split, text = node.split or "", node.slice
-    forms = f"`[{split}:20%]` is its first fifth, `[{split}:1000]` its first 1000 rows"
+    forms = f"`[{split}:20%]` for the first fifth of the split, `[{split}:1000]` for the first 1000 rows"
     if text is None:
         return _finding(
             node, label, f"`{split[:40]}` is not the name of a split", split, f"train:{split}", "for its first rows"
@@ -40,16 +40,14 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         value = None
     if value is None or not isfinite(value):
         return report(
-            "XP140", f"`{text[:40]}` is not a part of a split", label, help=f"write a share or a number: {forms}"
+            "XP140", f"`{text[:40]}` is neither a share of a split nor a number of rows", label, help=f"write {forms}"
         )
     if share and value > 100:
         return report(
             "XP140", f"`{text[:40]}` is more than the whole split", label, help=f"write `[{split}]` for all of it"
         )
     if value <= 0:
-        return report(
-            "XP140", f"`{text[:40]}` of a split selects no rows", label, help=f"write a positive part: {forms}"
-        )
+        return report("XP140", f"`{text[:40]}` of a split selects no rows", label, help=f"write {forms}")
     if share:
         near = f"{max(1, round(value))}%"
         return _finding(
@@ -66,10 +64,20 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
     if value < 1:
         near = f"{max(1, round(value * 100))}%"
         return _finding(
-            node, label, f"`{text[:40]}` may be a share of the rows, and rows are whole", text, near, "for the share"
+            node,
+            label,
+            f"`{text[:40]}` is not a whole number of rows; it may be a share of them",
+            text,
+            near,
+            "for the share",
         )
     return _finding(
-        node, label, f"`{text[:40]}` is not a whole number of rows", text, str(round(value)), "because rows are whole"
+        node,
+        label,
+        f"`{text[:40]}` is not a whole number of rows",
+        text,
+        str(round(value)),
+        "because rows are counted in whole numbers",
     )
 
 

@@ -91,9 +91,9 @@ def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
         return None
     pace = statistics.median(paces) if paces else None
     growth = statistics.median(peaks_over) if peaks_over else None
-    return Measured(False, None, None, None, pace, growth, _cited(kin, "runs of its kind"))
+    return Measured(False, None, None, None, pace, growth, _cited(kin, "similar runs"))
 
 
 def _cited(found: Sequence[Reading], of: str) -> str:
-    many = f"{len(found)} reading{'s' if len(found) > 1 else ''} of {of}"
+    many = f"{len(found)} measurement{'s' if len(found) > 1 else ''} of {of}"
     return f"{many} ({found[-1].source}{', ...' if len(found) > 1 else ''})"

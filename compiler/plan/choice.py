@@ -158,7 +158,7 @@ def _least_choice(way: Way, room: float) -> Choice | None:
     """The choice if nothing fits. Its calculation states the memory that the run would need. `room` is the GPU's memory
     in GiB.
     """
-    why = f"nothing fits: its {way.peak:.1f} GiB exceed {BUDGET:.0%} of {room:g} GiB, and no other choice needs less"
+    why = f"nothing fits: the smallest choice needs {way.peak:.1f} GiB, more than {BUDGET:.0%} of {room:g} GiB"
     strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
     chosen = Micro(micro, why) if isinstance(micro, int) else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EPILOG = (
     "The bundle's own trainer prepares the rows, in an interpreter with the training packages; it needs no GPU and no "
     "weights. Exit status: 0 nothing wrong (warnings and notes too), 1 the spec or a row is wrong, or the golden file "
-    "differs, 2 used wrongly."
+    "differs, 2 wrong usage."
 )
 
 

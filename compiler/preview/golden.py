@@ -64,5 +64,5 @@ def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, boo
     if len(lines) > SHOWN:
         shown.append(f"... {len(lines) - SHOWN:,} more lines")
     changed = sum(one.startswith(("+", "-")) for one in lines) - 2
-    shown.append(f"what is taught differs from {visible(path)} in {changed:,} lines; --update writes it again")
+    shown.append(f"the preview differs from {visible(path)} in {changed:,} lines; --update writes the file again")
     return "\n".join(shown) + "\n", True

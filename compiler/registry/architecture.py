@@ -35,11 +35,11 @@ def uncounted(config: Mapping[str, object]) -> str | None:
     if not isinstance(model_type, str) or model_type in FAMILIES:
         return None
     if model_type in _OTHER_SHAPES:
-        return f"`{model_type}` models are not counted here"
+        return f"the sizes of `{model_type}` models are not known"
     foreign = [key for key in _FOREIGN_KEYS if config.get(key)]
     if not foreign:
         return None
-    return f"`{model_type}` models are not counted here: `{foreign[0]}` means another shape than Llama's"
+    return f"the sizes of `{model_type}` models are not known: `{foreign[0]}` means another shape than Llama's"
 
 
 def _flat(config: Mapping[str, object]) -> Mapping[str, object]:

@@ -77,7 +77,7 @@ def _steps(run: RunRecord | None, one: BundleRecord | None) -> Row:
     if run.status != FINISHED:
         why = "the run is still going" if run.status == GOING else "the run ended before its last step"
     elif patience is not None and run.step < expected:
-        why = f"no better evaluation in {patience} of them (`patience`)"
+        why = f"none of {patience} evaluations in a row was better (`patience`)"
     elif left:
         why = f"{left:,.0f} rows were left out by the trainer"
     return evolve(row, why=why, differs=run.status != GOING)

@@ -63,8 +63,10 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
     if kind == "VERA" and config.get("save_projection") is False:
         options.append("save_projection")
     if options:
-        why = f"the adapter has `{options[0]} = {json.dumps(config[options[0]])[:40]}`, which no setting expresses"
-        return _refuse(problems, label, why, "merge it into its base, and train that with a new adapter")
+        why = f"the adapter has `{options[0]} = {json.dumps(config[options[0]])[:40]}`, for which there is no setting"
+        return _refuse(
+            problems, label, why, "merge the adapter into its base model, and train the merged model with a new adapter"
+        )
     wrong = _state(values, config, kind, path)
     if wrong:
         return _refuse(problems, label, f"`{read.name}` states no usable `{wrong}`", "name an adapter that peft saved")

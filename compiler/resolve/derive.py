@@ -213,7 +213,7 @@ class Derivation(OpenSpec):
     def _strategy(self) -> None:
         if "strategy" in self.values or self._chosen("strategy"):
             return
-        self.set("strategy", "ddp", "nothing is sharded that fits without", DEFAULT)
+        self.set("strategy", "ddp", "the model fits on one GPU without sharding", DEFAULT)
         if self.hardware.world > 1:
             self.note(
                 "strategy",
@@ -370,12 +370,12 @@ class Derivation(OpenSpec):
         workers = min(2 * gpus, self.integer("launch.cpus") or 2 * gpus)
         if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self._trains().generates:
             return
-        why = f"one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
+        why = f"a single one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
         self.set("data.workers", workers, why)
         if self._is_noted():
             self.note(
                 "data.workers",
-                f"no workers are written: {workers} tokenize; {why}",
+                f"no workers are written: {workers} processes tokenize; {why}",
                 f"`data(workers={workers})` states it",
             )
 

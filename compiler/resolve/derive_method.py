@@ -53,24 +53,26 @@ def adapter(of: OpenSpec) -> None:
     dtype.
     """
     if "lora.targets" not in of.values:
-        of.set("lora.targets", "all-linear", "every linear layer but the output head", DEFAULT)
+        of.set("lora.targets", "all-linear", "every linear layer except the output head", DEFAULT)
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
     if "lora.dropout" not in of.values and stacks:
-        of.set("lora.dropout", 0.0, "experts in one parameter cannot have any", DEFAULT)
+        of.set(
+            "lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout", DEFAULT
+        )
     kind = next((one for one in ADAPTERS if of.get(one) is True), "lora")
     for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
         path = path_of(f"lora.{name}")
         if path not in of.values:
-            of.set(path, value, "PEFT's own" if kind in OTHERS else "TRL's own", DEFAULT)
+            of.set(path, value, "PEFT's default" if kind in OTHERS else "TRL's default", DEFAULT)
     if of.get("oft") is True:
         if "lora.dropout" not in of.values:
-            of.set("lora.dropout", 0.0, "PEFT's own", DEFAULT)
+            of.set("lora.dropout", 0.0, "PEFT's default", DEFAULT)
         if "lora.rank" not in of.values and "lora.block_size" not in of.values:
-            of.set("lora.block_size", OFT_BLOCK, "PEFT's own", DEFAULT)
+            of.set("lora.block_size", OFT_BLOCK, "PEFT's default", DEFAULT)
     if of.get("lora.init") == "eva" and "lora.init_rows" not in of.values:
         of.set("lora.init_rows", EVA_ROWS, OURS, DEFAULT)
     if "lora.lr_ratio" in of.values and "lora.embedding_lr" not in of.values:
-        of.set("lora.embedding_lr", EMBEDDING_LR, "PEFT's own", DEFAULT)
+        of.set("lora.embedding_lr", EMBEDDING_LR, "PEFT's default", DEFAULT)
     if of.get("qlora") is True and "lora.bits" not in of.values:
         of.set("lora.bits", 4, "qlora", DEFAULT)
     if of.get("lora.bits") == 4 and "lora.double_quant" not in of.values:
@@ -97,7 +99,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
 def own_defaults(of: OpenSpec, method: str) -> None:
     """Set the method's settings that the spec does not state to the defaults of the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
-    why = f"{of.stack.name}'s own"
+    why = f"the default of {of.stack.name}"
     own = METHODS[method].defaults
     if "optimizer.lr" not in of.values:
         rate = own.get("optimizer.lr", base["learning_rate"])

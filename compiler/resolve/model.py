@@ -148,9 +148,11 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
         help = f"`accelerate merge-weights {folder}/pytorch_model_fsdp_0 {made}` merges FSDP's shards"
         if not sharded:
             help = f"`python {folder}/zero_to_fp32.py {folder} {made} --safe_serialization` merges ZeRO's shards"
-        help += f"; copy config.json and the tokenizer beside them, and train `{made}`"
+        help += f"; copy config.json and the tokenizer into `{made}`, and train `{made}`"
         if not sharded and not workspace.kind(f"{folder}/zero_to_fp32.py"):
-            help = "name the run's own folder, which has its final weights, or a checkpoint that has some"
+            help = (
+                "name the output folder of the run, which has the final weights, or a checkpoint with complete weights"
+            )
         problems.report("XP935", f"`{folder[:80]}` is a checkpoint with sharded weights only", label, help=help)
     return True
 
@@ -161,17 +163,17 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     if workspace.kind(folder + "/adapter_config.json"):
         return (
             f"`{path[:80]}` contains an adapter, not a model",
-            f'train its base with `lora(from = "{folder}")`, or `"{folder}/merged"`, which its run leaves there with '
+            f'train its base with `lora(from = "{folder}")`, or train `"{folder}/merged"`, which a run writes with '
             "`save(merge)`",
         )
     near = None if workspace.kind(folder) else workspace.nearest_name(folder)
     if near is not None and workspace.kind(near + "/config.json"):
         help = f'name `"{near}"`, which is here'
     elif is_hub_id(path):
-        help = f"for a model of the hub, write `{path}` without quotes; for a folder that a run is still to write, "
+        help = f"for a model of the hub, write `{path}` without quotes; for a folder that a later run writes, "
         help += 'give its architecture: `model(config=file("config.json"))`'
     elif not workspace.kind(folder):
-        help = "name a folder that is here, or give the architecture of one that a run is still to write: "
+        help = "name an existing folder; if a later run writes it, give the architecture: "
         help += '`model(config=file("config.json"))`'
     else:
         help = 'a local model is a folder with config.json; or write `config = file("config.json")`'

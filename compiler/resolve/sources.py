@@ -192,8 +192,8 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 "XP111",
                 f"`{node.name[:80]}` is not in the registry: its rows are assumed to be {in_words(usual)}",
                 label,
-                help=f"`data(format={others[-1] if method == 'kto' else 'conversations'})` or the like "
-                "states another shape"
+                help="if that is wrong, write their shape, such as "
+                f"`data(format={others[-1] if method == 'kto' else 'conversations'})`"
                 if others
                 else f"`data(format={usual})` states it",
             )

@@ -100,7 +100,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
         files[posixpath.basename(read.name)] = read
     everything = "\n".join(texts.values())
     if NAME.search(texts[posixpath.basename(main.name)]) is None:
-        raise Wrong("XP129", f"`{name[:60]}` names no task", "write `task: NAME` on a line of it")
+        raise Wrong("XP129", f"`{name[:60]}` names no task", "write `task: NAME` on a line of the file")
     reader = READER.search(everything)
     wanted = [f"{module}.py" for module in FUNCTION.findall(everything)]
     if reader is not None and reader.group(1) in READERS:
@@ -124,8 +124,8 @@ def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[R
             if one in texts:
                 continue
             if "/" in one:
-                message = f"`{main.name[:60]}` includes `{one[:60]}` of another folder"
-                raise Wrong("XP129", message, "put it next to the file")
+                message = f"`{main.name[:60]}` includes `{one[:60]}`, a file of another folder"
+                raise Wrong("XP129", message, "put the included file next to the task file")
             read = _read(one, main.name, workspace, f"`{main.name[:60]}` includes it")
             texts[one] = _text(read)
             out.append(read)
@@ -136,8 +136,8 @@ def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[R
 def _inside(name: str, task: str) -> str:
     clean = posixpath.normpath(name)
     if clean.startswith(("..", "/")) or any(ord(c) < 32 or c == "*" for c in clean):
-        help = "name single files in its folder or below"
-        raise Wrong("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied with it", help)
+        help = "name single files in the folder of the task file or below it"
+        raise Wrong("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied into the bundle", help)
     return clean
 
 

@@ -70,7 +70,7 @@ def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) 
                 f"nothing reads the data block `{title[:60]}`",
                 block,
                 related=(label,),
-                help=f"name it `{written[:60]}`, or write `on {title[:60]}`",
+                help=f"name the block `{written[:60]}`, or write `on {title[:60]}`",
             )
             explained = True
         elif loaded.rows:

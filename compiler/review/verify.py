@@ -193,7 +193,7 @@ def _compared(
         else:
             expected |= top
     drifts = broken or list(differences(folder, found, expected))
-    bytecode = [f"{os.path.join(folder, name)} is foreign; launch.sh reads no bytecode of a bundle"
+    bytecode = [f"{os.path.join(folder, name)} was not written by the compiler; launch.sh reads no bytecode of a bundle"
                 for name in found.bytecode]  # fmt: skip
     if drifts:
         changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")

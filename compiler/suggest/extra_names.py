@@ -102,7 +102,7 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
         return _finding(stack, "trl", name, item, written_as)
     why = stack.omitted(stack.config(method)).get(name)
     if why is not None:
-        return report("XP121", f"a bundle does not state `{name}`", item.label, help=f"leave it out: {why}")
+        return report("XP121", f"`{name}` cannot be set under `extra`", item.label, help=f"leave it out: {why}")
     return None
 
 

@@ -146,7 +146,7 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     if below:
         help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
     else:
-        help = f"write `{count}`, for {noun}s are whole numbers" + (
+        help = f"write `{count}`, because {noun}s are counted in whole numbers" + (
             f", or `{share}` for a share {total}" if share else ""
         )
     message = f"`{node.text[:40]}` may be a number of {noun}s or a share {total}"

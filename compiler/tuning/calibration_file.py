@@ -34,7 +34,7 @@ def read(path: str) -> tuple[Reading, ...]:
     try:
         return tuple(_reading(one) for one in found["readings"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} has a malformed reading: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{path} has a malformed measurement: {type(error).__name__}: {error}") from error
 
 
 def _reading(one: Mapping[str, Any]) -> Reading:

@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=_positive, metavar="N", help="rows of an epoch, if they are not known")
     parser.add_argument("--tokens", type=_positive, metavar="N", help="tokens of a row on average")
     parser.add_argument("--price", type=price_argument, default={}, metavar="PRICE", help=HELP)
-    parser.add_argument("--calibration", metavar="FILE", help="readings of real runs, as `xpc tune` writes them")
+    parser.add_argument("--calibration", metavar="FILE", help="measurements of real runs, as `xpc tune` writes them")
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
     parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")

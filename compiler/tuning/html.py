@@ -200,7 +200,7 @@ def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
         said = _number(micro, 0)
         rows.append([gpu.name, spec.text("strategy"), said, recomputes, *_numbers(found), _number(tokens, 0)])
     yield "<h2>Alternatives</h2>"
-    yield "<p class=soft>The same global batch on as many GPUs, as far as it may fit. A tap on a head sorts.</p>"
+    yield "<p class=soft>The same global batch on as many GPUs, where it may fit. Click a heading to sort.</p>"
     names = ("GPU", "strategy", "micro", "checkpointing", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours")
     yield _table((*names, "tokens/s a GPU"), rows, now)
 

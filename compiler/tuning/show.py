@@ -47,7 +47,7 @@ def _one(plan: Plan) -> str:
             f"{plan.capacity / GIB:.1f} at the {memory.phase} phase: {plan.verdict}"
         )
         cited = peak_source(plan)
-        lines += [f"  {cited}; by component it is predicted:"] if cited else []
+        lines += [f"  {cited}; the prediction by component:"] if cited else []
         for name, size in sorted(memory.components.items(), key=lambda one: -one[1]):
             if size >= SHOWN * GIB or size == max(memory.components.values()):
                 lines.append(_line(name, size, scale))

@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-o", "--output", metavar="DIR", help="where the probes go (default: ./STEM.tune)")
     parser.add_argument("--read", metavar="DIR", help="read the measurements of the probes in DIR, and show the change")
     parser.add_argument("--run", metavar="OUT", help="read the measurements of a finished run in a folder")
-    parser.add_argument("--calibration", metavar="FILE", help="put the readings into FILE, for `xpc plan`")
+    parser.add_argument("--calibration", metavar="FILE", help="write the measurements to FILE, for `xpc plan`")
     return parser.parse_args(list(arguments))
 
 
@@ -168,13 +168,13 @@ def _read(
     lines += _losses([one.out for one, _ in done])
     if options.calibration is not None:
         calibration_file.add(options.calibration, [each for _, each in done])
-        lines.append(f"put {len(done)} readings into {options.calibration}")
+        lines.append(f"wrote {len(done)} measurements to {options.calibration}")
     now = next((each for one, each in done if not one.change.settings), None)
     best, fastest = min(done, key=lambda pair: pair[1].seconds[0])
     gain = None if now is None else now.seconds[0] / fastest.seconds[0] - 1
     if not best.change.settings or (gain is not None and gain < LEAST_GAIN):
         return [*lines, "", "the unchanged run is the fastest: there is nothing to change"], 0
-    told = "" if gain is None else f", {gain:.0%} faster than as it is"
+    told = "" if gain is None else f", {gain:.0%} faster than the unchanged run"
     lines += ["", f"fastest: {_name(best.change)}{told}", *_diff(options.file, spec, best.change, workspace)]
     return lines, 0
 
@@ -232,5 +232,5 @@ def _of_run(spec: CheckedSpec, out: str, file: str | None) -> tuple[list[str], i
     lines = [f"{out}: {', '.join(parts)}"]
     if file is not None:
         calibration_file.add(file, [found])
-        lines.append(f"put 1 reading into {file}")
+        lines.append(f"wrote 1 measurement to {file}")
     return lines, 0

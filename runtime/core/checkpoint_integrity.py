@@ -111,7 +111,7 @@ def broken(path: str, digests: bool) -> str | None:
         except OSError:
             return f"{name} is missing"
         if found != size:
-            return f"{name} is cut off ({found:,} of {size:,} bytes)" if found < size else f"{name} is not as written"
+            return f"{name} is cut off ({found:,} of {size:,} bytes)" if found < size else f"{name} has grown"
     if not digests:
         return None
     for (name, (_, digest)), (_, other) in zip(known.items(), _hashed(path, list(known)), strict=True):

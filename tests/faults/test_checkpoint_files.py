@@ -78,7 +78,7 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
         content = handle.read()
     for wrong, said in (
         (content[:-1], "model.safetensors is cut off (50 of 51 bytes)"),
-        (content + b"x", "model.safetensors is not as written"),
+        (content + b"x", "model.safetensors has grown"),
         (content[:-1] + b"x", "model.safetensors is corrupted (its sha256 differs from the recorded one)"),
     ):
         with open(name, "wb") as handle:

@@ -85,7 +85,7 @@ def test_every_argument_of_the_class(target, method):
         fates = {one.key: one for one in draft.fates.values() if one.key.partition(".")[0] == name}
         fate = {one.fate for one in fates.values()}
         own = fates[name].why if name in fates else ""
-        unread += [name] if "no such key" in own or "has no place for it" in own else []
+        unread += [name] if "no such key" in own or "no setting of a spec corresponds to it" in own else []
         if fate <= {"irrelevant"} and name in base and base[name] != value and name not in UNSTATED:
             lost[name] = [one.why for one in fates.values()]
         if not draft.wrong and fate <= {"extra", "mapped"}:

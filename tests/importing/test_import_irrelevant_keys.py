@@ -18,7 +18,7 @@ sys.path.append(oracle_support.FOLDER)
 
 from irrelevant_cases import VALUES
 
-MEGATRON = "Megatron's way of computing the same"
+MEGATRON = "it decides how Megatron computes, not the result"
 """Why Megatron's keys are irrelevant; no recorded tool can run Megatron here."""
 IRRELEVANT = {
     tool: [

@@ -50,7 +50,7 @@ def test_shares_that_do_not_add_up_are_reported(tmp_path: object, capsys: pytest
     text = "xpc 1\ntrain qwen2.5-3b on mix for 1 epochs with 1 x h100-80gb gbs=8 micro=8 seq=128\ndata mix {\n"
     with pytest.raises(SpecError, match="does not compile"):
         run(tmp_path, text=text + '  smoltalk { share = 70% }\n  alpaca { share = 40% }\n}\nsave "out"\n')
-    assert "the shares of the mixture are 110% together, not 100%" in capsys.readouterr().err
+    assert "all shares of the mixture together are 110%, not 100%" in capsys.readouterr().err
 
 
 def test_an_interpreter_without_the_stack_is_named(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_golden_is_written_once_and_then_compared(tmp_path: object) -> None:
     shown, differs = golden.compare(path, found(other), False)
     assert differs
     assert "-row 0 of train.jsonl: 7 tokens, 2 bear loss\n+row 0 of train.jsonl: 7 tokens, 1 bear loss\n" in shown
-    assert shown.splitlines()[-1].endswith("--update writes it again")
+    assert shown.splitlines()[-1].endswith("--update writes the file again")
     assert golden.compare(path, found(other), True) == (f"wrote {path}\n", False)
     assert not golden.compare(path, found(other), False)[1]
 

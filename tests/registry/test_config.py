@@ -195,7 +195,7 @@ def test_an_unknown_decoder_of_another_shape_is_refused(key):
 
 def test_a_known_decoder_of_another_shape_is_refused():
     found = facts_from_config({**LLAMA, "model_type": "nemotron"}, "tiny", "x")
-    assert found == "`nemotron` models are not counted here"
+    assert found == "the sizes of `nemotron` models are not known"
 
 
 @pytest.mark.parametrize(

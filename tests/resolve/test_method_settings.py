@@ -218,7 +218,7 @@ def test_plain_sft_loads_nothing_of_the_methods() -> None:
     ("teacher", "help"),
     [
         ("Qwen/Qwen2.5-7B-Instruct", "for a model of the hub, write `Qwen/Qwen2.5-7B-Instruct` without quotes"),
-        ("no-such-folder", "name a folder that is here"),
+        ("no-such-folder", "name an existing folder"),
         ("adapter", "a teacher is a complete model"),
     ],
 )

@@ -133,7 +133,7 @@ def test_new_tokens_are_reported_for_another_base_model():
     one = only(checked(spec(train=trained("gpt2 on infinity-instruct"))), "XP505")
     assert "`chat_template = chatml`" in one.help
     assert '`tokens = ["<|im_start|>", "<|im_end|>"]`' in one.help
-    assert "new to its vocabulary" in one.help
+    assert "new to the model's vocabulary" in one.help
 
 
 def test_a_sweep_of_templates():

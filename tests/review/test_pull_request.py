@@ -470,7 +470,7 @@ def test_golden_previews_are_compared_as_text(repository) -> None:
     commit("another template")
     found = {one.path: one for one in entries(".", "main")}
     assert set(found) == {"one.preview", "old.preview", "new.preview"}
-    assert found["one.preview"].line == "what is taught differs in 3 lines"
+    assert found["one.preview"].line == "the golden preview differs in 3 lines"
     assert "tokens, 2 bear loss\n+row 0 of train.jsonl: 7 tokens, 1 bear" in found["one.preview"].text
     assert "\x1b" not in found["one.preview"].text
     assert (found["old.preview"].line, found["new.preview"].line) == (

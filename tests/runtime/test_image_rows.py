@@ -52,7 +52,7 @@ REFUSED = [
     ((["a <image>"], 0, {}), "it has 0 images, and 1 places"),
     (([[{"type": "video"}]], 1, {}), "a part of the type 'video'"),
     (([[{"type": "image", "url": "x"}]], 1, {}), "a part of the type 'image'"),
-    (([[{"type": "text", "text": "a <image>"}]], 1, {}), "a text between parts contains <image>"),
+    (([[{"type": "text", "text": "a <image>"}]], 1, {}), "a text of a message with parts contains <image>"),
     ((["What?"], 1, {"tools": [{"name": "f"}]}), "it has `tools`"),
 ]
 
@@ -115,7 +115,7 @@ def test_an_image_is_turned_as_its_camera_noted(root: Path):
         ("none.png", "there is no such file"),
         ("../secret.png", "outside of the data's folder"),
         ("link.png", "outside of the data's folder"),
-        ("a\0.png", "which no file is named"),
+        ("a\0.png", "cannot be the name of a file"),
         ("https://example.com/a.png", "which a run does not fetch"),
         ("pipe.png", "there is no such file"),
         ("cut.png", "cannot be read"),

@@ -70,9 +70,12 @@ def test_the_tokenizer_and_the_configuration_count(name: str, place: Path) -> No
 
 def test_missing_and_new_files(place: Path) -> None:
     put(place, {"models/tiny/added_tokens.json": "{}"})
-    assert "models/tiny/added_tokens.json is here, and was not when this bundle was compiled; put" in found()[0]
+    assert "models/tiny/added_tokens.json is new, and was not there when this bundle was compiled; put" in found()[0]
     os.remove(place / "models" / "tiny" / "tokenizer.json")
-    assert "models/tiny/tokenizer.json is not here, and was when this bundle was compiled (1 more differ)" in found()[0]
+    assert (
+        "models/tiny/tokenizer.json is missing, and was there when this bundle was compiled (1 more differ)"
+        in found()[0]
+    )
 
 
 def test_files_that_a_new_run_does_not_read(place: Path) -> None:

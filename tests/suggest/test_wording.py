@@ -165,7 +165,7 @@ def test_quoted_hub_ids_are_told_from_paths():
     found = checked('train "Qwen/Qwen2.5-3B" on "BAAI/Infinity-Instruct"\n')
     helps = [one.help for one in found.problems if one.code in ("XP118", "XP123")]
     assert helps == [
-        "for a model of the hub, write `Qwen/Qwen2.5-3B` without quotes; for a folder that a run is still to write, "
+        "for a model of the hub, write `Qwen/Qwen2.5-3B` without quotes; for a folder that a later run writes, "
         'give its architecture: `model(config=file("config.json"))`',
         "write `BAAI/Infinity-Instruct` without quotes for a dataset of the hub",
     ]

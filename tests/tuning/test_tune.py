@@ -120,7 +120,7 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     assert status == 0
     assert text.count("did not finish") == 2
     assert "the losses of all probes agree to 0" in text
-    assert "100% faster than as it is" in text
+    assert "100% faster than the unchanged run" in text
     diff = text[text.index("--- run.xp") :]
     patched = subprocess.run(["patch", "-s", "run.xp"], input=diff, text=True, cwd=tmp_path, check=False)
     assert patched.returncode == 0, diff
@@ -130,7 +130,7 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     found = json.loads(command.run(command.parse(words))[0])
     assert found["per_gpu"]["peak_allocated_bytes"] == dict.fromkeys(("value", "low", "high"), 40 * 2**30)
     assert found["hours"]["value"] == pytest.approx(found["steps"] * 0.5 / 3600, rel=1e-3)
-    assert found["calibration"].startswith("1 reading of this run (probe 3 of run")
+    assert found["calibration"].startswith("1 measurement of this run (probe 3 of run")
     # Another run of the same kind takes the plan's figures times measured / planned.
     (tmp_path / "other.xp").write_text(GPU.replace("micro = 2", "micro = 4"))
     plain, corrected = (
@@ -138,7 +138,7 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
         for more in ((), ("--calibration", "team.json"))
     )
     assert plain["calibration"] is None
-    assert corrected["calibration"].startswith("2 readings of runs of its kind")
+    assert corrected["calibration"].startswith("2 measurements of similar runs")
     before, after = (one["tokens_per_second_per_gpu"] for one in (plain, corrected))
     readings = json.loads((tmp_path / "team.json").read_text())["readings"]
     paces = [one["tokens_per_second"] / one["planned"]["tokens_per_second"] for one in readings]
@@ -162,7 +162,7 @@ def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(prob
     ("text", "said"),
     [
         ("{}", "not a calibration file"),
-        ('{"version": 1, "readings": [{}]}', "has a malformed reading"),
+        ('{"version": 1, "readings": [{}]}', "has a malformed measurement"),
         ("[", "not a calibration file"),
         (None, "cannot be read"),
     ],
@@ -247,4 +247,4 @@ def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     found = json.loads(command.run(command.parse(["run.xp", "--calibration", "here.json", "--format", "json"]))[0])
     seconds = readings[0]["seconds_per_step"]["value"]
     assert found["hours"]["value"] == pytest.approx(found["steps"] * seconds / 3600, abs=2e-3)
-    assert found["calibration"].startswith("1 reading of this run")
+    assert found["calibration"].startswith("1 measurement of this run")

@@ -48,7 +48,9 @@ def names(spec: Spec) -> Iterator[Finding]:
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
-            spec.place(path, "it begins or ends with a mark" if wrong is None else f"a name cannot contain {wrong!r}"),
+            spec.place(
+                path, "begins or ends with punctuation" if wrong is None else f"a name cannot contain {wrong!r}"
+            ),
             f"Slurm cannot read this {name} name",
             write(legal),
         )
@@ -92,7 +94,7 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.asks_server:
         yield Finding(
-            spec.place("method.vllm.mode", "its node is like those that train"),
+            spec.place("method.vllm.mode", "the server's node is like those that train"),
             "the job would have no GPU for the vLLM server",
             "leave `vllm` out: transformers generates instead",
             (spec.label("hardware", "no GPU"),),

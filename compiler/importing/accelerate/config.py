@@ -148,7 +148,7 @@ def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
     if word in ("NO", "FALSE"):
         draft.note(entry, "nothing is compiled")
     elif entry is not backend:
-        draft.note(entry, "how torch compiles, not what it computes")
+        draft.note(entry, "it decides how torch compiles, not what torch computes")
     elif word != "INDUCTOR" or not draft.escape("trl", "torch_compile", Entry(entry.key, True, entry.file, entry.line)):
         draft.error(entry, "a bundle compiles a model by inductor only", "write `dynamo_backend: INDUCTOR` or `NO`")
 

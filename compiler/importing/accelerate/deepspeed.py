@@ -173,7 +173,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
             draft.put("optimizer.betas", tuple(number(part) for part in one.items), one)
         elif inner in ("torch_adam", "adam_w_mode", "bias_correction"):
             same = boolean(one) is not (inner == "torch_adam")
-            draft.note(one, "which kernel computes it") if same or inner == "torch_adam" else draft.error(
+            draft.note(one, "it decides which kernel runs") if same or inner == "torch_adam" else draft.error(
                 one, "a bundle's AdamW has it on"
             )
         else:

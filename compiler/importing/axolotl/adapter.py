@@ -65,7 +65,7 @@ def adapter(draft: Draft, named: Entries) -> None:
             draft.put("qlora", True, switch)
     for key, path in (("lora_r", "lora.rank"), ("lora_alpha", "lora.alpha"), ("lora_dropout", "lora.dropout")):
         draft.setting(path, named.get(key))
-    draft.default("lora.dropout", 0.0, "not set: axolotl's own")
+    draft.default("lora.dropout", 0.0, "not set: axolotl's default")
     _targets(draft, named)
     models.adapter_options(draft, named, ADAPTER_OPTIONS)
     models.initial(draft, named.get("peft_init_lora_weights"))
@@ -79,7 +79,7 @@ def adapter(draft: Draft, named: Entries) -> None:
         else:
             draft.error(one, "a bundle quantizes 4 bits as nf4, and computes in the run's precision")
     if bits == 4:
-        draft.default("lora.double_quant", True, "not set: axolotl's own")
+        draft.default("lora.double_quant", True, "not set: axolotl's default")
 
 
 def _targets(draft: Draft, named: Entries) -> None:

@@ -54,8 +54,8 @@ def learned(draft: Draft, named: Entries) -> Learned:
         return Learned(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
-            draft.error(other.entry or found[0].entry or named["datasets"], "another source learns other turns",
-                        "a spec learns the same turns in all its sources")  # fmt: skip
+            draft.error(other.entry or found[0].entry or named["datasets"], "another data set trains on other turns",
+                        "a spec trains on the same turns in all sources")  # fmt: skip
     return found[0] if found else Learned()
 
 
@@ -93,7 +93,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
     if entry is None:
         pass
     elif given:
-        draft.note(entry, "the tokenizer's own" if not own else "the source has its own template")
+        draft.note(entry, "the tokenizer's chat template" if not own else "the source has its own template")
     elif not renders:
         draft.note(entry, f"no template renders rows of {shapes[0]}")
     elif fallback and known is None:
@@ -167,7 +167,7 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
         else:
             draft.mark(one, "mapped", "model.chat_template")
     if shared is not None and shared is not given[0]:
-        draft.note(shared, "each data set has its own")
+        draft.note(shared, "each data set names a template")
     return given[0]
 
 

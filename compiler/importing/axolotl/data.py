@@ -75,7 +75,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
         draft.note(least, f"{draft.method} keeps short rows")
     if draft.has("seed") and not draft.has("data.seed"):
         return
-    draft.default("seed", 42, "not set: axolotl's own")
+    draft.default("seed", 42, "not set: axolotl's default")
 
 
 def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:

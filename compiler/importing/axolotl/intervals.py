@@ -125,9 +125,9 @@ def warmup(draft: Draft, named: Entries) -> None:
     written = draft.settings.get("schedule.warmup")
     if written is None and length is not None:
         steps = min(int(0.03 * length), 100)
-        draft.default("schedule.warmup", Amount("count", 2 if steps == 1 else steps), "not set: axolotl's own")
+        draft.default("schedule.warmup", Amount("count", 2 if steps == 1 else steps), "not set: axolotl's default")
     elif written is None:
-        draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's own")
+        draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's default")
         draft.differs(
             "warmup_steps",
             "without a number axolotl warms up for 3 % of the run and at most 100 steps; the spec always for 3 %",

@@ -28,7 +28,7 @@ def configured(draft: Draft, named: Entries) -> None:
             elif key in NEUTRAL:
                 draft.note(one, NEUTRAL[key])
             elif key == "tie_word_embeddings" and known is not None and boolean(one) is known.tied:
-                draft.note(one, "the model's own")
+                draft.note(one, "the same value as in the model's config.json")
             elif key == "output_router_logits" and boolean(one) and "router_aux_loss_coef" in draft.stack.fields():
                 draft.note(one, "the target adds the router's loss by the model's own coefficient")
             else:

@@ -85,15 +85,15 @@ def memory(draft: Draft, named: Entries) -> None:
         else:
             draft.error(one, "the language has `reentrant` only")
     if kwargs is not None and not inside:
-        draft.note(kwargs, "null: axolotl's own")
-    draft.default("memory.checkpointing", on, "not set: axolotl's own")
+        draft.note(kwargs, "null: axolotl's default")
+    draft.default("memory.checkpointing", on, "not set: axolotl's default")
     if on and _never_reentrant(draft, named):
         stated = draft.settings.get("memory.checkpointing.reentrant")
         if stated is not None and stated.text == "true" and stated.entry is not None:
             draft.settings.pop("memory.checkpointing.reentrant")
             draft.put("memory.checkpointing.reentrant", False, stated.entry, "as axolotl turns it off for Gemma 4")
     elif on and draft.method in ("sft", "reward") and "unfrozen_parameters" not in named:
-        draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's own")
+        draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's default")
     elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:
         draft.differs(
             "use_reentrant",

@@ -52,9 +52,13 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
     config, base = named.get("base_model_config"), named.get("model_name_or_path")
     if config is not None and (config.empty or (base is not None and config.value == base.value)):
-        draft.note(config, "the model's own")
+        draft.note(config, "the configuration of the base model")
     elif config is not None:
-        draft.error(config, "the configuration is the model's own", "save it with the model")
+        draft.error(
+            config,
+            "a spec uses the configuration that is saved with the model",
+            "save this configuration with the model",
+        )
     _model(draft, named)
     axolotl_precision.precision(draft, named)
     axolotl_precision.tf32(draft, named, overrides)
@@ -129,11 +133,11 @@ def _model(draft: Draft, named: Entries) -> None:
     models.new_tokens(draft, [named[key] for key in ("tokens",) if key in named])
     tokens = named.get("special_tokens")
     if tokens is not None and tokens.empty:
-        draft.note(tokens, "null: the tokenizer's own")
+        draft.note(tokens, "null: the tokenizer's token is used")
     for key, one in ({} if tokens is None else tokens.mapping).items():
         path = {"pad_token": "model.pad", "eos_token": "model.eos"}.get(key)
         if one.empty:
-            draft.note(one, "null: the tokenizer's own")
+            draft.note(one, "null: the tokenizer's token is used")
         elif path is not None:
             draft.setting(path, one)
         else:
@@ -240,7 +244,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
     if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
         draft.setting("track.name", run)
     elif run is not None:
-        draft.note(run, "the run's own")
+        draft.note(run, "an id of one run, which a spec does not state")
 
 
 def _method(draft: Draft, named: Entries) -> None:
@@ -283,7 +287,7 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
     """Set SimPO as the loss `simpo` of the method cpo, with its margin and the weight of the likelihood term."""
     if kind is not None and kind.value == "simpo":
         draft.put("method.loss", (Weighted("simpo"),), kind)
-        draft.default("method.likelihood", 1.0, "not set: TRL's own")
+        draft.default("method.likelihood", 1.0, "not set: TRL's default")
     for key, path in (("simpo_gamma", "method.margin"), ("cpo_alpha", "method.likelihood")):
         one = named.get(key)
         if one is not None and draft.method == "cpo" and not one.empty:
@@ -328,7 +332,7 @@ def _packing(draft: Draft, named: Entries) -> None:
     elif on and draft.method == "sft":
         draft.default("batch.packing.eval", True, "not set: axolotl packs evaluation rows like training rows")
     if not on and draft.method == "sft":
-        draft.default("batch.packing", False, "not set: axolotl's own")
+        draft.default("batch.packing", False, "not set: axolotl's default")
     apart = named.get("pretrain_multipack_attn")
     if apart is not None and (named.get("pretraining_dataset") is None or not on):
         draft.note(apart, "it applies only to packed rows of a `pretraining_dataset`")
@@ -341,7 +345,7 @@ def _packing(draft: Draft, named: Entries) -> None:
 
 
 def _defaults(draft: Draft, named: Entries) -> None:
-    why = "not set: axolotl's own"
+    why = "not set: axolotl's default"
     if not draft.has("train.steps"):
         draft.default("train.epochs", 1.0, why)
     for path, value in (("batch.seq", 512), ("batch.micro", 1), ("optimizer", "adamw_fused"), ("schedule", "cosine"),

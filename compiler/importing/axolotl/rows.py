@@ -22,14 +22,14 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
     if parts is None or parts.off:
-        draft.note(which, "there is one part")
+        draft.note(which, "the rows are not divided into shards")
         return None
     if draft.method not in ("sft", "reward"):
         for one in (parts, which):
             draft.note(one, f"axolotl reads every row for {draft.method}")
         return None
     if number is None or number < 1:
-        draft.error(parts, "it takes a number of parts")
+        draft.error(parts, "it takes a number of shards, at least 1")
         return None
     merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
     if (merged is not None and boolean(merged) is False) or (order is not None and not order.off):

@@ -216,9 +216,9 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
 def _dropped(draft: Draft, line: Line, file: str) -> None:
     """Warn about words that are left out, because they are an unset variable or depend on an undecided condition."""
     for dropped in line.dropped:
-        why = "the script does not set it: it is taken to be empty"
+        why = "the script does not set this variable; the import assumes that it is empty"
         if ":" in dropped.text:
-            why = "a condition that the script's text does not decide adds words here: they are left out"
+            why = "the import cannot evaluate the condition that adds words here, and leaves them out"
         draft.warn(Entry(dropped.text, None, file, dropped.line), why)
 
 

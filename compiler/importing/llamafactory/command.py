@@ -90,5 +90,5 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         else:
             draft.note(one, "it concerns the launch of one machine")
     if count and overrides.hardware is None:
-        draft.warn(None, f"no source names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
+        draft.warn(None, f"no input file names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
     return draft

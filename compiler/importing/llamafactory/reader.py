@@ -151,7 +151,7 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
         draft.put("model.dtype", "bf16", pure)
     second = "train_dataset" in named
     usual = "bf16" if second and half is None else "fp32"
-    draft.default("precision", usual, "not set: LLaMA-Factory's own")
+    draft.default("precision", usual, "not set: LLaMA-Factory's default")
     if second and stated_method is None:
         draft.warn(
             None,
@@ -188,7 +188,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
             draft.setting(f"optimizer.{path}", named.get(f"{kind}_{key}"))
         for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
-            draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's own")
+            draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's default")
     muon.first(draft, named.get("use_muon"))
 
 
@@ -212,7 +212,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
             elif key == "cp_size" and integer(one):
                 draft.put("strategy.context_parallel", integer(one), one)
             elif key == "cp_mode":
-                draft.note(one, "how ranks split a sequence, not what they compute")
+                draft.note(one, "it decides how ranks split a sequence, not the result")
             else:
                 draft.error(one, "the language has no such option")
     if optim is not None:
@@ -328,9 +328,9 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
     if loss is not None and apart == "cpo":
         draft.put("method.loss", (Weighted("simpo"),), loss)
         draft.setting("method.margin", named.get("simpo_gamma"))
-        draft.default("method.margin", 0.5, "not set: LLaMA-Factory's own")
+        draft.default("method.margin", 0.5, "not set: LLaMA-Factory's default")
         draft.setting("method.likelihood", share)
-        draft.default("method.likelihood", 0.0, "not set: LLaMA-Factory's own")
+        draft.default("method.likelihood", 0.0, "not set: LLaMA-Factory's default")
         if weight:
             draft.differs(
                 "pref_ftx", "LLaMA-Factory averages the likelihood over answers; the spec averages over tokens", share
@@ -355,11 +355,11 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
         draft.note(loss, f"{draft.method} does not read it")
     if share is not None and not weight and draft.method != "cpo":
         draft.note(share, "it is off")
-    draft.default("method.beta", 0.1, "not set: LLaMA-Factory's own")
+    draft.default("method.beta", 0.1, "not set: LLaMA-Factory's default")
 
 
 def _defaults(draft: Draft, named: Entries, stage: str) -> None:
-    why = "not set: LLaMA-Factory's own"
+    why = "not set: LLaMA-Factory's default"
     if not draft.has("train.steps"):
         draft.default("train.epochs", 3.0, why)
     packing, neat = named.get("packing"), named.get("neat_packing")

@@ -58,7 +58,7 @@ def swanlab(draft: Draft, named: Entries) -> None:
     draft.put("track", (*reported, "swanlab"), use)
     for path, one in names.items():
         draft.setting(path, one, weak=True)
-    draft.default("track.project", "llamafactory", "not set: LLaMA-Factory's own")
+    draft.default("track.project", "llamafactory", "not set: LLaMA-Factory's default")
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
@@ -93,9 +93,9 @@ def recomputing(draft: Draft, named: Entries) -> None:
     if not (off is not None and boolean(off)):
         draft.setting("memory.checkpointing.reentrant", again)
         if "train_dataset" not in named:
-            draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's own")
+            draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's default")
         elif off is None and newer is None:
-            draft.default("memory.checkpointing", True, "not set: LLaMA-Factory's own")
+            draft.default("memory.checkpointing", True, "not set: LLaMA-Factory's default")
     elif again is not None:
         draft.note(again, "`disable_gradient_checkpointing` is on")
 

@@ -15,7 +15,7 @@ from xpc.compiler.importing.trl import model as models
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 """Settings for the keys of `peft_config` in the newer layout (v1)."""
-WHY = "not set: LLaMA-Factory's own"
+WHY = "not set: LLaMA-Factory's default"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
@@ -133,7 +133,7 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
     for key, path in OFT.items():
         one = table.get(key)
         if one is not None and (one.empty or (integer(one) == 0 and path != "lora.dropout")):
-            draft.note(one, "the other size decides")
+            draft.note(one, "it is 0 or empty")
         elif one is not None:
             draft.setting(path, one)
     if not draft.has("lora.rank"):

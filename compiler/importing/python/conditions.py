@@ -59,7 +59,6 @@ def report(draft: Draft, machine: Machine) -> None:
         for place in places:
             draft.error(
                 Entry(text[:100], truth, place.file, place.line),
-                "the script's text does not decide this condition; the spec has what follows if it is "
-                + ("true" if truth else "false"),
-                f"`--set {name}={'no' if truth else 'yes'}` takes the other way",
+                "the import cannot evaluate this condition, and assumes that it is " + ("true" if truth else "false"),
+                f"`--set {name}={'no' if truth else 'yes'}` assumes the opposite",
             )

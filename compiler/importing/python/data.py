@@ -246,9 +246,7 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         out.holdout = step.argument("test_size", 0) or Argument(0.25, step.place)
         out.seed = step.keywords.get("seed") or out.seed
         if "train_size" in step.keywords and "test_size" not in step.keywords:
-            out.problems.append(
-                (step, "the share of rows that are trained on is set, and not the share that is held out", "")
-            )
+            out.problems.append((step, "`train_size` is set instead of `test_size`", ""))
     elif name in ("map", "filter"):
         _mapped(machine, out, step)
     elif name in ("rename_column", "rename_columns"):
@@ -288,7 +286,7 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
 def _mapped(machine: Machine, out: Data, step: Object) -> None:
     function = step.argument("function", 0)
     if step.last == "filter":
-        why = "which rows a function keeps, a spec cannot say"
+        why = "a spec cannot say which rows a function keeps"
         out.problems.append((step, why, "filter the rows once, and name the file that has them"))
         return
     batched = step.keywords.get("batched")

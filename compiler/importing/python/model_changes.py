@@ -83,7 +83,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
             draft.put(path, value, None, f"not set: the default of {'Unsloth' if unsloth else 'PEFT'}")
         if unsloth and "lora_target_modules" not in entries.values:
-            draft.put("lora.targets", UNSLOTH_TARGETS, None, "not set: Unsloth's own")
+            draft.put("lora.targets", UNSLOTH_TARGETS, None, "not set: Unsloth's default")
     if model.continued is not None:
         _continued(draft, model, trainer, machine.read)
     for step in model.steps:

@@ -225,7 +225,7 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
         Entry("from_pretrained", None, loaded.place.file, loaded.place.line),
         "it has no dtype: transformers 4 loads the weights in fp32, and transformers 5 in the type of the checkpoint, "
         "nearly always bf16; the spec has fp32",
-        "`model(dtype = bf16)` is the other one",
+        "write `model(dtype = bf16)` for the other dtype",
     )
 
 

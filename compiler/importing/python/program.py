@@ -121,7 +121,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
     own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
     raise Unreadable(
-        f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another one of them can be imported",
+        f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another of their trainers can be imported",
         0 if loop is None else loop.place.line,
         NO_TRAINER,
     )

@@ -241,7 +241,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     for place in machine.assumed[:3]:
         draft.warn(
             Entry("try", None, place.file, place.line),
-            "it is taken to succeed; if it fails, the script goes on in another way",
+            "the import assumes that this `try` block succeeds; if it fails, the script continues differently",
         )
     _unset(draft, machine, entries)
     for each in machine.defaulted:
@@ -262,10 +262,10 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
     """Warn about unset environment variables on which arguments or conditions depend; they are taken to be empty."""
     for one, why in entries.unset:
-        draft.warn(one, f"{why}, and is taken to be empty")
+        draft.warn(one, f"{why}; the import assumes that it is empty")
     names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]
     for why, place in names[:3]:
-        draft.warn(Entry("environment", None, place.file, place.line), f"{why}, and is taken to be empty")
+        draft.warn(Entry("environment", None, place.file, place.line), f"{why}; the import assumes that it is empty")
 
 
 def _arguments(entries: Entries, trainer: Object) -> None:
@@ -393,7 +393,7 @@ def _settle(draft: Draft, entries: Entries) -> None:
     for key, given in entries.others:
         row, found = KEYS.get(key), entry(key, given)
         if row is None:
-            draft.error(found, "the spec has no place for it", "leave it out if it has no effect")
+            draft.error(found, "no setting of a spec corresponds to it", "leave it out if it has no effect")
         elif row.comment and not found.off:
             draft.reserve(found, f"{key}: {_shown(given.value)}", row.comment)
         elif (row.usual is not None and not found.empty and not keys.is_usual(row, found)) or (

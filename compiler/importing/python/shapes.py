@@ -75,7 +75,7 @@ class Shape:
         old = self.before(ENDED)
         if ended or not (self.plain or old):
             return
-        trainer = "the script" if self.plain else f"{old}, for which the script may be,"
+        trainer = "the script" if self.plain else f"{old}, for which the script may be written,"
         why = f"{trainer} adds no end token to these texts; the spec learns one at the end of each row"
         self.draft.differs(key, why, self.entry(key))
 

@@ -46,7 +46,7 @@ def checked(value: object, line: int) -> object:
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         raise Unreadable("a number is larger than any setting takes", line)
     if isinstance(value, str) and "\0" in value:
-        raise Unreadable("a text contains a NUL, which no path and no name can", line)
+        raise Unreadable("a text contains a NUL character, which paths and names cannot contain", line)
     return value
 
 
@@ -211,5 +211,5 @@ def not_set(variable: str) -> tuple[str, str]:
     name = variable.strip("${}")
     help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
     if variable.startswith("${"):
-        return f"branches of a condition that the script does not decide set ${name} differently", help_
+        return f"the branches of a condition, which the import cannot evaluate, set ${name} differently", help_
     return f"the script does not set {variable}", help_

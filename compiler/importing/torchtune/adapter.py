@@ -31,7 +31,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     for key in ("lora_rank", "lora_alpha", "lora_dropout"):
         draft.setting(KEYS[f"model.{key}"].setting, inside.get(key))
     for path, value in (("lora.rank", 8), ("lora.alpha", 16.0), ("lora.dropout", 0.0)):
-        draft.default(path, value, "not set: torchtune's own")
+        draft.default(path, value, "not set: torchtune's default")
     dora = inside.get("use_dora")
     if dora is not None:
         draft.note(dora, "it is off") if dora.off else draft.setting("lora.dora", dora)

@@ -68,7 +68,7 @@ def data(draft: Draft, entries: Entries) -> None:
     packed = draft.settings.get("batch.packing")
     on = packed is not None and packed.text == "true"
     if draft.method == "sft":
-        draft.default("batch.packing", False, "not set: torchtune's own")
+        draft.default("batch.packing", False, "not set: torchtune's default")
     if on:
         if shapes and shapes[0].goes_on:
             draft.put("batch.packing.strategy", "bfd_split", None, "torchtune continues in the next sequence")
@@ -220,7 +220,7 @@ def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
     prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
     if path:
-        draft.put(path, not prompts_too, entry, "" if entry is not None else "not set: torchtune's own")
+        draft.put(path, not prompts_too, entry, "" if entry is not None else "not set: torchtune's default")
     elif entry is not None:
         draft.note(
             entry,

@@ -34,7 +34,7 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.stacks import DEFAULT
 
-NOT_SET = "not set: torchtune's own"
+NOT_SET = "not set: torchtune's default"
 
 
 def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:

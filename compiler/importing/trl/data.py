@@ -333,7 +333,7 @@ def _rows(draft: Draft, named: Entries) -> None:
             draft.sources = [Source(one.ref, one.columns or (name,), one.take) for one in draft.sources]
             draft.put("data.format", name if name in SHAPES else "text", field)
     _kwargs(draft, named.get("dataset_kwargs"))
-    for key, why in (("lazy_preprocess", "when rows are tokenized, not how"),
+    for key, why in (("lazy_preprocess", "it decides when rows are tokenized, not how"),
                      ("ignore_bias_buffers", "a workaround for one model's buffers"),
                      ("test_split_size", "there is no mixture")):  # fmt: skip
         one = named.get(key)

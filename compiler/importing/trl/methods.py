@@ -59,7 +59,7 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
     """
     if entry is None or not entry.mapping:
         return
-    draft.note(entry, "each of its keys has its own fate")
+    draft.note(entry, "each of its keys is imported separately")
     for name, one in entry.mapping.items():
         path = next((row.path for row in TABLE if draft.method in row.methods and name in row.args), None)
         if path is not None and name in ("top_p", "top_k", "min_p", "temperature", "repetition_penalty"):
@@ -157,7 +157,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
             draft.note(one, f"with {draft.stack.name} vLLM decides its context length")
             draft.warn(one, f"with {draft.stack.name} vLLM decides its context length")
         elif name in ("vllm_enforce_eager", "vllm_enable_prefix_caching"):
-            draft.note(one, "how vLLM computes, not what it computes")
+            draft.note(one, "it decides how vLLM computes, not the completions")
         elif name == "vllm_device":
             draft.put("method.vllm.mode", "server", one, "vLLM had a GPU of its own")
             draft.warn(one, "vLLM had a GPU that trained nothing: the spec generates with a vLLM server, which takes a "

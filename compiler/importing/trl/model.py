@@ -133,7 +133,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
         if usual is not None and not draft.has("lora.from"):  # a continued adapter has its own rank and alpha
-            draft.default(path, usual, "not set: peft's own" if other else "not set: TRL's ModelConfig")
+            draft.default(path, usual, "not set: peft's default" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
         modules = named.get("lora_target_modules")
         if other and (modules is None or modules.empty):
@@ -147,7 +147,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
         draft.note(task, "it follows the method")
     elif task is not None:
-        draft.error(task, f"the task of {draft.method} is another")
+        draft.error(task, f"{draft.method} has another task type")
     _quantization(draft, named, bits)
 
 
@@ -268,7 +268,7 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
     draft.note(entry, NULL)
     known = registry.find_model(draft.model)
     family = known.model_type if known is not None else ""
-    draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's own")
+    draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's default")
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
         draft.error(kind, "4 bits are nf4", "write `bnb_4bit_quant_type: nf4`")
     if bits == 4:
         draft.setting("lora.double_quant", nested)
-        draft.default("lora.double_quant", False, "not set: TRL's own")
+        draft.default("lora.double_quant", False, "not set: TRL's default")
     elif nested is not None:
         draft.note(nested, "the base does not have 4 bits")
 

@@ -275,7 +275,7 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
         sharding.accelerate(draft, launch, overrides, found)
     if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read
         sharding.count(draft, named["num_processes"], "total", found)
-    draft.default("strategy", "ddp", "no source shards states")
+    draft.default("strategy", "ddp", "no input file configures sharding")
 
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:

@@ -190,7 +190,7 @@ def accelerator(draft: Draft, named: Entries) -> None:
         else:
             draft.error(one, "a bundle does not change how accelerate makes batches", "leave it out")
     if entry.mapping:
-        draft.note(entry, "each of its keys has its own fate")
+        draft.note(entry, "each of its keys is imported separately")
     else:
         draft.error(entry, "it takes a mapping such as {split_batches: false}")
 

@@ -121,7 +121,7 @@ def _precision(draft: Draft, named: Entries) -> None:
     for name, entry in present.items():
         if entry.empty or boolean(entry) is False:
             if not on and not entry.empty and (name == "bf16" or "bf16" not in present or present["bf16"].empty):
-                draft.put("precision", "fp32", entry, f"{name} is off, and nothing else is on")
+                draft.put("precision", "fp32", entry, f"{name} is off, and no other precision is on")
             else:
                 draft.note(entry, "it is off")
         elif boolean(entry) is None:
@@ -148,7 +148,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
             if number(one) is None:
                 draft.error(one, "it takes a number")
         if all(value is not None for value in values):
-            why = "" if len(given) == 2 else "the other is the default"
+            why = "" if len(given) == 2 else "the other beta has its default"
             for one in given:
                 draft.put("optimizer.betas", tuple(values), one, why)
     modules = named.get("optim_target_modules")

@@ -133,7 +133,7 @@ class Clauses(Collector):
         form.
         """
         span = Span(node.span.start, other.span.end)
-        message = f"`{self.typed(span)}` is not written that way"
+        message = f"`{self.typed(span)}` is not a legal form"
         self.problem("XP104", message, span, help=f"write `{form}`", edit=form)
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:

@@ -76,7 +76,7 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
         return False
     if other != path and name in ("data", "eval"):
         typed = clauses.typed(node.span)
-        message = f"`{inner}` after `{name}` may be its own setting, or `{other}`"
+        message = f"`{inner}` after `{name}` may mean `{path}` or `{other}`"
         clauses.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
         return True
     return other == path

@@ -16,22 +16,22 @@ from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import colored
 
 EPILOG = (
-    "The twin has a small random model of the same family and eight steps; the rest is the spec's own, launched by the "
+    "The small version has a random model of the same family and eight steps; the rest is the spec's, started by the "
     "bundle's launch.sh. Reward functions are run. Nothing is sent anywhere, and nothing is left without --keep. "
-    "Exit status: 0 nothing is wrong, 1 something is, 2 used wrongly."
+    "Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage."
 )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = ArgumentParser(
-        "xpc rehearse", description="Run a small twin of an experiment to its end, on this CPU.", epilog=EPILOG
+        "xpc rehearse", description="Run a small version of an experiment to its end, on this CPU.", epilog=EPILOG
     )
     add = parser.add_argument
     add("files", metavar="SPEC", nargs="*", help="a spec; with --ci also folders (default: the repository)")
     add("--rows", metavar="FILE", help="rows for the sources that are not on this machine (default: rows are made)")
     add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")
-    add("--keep", metavar="DIR", help="keep the twin, its bundles and its runs in DIR, which must not exist")
+    add("--keep", metavar="DIR", help="keep the small version, its bundles and its runs in DIR, which must not exist")
     add("--python", metavar="PATH", help="the interpreter that trains (default: this one if it has trl, or $PYTHON)")
     add("--format", choices=("text", "markdown", "json"), default="text", help="output format (default: text)")
     add("--ci", action="store_true", help="rehearse each spec that changed, and print a summary in Markdown")

@@ -78,10 +78,14 @@ def text(report: dict[str, Any], color: bool = False) -> str:
 
 def _stand_ins(report: dict[str, Any], indent: str) -> list[str]:
     lines = (
-        [] if report["own_tokenizer"] else [f"{indent}tokenizer: the model's own is not on this machine; one was made"]
+        []
+        if report["own_tokenizer"]
+        else [f"{indent}tokenizer: the model's own is not on this machine; a substitute is used"]
     )
     return lines + (
-        [f"{indent}rows: made in the shape of the data set; --rows FILE takes your own"] if report["made_rows"] else []
+        [f"{indent}rows: generated in the shape of the data set; --rows FILE gives real rows"]
+        if report["made_rows"]
+        else []
     )
 
 

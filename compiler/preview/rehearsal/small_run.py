@@ -193,9 +193,9 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
                 path = _path_at(text, label.span.start)
                 smaller = None if path is None else without(twin, path, f"{refused.message} ({refused.code})")
         if smaller is None:
-            raise UsageError(f"the twin does not compile: {refused.code}: {refused.message}")
+            raise UsageError(f"the small version of the spec does not compile: {refused.code}: {refused.message}")
         twin = smaller
-    raise UsageError("the twin does not compile")
+    raise UsageError("the small version of the spec does not compile")
 
 
 def _path_at(text: str, offset: int) -> str | None:

@@ -348,7 +348,7 @@ def _data(
     rewards = spec.get("method.rewards")
     if made and isinstance(rewards, tuple) and any(one.function is not None for one in rewards):
         own = tuple(one for one in rewards if one.function is None) or (Weighted("format", 1.0),)
-        why = "a function of your own reads columns that made rows do not have; --rows FILE rehearses it"
+        why = "a function of your own reads columns that generated rows do not have; --rows FILE gives real rows"
         draft.put("method.rewards", own, why)
     for path in ("data.min_tokens", "data.max_tokens"):
         if path in draft.values and made:

@@ -25,7 +25,7 @@ def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple
         elif old != new:
             lines = line_difference(old.splitlines(), new.splitlines(), "before", "after")
             many = sum(one.startswith(("+", "-")) for one in lines[2:])
-            yield path, f"what is taught differs in {many:,} lines", "\n".join(map(visible, lines))
+            yield path, f"the golden preview differs in {many:,} lines", "\n".join(map(visible, lines))
 
 
 def _text(commit: Commit, path: str) -> str | None:

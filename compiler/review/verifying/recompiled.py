@@ -152,14 +152,14 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
     if sorted(name for name, _ in stated) != sorted(members):
         return "its members are not those in the folder"
     if {members[name][0].source.name for name, _ in stated} != {source}:
-        return f"it names the spec {source}, and its members another one"
+        return f"it names the spec {source}, and its members name another spec"
     made = [
         Member(name, index, tuple((path, "") for path in settings), members[name][0])
         for index, (name, settings) in enumerate(stated)
     ]
     misnamed = next((one for one in made if not _agrees(one)), None)
     if misnamed is not None:
-        return f"the settings of {misnamed.name} are others than its name says"
+        return f"the settings of {misnamed.name} do not match its name"
     pins = {name: pin(members[name][1][LIST]) for name, _ in stated}
     digests = [shared_digest(members[name][1][bundled.MANIFEST]) for name, _ in stated]
     first = evolve(made[0].spec, name=title, folder="") if made[0].spec is not None else None

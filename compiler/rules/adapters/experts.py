@@ -54,7 +54,7 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     elif EXPERTS in without:
         advice = f"write `lora` to adapt the experts: {spec.adapter} adapts only linear layers"
     else:
-        advice = "`modules_to_save` trains such a part completely"
+        advice = "name the modules in `modules_to_save` to train them completely"
     yield Finding(
         spec.place("lora.targets", f"on {_listed(sorted(adapted))}"),
         f"the adapters of {spec.model.name} are not on {_listed(without)}",

@@ -52,7 +52,7 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
         return
     if not layers and spec.names("freeze.layer_modules"):
         yield Finding(
-            spec.place("freeze.layer_modules", "of which layers?"),
+            spec.place("freeze.layer_modules", "names no layers"),
             "`layer_modules` needs `except_last` or `except_first`",
             write("except_last = 2"),
             (spec.label("freeze"),),
@@ -131,9 +131,9 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
         for one in spec.names(path):
             if any(head in one for head in HEADS):
                 yield Finding(
-                    spec.place(path, "it has a score there instead"),
+                    spec.place(path, "a reward model has a score head instead"),
                     f"a reward model has no `{one[:60]}`",
-                    "leave it out: the score is always trained",
+                    "leave it out: the score head is always trained",
                     (spec.label("method"),),
                 )
 

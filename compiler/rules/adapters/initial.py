@@ -43,7 +43,7 @@ def of_another(spec: Spec) -> Iterator[Finding]:
     if init is not None and spec.get("lora.from") is not None:
         yield Finding(
             spec.place("lora.init", "initial weights"),
-            "an adapter that continues another one starts with its weights",
+            "`init` has no effect: this adapter continues a saved one and starts with the saved weights",
             "leave `init` out",
             (spec.label("lora.from", "the adapter"),),
         )
@@ -65,10 +65,10 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     """
     init, method = spec.get("lora.init"), spec.text("method")
     if init in CHANGES_THE_BASE and spec.compares:
-        online = "; with `beta = 0` there is no reference" if spec.online else ""
+        online = ", or write `beta = 0`, which needs no reference" if spec.online else ""
         yield Finding(
             spec.place("lora.init", "changes the base"),
-            f"the reference of {method} is the base, and {init} subtracts a part from the base's weights",
+            f"{method} compares with the base model, and {init} changes the weights of the base model",
             f"leave `init` out{online}",
             (spec.label("method", "the method"),),
         )
@@ -110,7 +110,7 @@ def divided(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("lora.init", "decomposes the weights"),
             f"{init} cannot decompose a base of {spec.bits} bits",
-            write("init = eva", ", or leave it out"),
+            write("init = eva", ", or leave `init` out"),
             (spec.label("lora.bits") or spec.label(spec.adapter, "the quantized base"),),
         )
 
@@ -152,9 +152,9 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
         )
     elif init == "olora" and family in CONVOLUTIONS:
         yield Finding(
-            spec.place("lora.init", "its layers are Conv1D"),
+            spec.place("lora.init", f"the layers of {family} are Conv1D"),
             f"olora cannot decompose the layers of {family}",
-            write("init = pissa", ", or leave it out"),
+            write("init = pissa", ", or leave `init` out"),
             (spec.model.label,),
         )
 
@@ -204,8 +204,8 @@ def from_other_rows(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("lora.init") == "eva" and spec.text("method") != "sft":
         yield Finding(
-            spec.place("lora.init", "reads rows of sft"),
-            f"eva cannot compute from the rows of {spec.text('method')}",
+            spec.place("lora.init", "reads rows of `method sft`"),
+            f"eva cannot compute initial weights from the rows of {spec.text('method')}",
             "leave `init` out",
             (spec.label("method", "the method"),),
         )

@@ -197,9 +197,9 @@ def unpacked_experts(spec: Spec) -> Iterator[Finding]:
     )
     other = able(lambda one: not names(one, kind))
     yield Finding(
-        spec.place("lora.bits", f"packs the linear layers to {spec.bits} bits"),
+        spec.place("lora.bits", f"quantizes the linear layers to {spec.bits} bits"),
         f"the experts of {kind} are not linear layers and stay in {spec.text('model.dtype')}{share}",
-        f"write `target {other}`, where they are packed",
+        f"write `target {other}`, which quantizes the experts",
         (spec.model.label,),
     )
 
@@ -274,8 +274,8 @@ def never_packed(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: spec.model.model_type not in one.facts.never_packed)
         written = spec.written("lora.bits")
         yield Finding(
-            spec.place("lora.bits" if written else "qlora", "nothing would be packed"),
-            f"{spec.stack.name} cannot pack {spec.model.model_type} to {spec.bits} bits",
+            spec.place("lora.bits" if written else "qlora", "no layer would be quantized"),
+            f"{spec.stack.name} cannot quantize {spec.model.model_type} to {spec.bits} bits",
             ("leave `bits` out" if written else "write `lora` instead") + f", or write `target {other}`",
             (spec.model.label, spec.label("target", "the target")),
         )

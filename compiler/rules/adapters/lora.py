@@ -36,8 +36,8 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     dtype, precision = spec.text("model.dtype"), spec.text("precision")
     if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
         yield Finding(
-            spec.place("model.dtype", f"the packed weights are stored as {dtype}"),
-            f"{spec.text('strategy')} casts what it shards to {precision}, including packed weights",
+            spec.place("model.dtype", f"the quantized weights are stored as {dtype}"),
+            f"{spec.text('strategy')} casts the weights that it shards to {precision}, including quantized weights",
             write(f"dtype = {precision}"),
             (spec.label("precision"), spec.label("strategy")),
         )
@@ -58,7 +58,7 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
     if spec.bits == 8 and spec.weights_sharded:
         name = spec.text("strategy")
         yield Finding(
-            spec.place("lora.bits", "bytes without a storage dtype"),
+            spec.place("lora.bits", "8-bit weights have no storage dtype"),
             f"{name} cannot shard an 8-bit base"
             if spec.sharded_by_fsdp
             else f"{name} keeps a full copy of an 8-bit base in every process",
@@ -134,7 +134,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
             f"`{apart[0][:60]}` of {spec.model.name} cannot have an adapter: PEFT adapts the experts' `{last}` instead",
             write(f"targets = [{', '.join(kept)}]")
             if kept and not _half(spec, kept)
-            else f"write `{last}` for the experts, or name the part in `modules_to_save` to train it completely",
+            else f"write `{last}` for the experts, or name the module in `modules_to_save` to train it completely",
             (spec.model.label,),
         )
         return
@@ -216,7 +216,7 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("method.sync_reference"):
         yield Finding(
-            spec.place("method.sync_reference", "no copy to move"),
+            spec.place("method.sync_reference", "updates a copy of the model"),
             "with adapters there is no copy of the reference to update",
             "leave `sync_reference` out, or train all weights",
             (spec.label("lora") or spec.label("qlora"),),

@@ -77,7 +77,7 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("lora.within") is not None and not isinstance(spec.get("lora.targets"), tuple):
         yield Finding(
-            spec.place("lora.within", "a part of the model"),
+            spec.place("lora.within", "one module of the model"),
             "`all-linear` takes every linear layer of the whole model",
             "write `targets = [q_proj, k_proj, v_proj, o_proj]`, or leave `within` out",
             (spec.label("lora.targets", "the targets"),),
@@ -115,10 +115,10 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
         )
     if spec.flag("oft") and spec.written("lora.rank") and spec.written("lora.block_size"):
         yield Finding(
-            spec.place("lora.rank", "the blocks of a layer"),
+            spec.place("lora.rank", "number of blocks in a layer"),
             "oft takes `rank` or `block_size`, not both",
             "leave `rank` out",
-            (spec.label("lora.block_size", "their size"),),
+            (spec.label("lora.block_size", "size of a block"),),
         )
     if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and spec.low_rank:
         yield Finding(
@@ -148,7 +148,7 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
     wrong = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in EMBEDDINGS]
     if spec.model.model_type in CONVOLUTIONS and not spec.flag("vera"):
         yield Finding(
-            spec.place(spec.adapter, "its layers are Conv1D"),
+            spec.place(spec.adapter, f"the layers of {spec.model.model_type} are Conv1D"),
             f"{spec.adapter} cannot {verb} the layers of {spec.model.model_type}",
             "write `lora` instead",
             (spec.model.label,),
@@ -234,7 +234,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
     if isinstance(within, str) and known_paths and not _contains(within, known_paths):
         yield Finding(
             spec.place("lora.within"),
-            f"{spec.model.name} has no part `{within[:60]}`",
+            f"{spec.model.name} has no module `{within[:60]}`",
             "leave `within` out: the model is a single decoder",
             (spec.model.label,),
         )
@@ -267,7 +267,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(path, "one weight with the head" if tied[0] not in HEADS else "one weight"),
             f"{spec.model.name} ties its embeddings to its head, and training one of them unties them",
-            "write `save { merge }`, which separates the two before it merges"
+            "write `save { merge }`, which separates the embeddings from the head before it merges the adapters"
             if merges
             else f"leave {tied[0]} out of `{name}`, or do not merge the adapters",
             (spec.model.label, spec.label("target", "the target")),
@@ -301,9 +301,9 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
     if missing:
         legal = last_names(_parameters(known))
         experts = any("experts" in path for path in known)
-        apart = f"its experts are separate layers in {spec.stack.name}" if experts and not legal else ""
+        apart = f"the experts are separate layers in {spec.stack.name}" if experts and not legal else ""
         yield Finding(
-            spec.place("lora.parameters", f"it has {', '.join(legal)}" if legal else apart),
+            spec.place("lora.parameters", f"{spec.model.name} has {', '.join(legal)}" if legal else apart),
             f"{spec.model.name} has no parameter `{missing[0][:60]}`",
             "leave `parameters` out" if not legal else f"name {' or '.join(legal)}, or leave `parameters` out",
             (spec.model.label,),
@@ -354,8 +354,8 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
     name = spec.text("optimizer")
     if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED, *MADE_BY_RUNTIME):
         yield Finding(
-            spec.place("lora.lr_ratio", "two rates"),
-            f"`optimizer {name}` has a single rate" + (" for all matrices" if name in MADE_BY_RUNTIME else ""),
+            spec.place("lora.lr_ratio", "two learning rates"),
+            f"`optimizer {name}` has a single learning rate" + (" for all matrices" if name in MADE_BY_RUNTIME else ""),
             "leave `lr_ratio` out",
             (spec.label("optimizer", "the optimizer"),),
         )
@@ -394,7 +394,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
         )
     if spec.flag("method.vllm"):
         yield Finding(
-            spec.place("model.tokens", "vLLM has no rows for them"),
+            spec.place("model.tokens", "vLLM has no embeddings for added tokens"),
             "vLLM cannot generate added tokens",
             "leave `vllm` out, or save a model that has the tokens",
             (spec.label("method.vllm"),),

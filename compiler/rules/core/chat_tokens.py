@@ -37,6 +37,6 @@ def template_advice(spec: Spec) -> str:
     if not new:
         return f"write `chat_template = {name}`" + (", the template of its family" if name != "chatml" else "")
     return (
-        f"write `chat_template = {name}` and {tokens_setting(new)}, which are new to its vocabulary: "
+        f"write `chat_template = {name}` and {tokens_setting(new)}, which are new to the model's vocabulary: "
         "their embeddings are learned from scratch"
     )

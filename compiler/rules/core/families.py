@@ -34,7 +34,7 @@ def presumed_hint(spec: Spec) -> str:
     """
     if spec.model.model_type is not None:
         return ""
-    return '; `config = file("config.json")` in `model` says otherwise where the name misleads'
+    return '; the family is guessed from the name: if it is wrong, `config = file("config.json")` in `model` gives it'
 
 
 def has_attention(spec: Spec, attn: str) -> bool:

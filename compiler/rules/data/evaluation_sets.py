@@ -67,16 +67,16 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
             return
     written = f'{METRIC} = "{spec.sets[0]}_loss"'
     if isinstance(metric, str):
-        place = spec.extra_place("trl", METRIC, "of which set?")
+        place = spec.extra_place("trl", METRIC, "names no set")
     elif best:
-        place = spec.extra_place("trl", LOAD, "by the loss of which set?")
+        place = spec.extra_place("trl", LOAD, "compares by the loss of one set")
     else:
-        place = spec.place("schedule", "steps with the loss of which set?")
+        place = spec.place("schedule", "steps with the loss of one set")
     yield Finding(
         place,
         f"no evaluation set reports `{metric[:60]}`"
         if isinstance(metric, str)
-        else "there are several evaluation sets, and the one to compare by is not named",
+        else "there are several evaluation sets, and `metric_for_best_model` names none of them",
         f"write `{written}`"
         if isinstance(metric, str)
         else f"write `{written}` {'next to it' if best else 'in `extra trl`'}",
@@ -99,7 +99,7 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
     """
     if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
         yield Finding(
-            spec.place("method.precompute", "of several sets"),
+            spec.place("method.precompute", "of several evaluation sets"),
             f"{spec.stack.name} cannot precompute the reference of several evaluation sets",
             f"leave `precompute` out, or write `target {able(lambda one: one.facts.precompute_of_sets)}`",
             (spec.label("eval.data", "the sets"), spec.label("target", "the target")),

@@ -20,7 +20,7 @@ def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
         if source.parts:
             yield source, source.split, source.label
         if source.parts and isinstance(split, str) and source in spec.data:
-            yield source, split, spec.place("eval.split", "of a folder")
+            yield source, split, spec.place("eval.split", "a split of a folder")
 
 
 @rule("XP580", "split-not-in-the-folder")
@@ -41,8 +41,11 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
             continue
         names = tuple(part.inside(source) for part in source.parts)
         there = folders.splits(names)
-        known = f"its files are called {', '.join(there)}"
-        help = f"{known}; write `split = {there[-1]}`, or give files that name" if split != "train" and there else known
+        known = f"the files in it are called {', '.join(there)}"
+        other = f"{known}; write `split = {there[-1]}`, or name a file `{split[:40]}`"
+        if split == "train":
+            other = f"{known}; name the file to train on, or rename a file to `train`"
+        help = other if there else known
         lost = next(
             (one for one in names if "/" not in one and split != "train" and folders.of_split((one,), split)), ""
         )

@@ -97,7 +97,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
     tasks = [task for task in spec.names(TASKS) if task.startswith("leaderboard_math_")]
     if tasks:
         yield Finding(
-            spec.place(TASKS, f"it reads the copy {DATA}"),
+            spec.place(TASKS, f"reads the copy {DATA}"),
             f"the data of `{tasks[0]}` was withdrawn",
             f"leave `{tasks[0]}` out",
         )
@@ -116,7 +116,7 @@ def scores(spec: Spec) -> Iterator[Finding]:
     """
     if spec.names(TASKS) and spec.get("method") == "reward":
         yield Finding(
-            spec.place(TASKS, "they need a model that writes text"),
+            spec.place(TASKS, "need a model that generates text"),
             "a reward model cannot run these tasks",
             "leave `tasks` out",
             (spec.label("method", "returns scores"),),

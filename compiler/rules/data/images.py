@@ -157,9 +157,9 @@ LIGER = "liger-kernel 0.8.5 cannot be imported for Qwen2.5-VL"
 UNREAD: dict[Path, str] = {
     "memory.liger": LIGER,
     "memory.offload_activations": "it was not tested with the part that reads images",
-    "lora.init": "the initial weights were not tested with a part that is left out",
-    "lora.from": "earlier adapters may be on the part that reads images",
-    "oft": "rotations were not tested with a part that is left out",
+    "lora.init": "initial weights were not tested with a part of the model that gets no adapters",
+    "lora.from": "the saved adapter may be on the part that reads images",
+    "oft": "rotations were not tested with a part of the model that gets no adapters",
     "lora.bits": "a quantized base was not tested with the part that reads images",
     "freeze": "the part that reads images is always frozen, and the other weights are trained",
     "model.compile": "the number of patches differs from batch to batch",
@@ -174,9 +174,9 @@ UNREAD: dict[Path, str] = {
     "data.long": "an image cannot be cut",
     "data.prompt_template": "rows with images are conversations",
     "data.system_column": "rows with images are conversations",
-    "data.omit": "a template of a processor writes every text and image",
-    "eval.tasks": "lm-evaluation-harness would load it as a text model",
-    "optimizer.targets": "projected gradients were not tested with a part that is frozen",
+    "data.omit": "the chat template of a processor writes every text and image",
+    "eval.tasks": "lm-evaluation-harness would load the model as a text model",
+    "optimizer.targets": "projected gradients were not tested with a frozen part of the model",
 }
 """Settings that cannot be combined with rows with images, each with the reason."""
 

@@ -28,7 +28,7 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
             spec.place("data.min_tokens"),
             f"no row has at least {least:,} and at most {most:,} tokens",
             write(f"min_tokens = {most}"),
-            (spec.label("data.max_tokens", "the most"),),
+            (spec.label("data.max_tokens", "the maximum"),),
         )
 
 

@@ -44,9 +44,9 @@ def shares(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             missing.label,
             f"`{missing.name[:80]}` has no share of the mixture, but `{stated[0].name[:80]}` has one",
-            f"`share = {_percent(rest)}` is left for it: all shares are 100% together"
+            f"`share = {_percent(rest)}` is left for it: all shares together are 100%"
             if rest > TOLERANCE
-            else "give each source a `share`, 100% together",
+            else "give each source a `share`; all shares together are 100%",
             (stated[0].share_label,),
         )
         return
@@ -56,7 +56,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         scaled = ", ".join(_percent((one.share or 0.0) / total) for one in stated)
         yield Finding(
             last.share_label or last.label,
-            f"the shares of the mixture are {_percent(total)} together, not 100%",
+            f"all shares of the mixture together are {_percent(total)}, not 100%",
             f"write `share = {_percent(rest)}` here, or {scaled} for the same proportions"
             if rest > TOLERANCE
             else f"write {scaled} for the same proportions",

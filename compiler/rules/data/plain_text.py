@@ -41,7 +41,9 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
         if _prompted(source):
             turns = "write `data(chat)`: the prompt becomes the user's turn, and each answer the assistant's"
         else:
-            turns = "make lists of messages of them, or write `data(chat)` once the prompt has its own column"
+            turns = (
+                "turn the texts into lists of messages, or move the prompts to their own column and write `data(chat)`"
+            )
         name, model = source.name[:80], spec.model.name
         yield Finding(
             source.label,

@@ -27,7 +27,7 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("data.documents", "no source is a .txt file"),
             "`documents` has no effect: it divides .txt files into rows",
-            "leave it out; the rows of other files are their own documents",
+            "leave it out; in other files each row is one document",
         )
     if spec.written("data.long") and not any(one.shape == "text" and not one.chat for one in spec.sources):
         yield Finding(
@@ -38,7 +38,7 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
     if spec.get("data.long") == "chunk" and uncut:
         yield Finding(
-            spec.place("data.long", "split at which length?"),
+            spec.place("data.long", "splits at `seq`"),
             "`long = chunk` needs a length: without `seq`, flattened rows have any length",
             "write `batch(seq=2048)`, or leave `long` out",
             (spec.label("batch.padding_free", "rows of any length"),),
@@ -64,7 +64,9 @@ def lines_as_documents(spec: Spec) -> Iterator[Finding]:
             continue
         count = rows.count(source)
         many = "" if count is None else f": {count:,} documents"
-        more = "" if spec.written("data.long") else "; a longer one than `seq` is cut, unless `long = chunk` splits it"
+        more = (
+            "" if spec.written("data.long") else "; longer than `seq`, they are cut unless `long = chunk` splits them"
+        )
         yield Finding(
             source.label,
             f"each line of `{source.name[:80]}` counts as one document{many}",

@@ -80,7 +80,7 @@ def _instead(spec: Spec, source: DataSource) -> str:
     """
     shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
     other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)
-    meant = f"`data(format={source.shape})` says that this is meant"
+    meant = f"`data(format={source.shape})` confirms this"
     return meant if other is None else f"{meant}; `data(format={other})` reads {_listed([*SHAPES[other]])} instead"
 
 
@@ -89,7 +89,7 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
     keys = [kind[len(TURN_KEY) :] for kind in ({} if found is None else found.tallies) if kind.startswith(TURN_KEY)]
     help = "leave turns that are not to be learned out of the data"
     if masks_answers(spec):
-        help = "write `weight` of 0 where a turn is not to be learned, and `method sft(assistant_only)`, which reads it"
+        help = "set `weight` to 0 in turns that are not to be learned, and write `method sft(assistant_only)`"
     return {TURN_KEY + key: (f"a turn with the key `{key}`", help) for key in keys}
 
 

@@ -42,7 +42,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
     for source in spec.data:
         if source.path is not None and source.path.lower().endswith(DATA_FORMATS):
             yield Finding(
-                spec.place("eval.split", "of a file"),
+                spec.place("eval.split", "a split of a file"),
                 f"`{source.name[:80]}` is one file without splits: evaluation would read the training rows",
                 "write `data(holdout=5%)` instead, or name separate rows with `data`, or a folder",
                 (source.label,),
@@ -72,7 +72,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has no column `{name}`",
-                f"its columns are {', '.join(source.found[:8])}; name them with `columns`, or another `format`",
+                f"its columns are {', '.join(source.found[:8])}; name them with `columns`, or write another `format`",
                 (spec.label("data.format", "the shape"),),
             )
             break

@@ -40,7 +40,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
     wrong = spec.wrong.intersection(EVALUATED)
     if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
         yield Finding(
-            spec.place("eval.every", "on which rows?"),
+            spec.place("eval.every", "names no rows"),
             "evaluation has no data",
             'write `holdout = 5%`, `eval(split=test)` or `eval(data="eval.jsonl")`',
         )
@@ -289,7 +289,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
                     one.label,
                     f"{name} is used for both training and evaluation"
                     if name == other
-                    else f"{name} is evaluated on, and rows of it are trained on in {other}",
+                    else f"{name} is used for evaluation, and {other} has training rows from it",
                     "name other rows, or write `data(holdout=5%)` instead",
                     (same.label,),
                 )

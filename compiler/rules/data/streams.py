@@ -40,9 +40,9 @@ def without_steps(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23, 4.57 and 4.52 `trainer.py` (`__init__`); confirmed by running it.
     """
     if spec.flag("data.streaming") and spec.get("train.steps") is None:
-        place = spec.label("train.epochs", "how many steps is that?")
+        place = spec.label("train.epochs", "states no number of steps")
         yield Finding(
-            place or spec.place("data.streaming", "how many steps?"),
+            place or spec.place("data.streaming", "no number of steps"),
             "the rows of a stream are not counted, so a number of epochs has no length",
             "write `for 1000 steps`" if place is None else write("for 1000 steps", ", or leave `streaming` out"),
             (spec.label("data.streaming", "the stream"),) if place is not None else (),
@@ -82,9 +82,9 @@ def _complete(spec: Spec) -> Iterator[tuple[Label, str, str]]:
         yield source.label, "a mixture of sources", "put the files into one folder and name the folder"
     for source in spec.data:
         if source.take is not None or source.limit is not None or source.slice is not None:
-            yield source.label, "a part of the rows", "name all rows: `for N steps` ends the run"
+            yield source.label, "the selection of rows", "use all rows, since `for N steps` ends the run"
         if source.shape == "tokens":
-            yield source.label, "a check of token ids", "write rows of text, which the run tokenizes"
+            yield source.label, "the check of token ids", "write rows of text, which the run tokenizes"
 
 
 @rule("XP193", "epochs-of-a-stream")
@@ -131,14 +131,14 @@ def loader(spec: Spec) -> Iterator[Finding]:
         if spec.extra_value("trl", name):
             yield Finding(
                 spec.extra_place("trl", name),
-                f"`{name}` does not fit a stream, which one process reads in its order",
+                f"`{name}` cannot be used with a stream, which one process reads in the stored order",
                 "leave it out, or leave `streaming` out",
                 stream,
             )
     if spec.context_parallel > 1:
         yield Finding(
             spec.place("strategy.context_parallel"),
-            "processes that share sequences divide a complete dataset",
+            "`context_parallel` divides a complete dataset among processes, and a stream is read while the run trains",
             "leave `context_parallel` or `streaming` out",
             stream,
         )

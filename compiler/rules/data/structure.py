@@ -100,7 +100,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
         allow = (
             ""
             if refused
-            else f", or `data(omit=[{', '.join([*omit, *names])}])` to train {'without' if lost else 'so'}"
+            else f", or `data(omit=[{', '.join([*omit, *names])}])` to train {'without it' if lost else 'on such rows'}"
         )
         yield Finding(
             source.label,
@@ -118,11 +118,11 @@ def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str,
         for name, form in forms.items()
         if not any(kind in form["refused"] + form["left_out"] + form["doubled"] for kind in tallies)
     ]
-    other = f"write `chat_template = {able[0]}`, which writes them" if able else "change the data"
+    other = f"write `chat_template = {able[0]}`, which accepts such rows" if able else "change the data"
     if kinds <= {*ORDER}:
         return "join or move such turns in the data" + (f", or {other}" if able else "")
     if kinds == {"reasoning_twice"}:
-        return "leave out one of the two in the data"
+        return "delete one of the two copies in the data"
     return other
 
 
@@ -152,7 +152,7 @@ def have(one: Tally, found: Survey, source: DataSource) -> str:
 def _count(one: Tally, found: Survey) -> str:
     if one.count == 1:
         return f"row {one.first:,} (counted from 0)"
-    return f"{one.count:,} of the {found.rows:,} rows (the first is row {one.first:,}, from 0)"
+    return f"{one.count:,} of the {found.rows:,} rows (the first is row {one.first:,}, counted from 0)"
 
 
 @rule("XP538", "template-not-compared", "note")
@@ -176,7 +176,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
             kinds = " and ".join(KINDS[kind][1] for kind in list(tallies)[:3])
             yield Finding(
                 source.label,
-                f"`{source.name[:80]}` has {kinds}, and whether the chat template writes them is not known here",
+                f"`{source.name[:80]}` has {kinds}, and xpc does not know whether the chat template writes such parts",
                 "before its first step the run compares the rows with their rendered texts; `chat_template = qwen3` "
                 "writes these parts",
             )
@@ -235,7 +235,7 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"{have(one, found, source)} a tool call whose arguments are not a JSON object",
-                'write an object, such as `{"city": "Paris"}`, or `data(omit=[tool_calls])` to train so',
+                'write an object, such as `{"city": "Paris"}`, or `data(omit=[tool_calls])` to train on such rows',
             )
 
 

@@ -47,7 +47,8 @@ def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str
         return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"
     if _every(one, found):
         return f"every row of {name} {has} {what}"
-    return f"{one.count:,} of the {found.rows:,} rows of {name} {have} {what}; the first is row {one.first:,}, from 0"
+    many = f"{one.count:,} of the {found.rows:,} rows of {name} {have} {what}"
+    return f"{many}; the first is row {one.first:,}, counted from 0"
 
 
 @rule("XP530", "row-not-read")

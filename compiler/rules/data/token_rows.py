@@ -129,7 +129,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     source = next((one for one in spec.data if one.shape == "tokens"), None)
     if source is not None:
         yield Finding(
-            spec.place("method.completion_only", "the rows decide it"),
+            spec.place("method.completion_only", "the labels of the rows decide"),
             "`completion_only` has no effect on rows that are tokens",
             "leave `completion_only` out; `data(columns=[input_ids])` reads the ids alone and learns all of them",
             (source.label,),

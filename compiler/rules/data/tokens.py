@@ -239,7 +239,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
     talks = [source for source in spec.files if source.shape == "prompt" or rows.conversational(source)]
     if talks and spec.get("data.system") is not None:
         yield Finding(
-            spec.place("data.system", "has no place"),
+            spec.place("data.system", "not in this template"),
             f"the template {used} takes no system prompt",
             "leave `system` out, or write `chat_template = chatml`",
             (place,),

@@ -102,7 +102,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "length_column_name") not in (None, "length"):
         yield Finding(
-            spec.extra_place("trl", "length_column_name", "never there"),
+            spec.extra_place("trl", "length_column_name", "no such column"),
             "`length_column_name` names a column that no row has",
             "leave it out: lengths are counted from the tokens",
         )

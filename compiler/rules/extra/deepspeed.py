@@ -162,7 +162,7 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
             yield Finding(place, f"no {what} are offloaded", f"write `offload = {wanted[-1]}` in `strategy`", related)
         elif spec.zero_stage < 3:
             yield Finding(
-                spec.extra_place("deepspeed", name, "taken for the CPU"),
+                spec.extra_place("deepspeed", name, "read as an offload to the CPU"),
                 f"zero{spec.zero_stage} does not offload to a disk",
                 "write `strategy zero3`, or leave `device` out",
                 related,
@@ -280,7 +280,7 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
         better = next(one for one in range(size, 0, -1) if world % one == 0)
         yield Finding(
             spec.extra_place("deepspeed", name, f"{world} / {size} is not an integer"),
-            f"groups of {size} processes do not divide {world}",
+            f"{world} processes cannot be divided into groups of {size}",
             write(f"{name} = {better}"),
             (spec.label("hardware", f"{world} processes"),),
         )

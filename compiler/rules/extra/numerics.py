@@ -37,7 +37,7 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
             if name == dtypes[0]:
                 continue
             message = "an evaluation cannot be both in bf16 and in fp16"
-            related = (spec.extra_place("trl", dtypes[0], "the other"),)
+            related = (spec.extra_place("trl", dtypes[0], "the other dtype"),)
         elif spec.zero_stage and precision != dtype:
             message = f"DeepSpeed reads `{name}` as {dtype} training, but the run trains in {precision}"
             related = (*related, spec.label("strategy", "the strategy"))
@@ -90,7 +90,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     accum, world = spec.integer("batch.accum"), spec.hardware.world
     factor = accum * (world if spec.get("batch.mean") == "global_tokens" else 1)
     if factor > 1:
-        product = f"{accum} accumulation x {factor // accum} processes" if factor > accum else f"{accum} accumulation"
+        product = f"an accumulation of {accum}" + (f" on {factor // accum} processes" if factor > accum else "")
         yield Finding(
             spec.extra_place("trl", "label_smoothing_factor", f"not divided by {product}"),
             f"gradients of the smoothed loss are {factor} times too large",
@@ -201,7 +201,7 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
     wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
         yield Finding(
-            spec.extra_place("trl", facts.continuous_batching, "one process on a GPU"),
+            spec.extra_place("trl", facts.continuous_batching, "needs one process on a GPU"),
             "continuous batching cannot use a wrapped model"
             if wrapped
             else "continuous batching cannot generate on a CPU",

@@ -62,7 +62,7 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
         word, equals, value = part.partition("=")
         place = spec.extra_place("trl", "optim_args", f"`{part[:40]}`")
         if not word or not equals or "=" in value or not value:
-            message = "`optim_args` is written `name=number`, with commas between"
+            message = "`optim_args` is a list of `name=number`, separated by commas"
             yield Finding(place, message, example, replace=better)
             return
         if word in SETTINGS:

@@ -104,7 +104,7 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
     value = spec.extra_value("trl", name)
     if spec.on_cpu and isinstance(value, str) and value.startswith("offloaded"):
         yield Finding(
-            spec.extra_place("trl", name, "from a GPU to the host"),
+            spec.extra_place("trl", name, "moves the cache from a GPU to the host"),
             f"the cache `{value}` needs a GPU",
             write(f'{name} = "dynamic"'),
             (spec.label("hardware", "the hardware"),),

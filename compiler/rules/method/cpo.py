@@ -48,7 +48,7 @@ def likelihood(spec: Spec) -> Iterator[Finding]:
     """
     if _simpo(spec) and not spec.written("method.likelihood"):
         yield Finding(
-            spec.place("method.loss", "and the likelihood of the chosen answer"),
+            spec.place("method.loss", "adds the likelihood of the chosen answer"),
             "`loss = simpo` also learns the likelihood of the chosen answer",
             "write `likelihood = 0` for SimPO as published, or `likelihood = 1` for both",
         )

@@ -93,7 +93,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.data[0].label,
             f"{good} good and {bad} bad answers, weighted {up:g} and {down:g}",
-            f"write `{path} = {better:g}` to {highs[0] if path == 'desirable' else highs[1]:g}",
+            f"write `{path} = {better:g}`, or a number up to {highs[0] if path == 'desirable' else highs[1]:g}",
             (spec.label("method.desirable"), spec.label("method.undesirable")),
         )
 

@@ -132,7 +132,7 @@ def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
             yield Finding(
                 evolve(spec.place("method.rewards"), text=f"`{reward}` needs `solution`"),
                 f"the rows have no column `solution`, which the reward `{reward}` needs",
-                "rename the column with the right answer `solution`, or write your own function: "
+                "rename the column with the right answer to `solution`, or write your own function: "
                 '`rewards = ["rewards.py:right"]`',
                 (source.label,),
             )
@@ -171,7 +171,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
         if foreign:
             yield Finding(
                 evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
-                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, which it does not name",
+                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, but has no such parameter",
                 f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
             )
             continue
@@ -188,7 +188,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     evolve(place, text=f"`{reward.function}` needs {', '.join(lacks)}"),
                     f"the rows have no column `{lacks[0][:40]}`, which the reward `{reward.function}` needs",
-                    f"it can take {', '.join(given[:2])} and the columns of the rows: {listed}",
+                    f"the reward can take {', '.join(given[:2])} and the columns of the rows: {listed}",
                     (source.label,),
                 )
                 break

@@ -75,7 +75,7 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
         yield Finding(
             spec.place("batch.padding_free"),
-            f"`padding_free` does nothing for dpo on {target.name}: it warns and pads",
+            f"`padding_free` does nothing for dpo on {target.name}, which warns and pads the rows",
             "leave `padding_free` out",
             related,
         )
@@ -122,7 +122,7 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
     if spec.get("method") == "reward" and wrong:
         yield Finding(
             spec.model.label,
-            f"transformers on {spec.stack.name} has no {spec.model.model_type} class that gives a score",
+            f"transformers on {spec.stack.name} has no {spec.model.model_type} class with a score head",
             "train another family, such as `qwen2.5-3b`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
         )

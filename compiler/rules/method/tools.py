@@ -43,7 +43,7 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
                 if why is not None:
                     yield Finding(
                         evolve(spec.place(path), text=f"`{each}` {why}"),
-                        f"the model cannot be told how to call `{each.rpartition('.')[2]}`: it {why}",
+                        f"`{each.rpartition('.')[2]}` cannot be described to the model: it {why}",
                         "write a docstring with `Args:` and a line `name: what it is` for each argument, and types",
                     )
 
@@ -101,7 +101,7 @@ def same_name(spec: Spec) -> Iterator[Finding]:
         names += [each for each in found if each not in ("reset", "get_reward") and not each.startswith("_")]
     for name in sorted({one for one in names if one and names.count(one) > 1}):
         yield Finding(
-            spec.place("method.tools", f"`{name}` is there twice"),
+            spec.place("method.tools", f"`{name}` occurs twice"),
             f"two tools are called `{name}`",
             "rename one of the functions",
             (spec.label("method.environment"),),
@@ -127,7 +127,7 @@ def template(spec: Spec) -> Iterator[Finding]:
     path: Path = "method.tools" if spec.get("method.tools") else "method.environment"
     if used is not None and used.name is not None:
         yield Finding(
-            spec.place("model.chat_template", "TRL reads no tool calls of it"),
+            spec.place("model.chat_template", "TRL reads no tool calls of this template"),
             f"TRL does not read the tool calls of the built-in template `{used.name}`",
             "leave `chat_template` out, and train a model whose own template has tool calls, such as "
             "qwen2.5-0.5b-instruct",
@@ -137,7 +137,7 @@ def template(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place(path, "needs a chat template with tool calls"),
             f"the tokenizer of {spec.model.name} has no chat template, so it cannot write tool calls",
-            "train a model with one, such as qwen2.5-0.5b-instruct",
+            "train a model that has a chat template, such as qwen2.5-0.5b-instruct",
         )
 
 

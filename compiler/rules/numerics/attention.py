@@ -344,7 +344,7 @@ def without_experts(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: kind not in one.facts.experts_required and not one.lacks_family(kind))
         yield Finding(
             spec.model.label,
-            f"transformers on {spec.stack.name} cannot compute a {kind} without experts",
+            f"transformers on {spec.stack.name} cannot run a {kind} without experts",
             f"write `target {other}`",
             (spec.label("target", "the target"),),
         )

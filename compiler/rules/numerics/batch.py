@@ -43,7 +43,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     if spec.written("batch.accum"):
         product = micro * accum * world
         text = f"{micro} x {accum} x {world} = {product}"
-        help = f"micro and accum make gbs={product}; or leave `accum` out to have it derived"
+        help = f"write gbs={product}, the product, or leave `accum` out: xpc then computes it"
         message = f"gbs={gbs} is not micro={micro} x accum={accum} x {places}"
         if not spec.written("batch.micro"):
             unit = accum * world
@@ -204,7 +204,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
             spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
             f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
             write(f"min_lr = {suggested}", f" for a share of the peak, or a rate of at most {lr:g}"),
-            (spec.label("optimizer.lr", "the peak"),),
+            (spec.label("optimizer.lr", "the peak learning rate"),),
         )
 
 

@@ -254,7 +254,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.place("batch.seq", "not enforced"),
             "`padding_free` does not cut rows at `seq`",
-            "leave `seq` out, or pack",
+            "leave `seq` out, or pack the rows",
             (spec.label("batch.padding_free", "padding_free"),),
         )
 
@@ -313,7 +313,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
         )
         return
     plain = flash_mixes_documents(spec, known) and known.packing not in OWN_STATE
-    why = f"{known.model_type} does not tell it where they end" if plain else _why_state_leaks(spec, known)
+    why = f"{known.model_type} does not pass on where documents end" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.place(name, f"the family is {known.model_type}"),

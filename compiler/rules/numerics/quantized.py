@@ -96,7 +96,7 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
     how = _packed(spec)
     if how not in (None, "bitsandbytes") and spec.lora and spec.weights_sharded:
         yield Finding(
-            spec.place("strategy", "does not shard packed weights"),
+            spec.place("strategy", "does not shard quantized weights"),
             f"{spec.text('strategy')} keeps all weights of a {how} base in every process",
             "write `strategy ddp`, or `qlora` with the unquantized model",
             (spec.model.label,),
@@ -130,18 +130,22 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
     elif not spec.stack.facts.fp8_bases:
         yield Finding(
             spec.model.label,
-            f"{what}, and {spec.stack.name} does not train over it",
+            f"{what}, and {spec.stack.name} cannot train adapters over such weights",
             f"write `target {able(lambda one: one.facts.fp8_bases)}`, or {copy}",
             (spec.label("target", "the target"),),
         )
     elif not spec.lora:
         unpacked = _unpacked_from_fp8(spec)
-        why = "trained weights would be saved so that they cannot be read" if unpacked else "weights cannot be trained"
+        why = (
+            "trained weights would be saved in a form that cannot be loaded"
+            if unpacked
+            else "weights cannot be trained"
+        )
         yield Finding(spec.model.label, f"{what}, and its {why}", f"write `lora`, or {copy}")
     elif spec.flag("save.merge"):
         yield Finding(
             spec.place("save.merge", "writes weights back in fp8"),
-            f"{what}, and merged weights would be saved so that they cannot be read",
+            f"{what}, and merged weights would be saved in a form that cannot be loaded",
             f"leave `merge` out, or {copy}",
             (spec.model.label,),
         )

@@ -32,7 +32,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
         message = "`selective` cannot be used with adapters under zero3"
         yield Finding(place, message, "write `strategy zero2`", (related,))
     elif spec.flag("memory.checkpointing.reentrant"):
-        related = spec.label("memory.checkpointing.reentrant", "the older way")
+        related = spec.label("memory.checkpointing.reentrant", "the older implementation")
         yield Finding(place, "`selective` cannot be reentrant", "leave `reentrant` out", (related,))
 
 

@@ -65,14 +65,14 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
     """
     if spec.online and spec.flag("method.vllm"):
         yield Finding(
-            spec.place("model.rope", "vLLM does not know it"),
+            spec.place("model.rope", "vLLM does not read `rope`"),
             "vLLM loads the model without the scaling of `rope`",
             "leave `vllm` out, or write the scaling into the config.json of a local model, and train its folder",
             (spec.place("method.vllm"),),
         )
     if spec.lora and not spec.flag("save.merge"):
         yield Finding(
-            spec.place("model.rope", "the folder of the adapter does not have it"),
+            spec.place("model.rope", "not saved in the adapter's folder"),
             "an adapter is saved without the scaling of `rope`",
             "write `save(merge)`, which also saves the complete model",
             (spec.place(spec.adapter),),

@@ -106,7 +106,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
             spec.place("save.every"),
             "there are no checkpoints to choose the best from",
             write(f"every = {every}"),
-            (evolve(best, text="loads the best of them"),),
+            (evolve(best, text="loads the best checkpoint"),),
         )
         return
     help = f"leave `{LOAD}` out"
@@ -139,7 +139,7 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     text, severity, nearest = "", "error", other
     rounded = saved.unit == "share" and not (saved.value * 1_000_000) % (evaluated.value * 1_000_000)
     if saved.unit != evaluated.unit:
-        message = f"checkpoints every {here} and evaluations every {other} need not coincide"
+        message = f"checkpoints every {here} and evaluations every {other} may not coincide"
         severity = "error" if remainder else "warning"
     elif not remainder or (rounded and spec.stack.facts.save_multiples_rounded):
         return
@@ -155,7 +155,7 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
         spec.place("save.every", text),
         message,
         write(f"every = {nearest}", " in `save`"),
-        (spec.label("eval.every", "the evaluation"), spec.extra_place("trl", LOAD, "loads the best of them")),
+        (spec.label("eval.every", "the evaluation"), spec.extra_place("trl", LOAD, "loads the best checkpoint")),
         severity=severity,
     )
 
@@ -219,7 +219,7 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
     right = f"{HIGHER_IS_BETTER} = {'false' if lower else 'true'}"
     yield Finding(
         spec.extra_place("trl", HIGHER_IS_BETTER if isinstance(higher, bool) else METRIC),
-        f"the {'highest' if lower else 'lowest'} {name[:60]} would count as the best, and it is the worst",
+        f"the {'highest' if lower else 'lowest'} {name[:60]} would count as the best, although it is the worst",
         write(right) if isinstance(higher, bool) else f"write `{right}` next to it",
     )
 

@@ -36,7 +36,7 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     strategy, sharded = spec.text("strategy"), spec.sharded_by_fsdp
     if not sharded and (not spec.zero_stage or spec.stack.facts.zero_muon):
         return
-    where = "FSDP has a part of each matrix" if sharded else f"{spec.stack.name}'s DeepSpeed has no such Muon"
+    where = "FSDP divides each matrix" if sharded else f"the DeepSpeed of {spec.stack.name} has no Muon for shards"
     other = "" if sharded else f", or `target {able(lambda one: one.facts.zero_muon)}`"
     yield Finding(
         spec.place("strategy", where),
@@ -67,7 +67,7 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
         if written
         else spec.place("optimizer", "adjust_lr = match_rms_adamw by default"),
         f"Muon under {spec.text('strategy')} always scales its updates as `adjust_lr = original`",
-        write("adjust_lr = original", more) if written else f"add `adjust_lr = original` to it{more}",
+        write("adjust_lr = original", more) if written else f"write `optimizer muon(adjust_lr=original)`{more}",
         (spec.label("strategy", "the strategy"),),
     )
 
@@ -94,7 +94,7 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
         if written
         else spec.place("optimizer", f"clip = {spec.real('optimizer.clip'):g} by default"),
         f"under {spec.text('strategy')}, `clip` applies to Muon's updates",
-        write("clip = 0") if written else "add `clip = 0` to it",
+        write("clip = 0") if written else "write `optimizer muon(clip=0)`",
         (spec.label("strategy", "the strategy"),),
     )
 

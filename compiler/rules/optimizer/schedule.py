@@ -185,7 +185,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and hides_peak:
         yield Finding(
             spec.place("schedule", f"DeepSpeed wraps {name}"),
-            f"`schedule polynomial` cannot read the peak of {name} under {spec.text('strategy')}",
+            f"`schedule polynomial` cannot read the peak learning rate of {name} under {spec.text('strategy')}",
             "write `optimizer adamw`, or `schedule linear`",
             (spec.label("optimizer", "the optimizer"), spec.label("strategy", "the strategy")),
         )

@@ -235,7 +235,8 @@ def padding(spec: Spec) -> Iterator[Finding]:
     fitting = step * max(1, -(-multiple // step)) if isinstance(multiple, int) else step
     yield Finding(
         spec.extra_place("trl", "pad_to_multiple_of", f"{size} ranks need a multiple of {step}"),
-        f"sequences padded to multiples of {multiple} tokens {'balance' if even else 'divide'} badly over {size} ranks",
+        f"sequences padded to multiples of {multiple} tokens "
+        f"{'are divided unevenly' if even else 'cannot be divided'} over {size} ranks",
         write(f"pad_to_multiple_of = {fitting}", ", or leave it out"),
         (spec.label(SETTING, "the sequence is shared"),),
         severity="warning" if even else "error",

@@ -95,7 +95,7 @@ def _joined(content: Sequence[Any], where: str) -> str:
                 "is in the column of images"
             )
         elif PLACE in text:
-            raise RunError(f"{where}: a text between parts contains {PLACE}; the part of the image is its place")
+            raise RunError(f"{where}: a text of a message with parts contains {PLACE}; an image's part is its place")
         else:
             texts.append(text)
     return "".join(texts)
@@ -243,7 +243,7 @@ def _inside(root: str, path: str, where: str) -> str:
     if "://" in path:
         raise RunError(f"{where} is the address {path[:80]!r}, which a run does not fetch")
     if "\0" in path:
-        raise RunError(f"{where} is {path[:80]!r}, which no file is named")
+        raise RunError(f"{where} is {path[:80]!r}, which cannot be the name of a file")
     root, place = os.path.realpath(root), os.path.realpath(os.path.join(root, path))
     if os.path.commonpath((root, place)) != root:
         raise RunError(f"{where} is {path[:80]!r}, outside of the data's folder {root}")

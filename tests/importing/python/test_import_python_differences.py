@@ -248,7 +248,7 @@ def test_a_try_is_taken_to_succeed_with_a_warning() -> None:
         "    data = load_dataset('org/second', split='train')"
     )
     assert "org/first" in found.text
-    assert warned(found, "taken to succeed")
+    assert warned(found, "assumes that this `try` block succeeds")
 
 
 def test_a_script_that_asks_for_the_names_of_its_library() -> None:

@@ -52,8 +52,7 @@ def test_one_way_is_taken_at_a_condition_and_is_one_decision(tmp_path: Path) -> 
     found = script(tmp_path, RANDOM, "size")
     assert "seq = 128" in found.text
     assert decisions(found) == [
-        "`random.random() > 0.5: true`: the script's text does not decide this condition; "
-        "the spec has what follows if it is true"
+        "`random.random() > 0.5: true`: the import cannot evaluate this condition, and assumes that it is true"
     ]
 
 
@@ -89,7 +88,7 @@ def test_values_of_a_usual_run(tmp_path: Path, before: str, length: str) -> None
 
 def test_an_unset_variable_that_decides_is_a_warning(tmp_path: Path) -> None:
     found = script(tmp_path, "n = 128 if os.environ.get('BIG') else 64", "n")
-    assert any("BIG" in one and "taken to be empty" in one for one in found.messages)
+    assert any("BIG" in one and "assumes that it is empty" in one for one in found.messages)
     given = script(tmp_path, "n = 128 if os.environ.get('BIG') else 64", "n", ROWS, '"a/b"', "--set", "BIG=1")
     assert "seq = 128" in given.text
 

@@ -120,7 +120,7 @@ def test_folder_of_cd_and_sourced_variables(tmp_path, monkeypatch) -> None:
     found = imported(text, *HARDWARE, name="train.sh", root=str(tmp_path))
     assert "lr = 4e-6" in found.text
     assert "for 2 epochs" in found.text
-    assert any("taken to be empty" in one for one in found.messages)
+    assert any("assumes that it is empty" in one for one in found.messages)
 
 
 def test_container_and_nested_text() -> None:

@@ -242,7 +242,7 @@ def test_processes_are_those_of_one_node(tmp_path):
     found = imported(HEAD, "--accelerate", str(tmp_path / "a.yaml"))
     assert "hardware 8 x h100-80gb" in found.text
     assert "nodes 2" in found.text
-    assert any("no source names the GPU" in one for one in found.messages)
+    assert any("no input file names the GPU" in one for one in found.messages)
     cpu = imported(HEAD + "use_cpu: true\n", "--nodes", "1")
     assert "hardware 1 x cpu" in cpu.text
 

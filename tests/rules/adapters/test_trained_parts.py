@@ -29,7 +29,7 @@ REFUSED = [
     (DENSE, "freeze(except_last=2, layer_modules=[layers.31.mlp])", "XP466", "has no layer 31"),
     (MOE, "lora(targets=[q_proj], parameters=[layers.48.mlp.experts.down_proj])", "XP468", "has no layer 48"),
     (MOE, "lora(modules_to_save=[mlp.gates])", "XP466", "has no module `mlp.gates`"),
-    (MOE, "lora(targets=[q_proj], within=model.towers)", "XP466", "has no part `model.towers`"),
+    (MOE, "lora(targets=[q_proj], within=model.towers)", "XP466", "has no module `model.towers`"),
     (MOE, "lora(targets=[q_proj], parameters=[experts.w1])", "XP468", "has no parameter `experts.w1`"),
     (MOE, "lora(targets=[q_proj], parameters=[q_proj])", "XP468", "has no parameter `q_proj`"),
     (DENSE, "lora(targets=[q_proj], parameters=[mlp.weights.weight])", "XP468", "has no parameter"),
