@@ -191,7 +191,7 @@ class Lifter:
         n, rest = count[1], count[2]
         line = self.source.line(self.source.position(span.start)[0])
         after = line[self.source.position(span.end)[1] - 1 :].split()
-        what = rest or (after[0] if after else "h100-80gb")
+        what = rest or (after[0] if after else "GPU")
         self._error(
             codes.COUNT_SPACING,
             span,

@@ -26,7 +26,7 @@ _AFTER = {
     "WITH": (codes.INCOMPLETE_SENTENCE, "expected a choice or a setting after `with`", "with zero2 gbs=528"),
     "XPC": (codes.UNKNOWN_EDITION, "expected the number of the edition after `xpc`", "xpc 1"),
     "EXTENDS": (codes.MISPLACED_EXTENDS, "expected a path in double quotes after `extends`", 'extends "base.xp"'),
-    "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x h100-80gb"),
+    "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x GPU"),
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
 """Matches a path without quotes that cannot be a name: `./tiny`, `/data/rows.jsonl`."""
@@ -148,7 +148,8 @@ def _character(place: Place, text: str) -> Diagnostic:
     if character == "'":
         end = text.find("'", at + 1, (text + "\n").index("\n", at))
         edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
-        return place.error(code, "a text is written in double quotes", 'write `"..."`', edits=edits)
+        remedy = f'write `"{text[at + 1 : end]}"`' if end > 0 else 'write `"..."`'
+        return place.error(code, "a text is written in double quotes", remedy, edits=edits)
     notation = of_another_notation(place, text)
     if notation is not None:
         return notation

@@ -74,6 +74,10 @@ class Advisor:
         """
         return None
 
+    def length(self, amount: str, word: str) -> tuple[str, str | None]:
+        """The help for a run's length with an unknown unit, `for 500 iters`; and the unit to write, or None."""
+        return "write `for 3 epochs` or `for 1000 steps`", None
+
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
         """The single value that several words probably mean: `4 x rtx-4090` for `4 x RTX 4090`. None if there is no
         such value.

@@ -36,7 +36,8 @@ def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, probl
     if isinstance(node, Count):
         count, name = _count(node.n, label, problems), node.what
     if not (isinstance(name, Ref) and name.is_name):
-        help = "write `8 x h100-80gb` or `2 x cpu`"
+        many = name.text if isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 else "N"
+        help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints them), or `cpu`"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
         return Hardware(None, 1, nodes)
     if name.name == "cpu":

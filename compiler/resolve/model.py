@@ -14,7 +14,7 @@ from xpc.compiler.registry import ModelFacts
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.spec.resources import Model
-from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
@@ -118,13 +118,21 @@ def find_model(
             )
         problems.append(named)
     elif facts is None and not config_json:
-        problems.report(
-            "XP109",
-            f"`{node.name[:80]}` is not in the registry: its architecture is not checked",
-            label,
-            help='`config = file("config.json")` gives the architecture',
-        )
+        problems.append(_unregistered(node, label))
     return Model(label, node.name, None, revision, facts, known, chat, config=config_json), problems
+
+
+def _unregistered(node: Ref, label: Label) -> Diagnostic:
+    """The finding for a model of the hub that the registry lacks; a warning if its name is a typo of another's."""
+    from xpc.compiler.suggest.registry_names import hub_typo  # needed only for such a model
+
+    message = f"`{node.name[:80]}` is not in the registry: its architecture is not checked"
+    help, near = '`config = file("config.json")` gives the architecture', hub_typo(node.name)
+    if near is None:
+        return report("XP109", message, label, help=help)
+    edits = (Edit(label.span, near),) if label.typed == node.name else ()
+    found = report("XP109", message, label, help=f"write `{near}`; if the model has this name, {help}", edits=edits)
+    return evolve(found, severity="warning")
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
@@ -169,6 +177,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     near = None if workspace.kind(folder) else workspace.nearest_name(folder)
     if near is not None and workspace.kind(near + "/config.json"):
         help = f'name `"{near}"`, which is here'
+    elif registry.find_model(path) is not None and "/" not in path:
+        help = f"write `{path}` without quotes: it is a model of the registry; a quoted name is a folder"
     elif is_hub_id(path):
         help = f"for a model of the hub, write `{path}` without quotes; for a folder that a later run writes, "
         help += 'give its architecture: `model(config=file("config.json"))`'

@@ -224,6 +224,8 @@ class Facts:
     """dpo's losses for which `f_divergence_type` has an effect."""
     exo_pair_needs_smoothing: bool
     """Whether exo_pair takes log(0) if `label_smoothing` is 0; otherwise the trainer uses 0.001 instead."""
+    evaluates_by_labels: bool
+    """Whether sft evaluates with transformers' own step, which needs all `label_names` in a batch for a loss."""
     traced_evaluation: bool
     """Whether `jit_mode_eval` traces the model; otherwise tracing fails with a warning, and the plain model is
     evaluated.

@@ -58,6 +58,12 @@ class Suggestions(Advisor):
         edits = answer(found).edits if isinstance(found, Wrong) else ()
         return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
+    def length(self, amount: str, word: str) -> tuple[str, str | None]:
+        """The help for a run's length with an unknown unit, `for 500 iters`; and the unit to write, or None."""
+        from xpc.compiler.suggest.first_line import length_help
+
+        return length_help(amount, word)
+
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
         """The legal value for a target or a GPU in several words: `trl 1.16` becomes `trl-1.16`. None if there is no
         such value.
@@ -66,7 +72,8 @@ class Suggestions(Advisor):
 
         joined = "-".join(parts)
         count, x, name = joined.rpartition(" x ")
-        gpu = registry.find_gpu(name.lower()) if clause == "hardware" else None
+        one = clause == "hardware" and (count.isdecimal() or not x)
+        gpu = registry.find_gpu(name.lower()) if one else None
         if gpu is not None:
             return f"{count}{x}{gpu.name}"
         return joined if clause == "target" and joined in stacks.names() else None

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
@@ -13,15 +14,18 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
+from xpc.compiler.suggest.converted_values import COUNTED
+from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
-from xpc.compiler.suggest.numbers import rewrite_number
+from xpc.compiler.suggest.numbers import join_values, rewrite_number
 from xpc.compiler.suggest.pasted import BODY, as_value, rewrite_options, rewritten
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, Ref, Setting, Value
 
@@ -53,10 +57,83 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """Add what to write instead of another tool's notation to the findings. Also returns the settings that blocks
-    mean.
-    """
-    return rewrite_blocks([rewrite_number(one) for one in rewrite_options(problems)])
+    """The findings, with what to write instead of another tool's notation; and the settings that blocks mean."""
+    found = [rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)]
+    return rewrite_blocks(join_values(rewrite_machines(found)))
+
+
+IN_A_NODE = 8
+"""The most GPUs that nodes usually have."""
+NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
+GPU = r"[A-Za-z][\w.-]*"
+MACHINES = re.compile(
+    r"[ \t]*hardware[ \t]*=?[ \t]*(?:"
+    rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with)?[ \t]*(?P<each>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})|"
+    rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
+    rf"(?:(?P<some>\d+)[ \t]*[X×][ \t]*|(?P<word>{'|'.join(COUNTED)})[ \t]+(?:x[ \t]+)?)(?P<which>{GPU})|"
+    rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
+    r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
+)
+"""Lines about several machines, or without the name of a GPU."""
+
+
+def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with a single one for a line such as `hardware 2 nodes x 8 h100-80gb`."""
+    out: list[Diagnostic] = []
+    lines: list[tuple[str, int]] = []
+    for found in problems:
+        label = found.primary
+        if label is None or found.code not in (*CODES, "XP023", "XP025", "XP030", "XP043", "XP104", "XP112"):
+            out.append(found)
+            continue
+        start, end = line_bounds(label.source.text, label.span.start, label.span.start)
+        machines = MACHINES.fullmatch(label.source.text, start, end)
+        if machines is None:
+            out.append(found)
+        elif (label.source.name, start) not in lines:
+            lines.append((label.source.name, start))
+            message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
+            help = _machines_help(machines)
+            out.append(
+                evolve(found, message=message, help=help, edits=_machines_edits(label.source, start, machines, help))
+            )
+    return out
+
+
+def _machines_edits(source: Source, start: int, machines: re.Match[str], help: str) -> tuple[Edit, ...]:
+    """The edit that writes the GPUs of a node and the number of nodes, if the help has both and no line has `nodes`."""
+    forms = re.fullmatch(r"write `(hardware \d+ x (?!GPU)[^`]*)`(?:, and `(nodes \d+)` on its own line)?", help)
+    words = [line.partition("#")[0].split()[:1] for line in source.text.split("\n")]
+    if forms is None or (forms[2] and ["nodes"] in words):
+        return ()
+    return (Edit(Span(start, machines.end()), "\n".join(filter(None, forms.groups()))),)
+
+
+def _machines_help(machines: re.Match[str]) -> str:
+    """How to write a line about several machines, or without the name of a GPU."""
+    if machines["which"] is not None:
+        some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
+        form = f"hardware {some} x {'GPU' if which is None else which.name}"
+        return f"write `{form}`" + (
+            "" if which is not None else ", with the name of your GPU: `xpc list gpus` prints them"
+        )
+    count, nodes = machines["each"] or machines["first"], machines["nodes"] or machines["times"]
+    name = machines["gpu"] or machines["card"] or machines["type"] or ""
+    if machines["all"] is not None:
+        total, nodes = int(machines["all"]), machines["over"]
+        each = total // int(nodes) if int(nodes) and total % int(nodes) == 0 else 0
+        if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:  # all of them, or of a node
+            both = (
+                f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)}" for one in (each, total)
+            )
+            return f"write {' GPUs in all, or '.join(both)}"
+        count = str(each or "N")
+    known = registry.find_gpu(name)
+    if machines["count"] is not None or known is None:
+        form = f"hardware {machines['count'] or count} x GPU"
+        gpus = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints them"
+        return gpus if nodes is None else f"{gpus}; and `nodes {nodes}` on its own line"
+    return f"write `hardware {count} x {known.name}`, and `nodes {nodes}` on its own line"
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:

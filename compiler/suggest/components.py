@@ -8,7 +8,7 @@ from __future__ import annotations
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed_on
-from xpc.compiler.suggest.likeness import parts, typo_of
+from xpc.compiler.suggest.likeness import parts, typo_of, weight, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import components, general_words, idle_words
@@ -83,3 +83,10 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
         if is_known(end) or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)
     return None
+
+
+def with_shared_word(name: str, clause: str | None) -> list[str]:
+    """The settings of a clause with an important word of the name: both buckets for `zero_bucket`."""
+    own = {word for word in words(name[:80]) if weight(word) == 1.0}
+    found = [row.name for row in (schema.children(clause) if clause else ()) if own & {*words(row.name)}]
+    return found if len(found) in (2, 3) else []

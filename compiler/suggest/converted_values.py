@@ -11,22 +11,43 @@ from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import ADAPTERS, Setting
+from xpc.compiler.suggest.likeness import typo_of
+from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
-YES = ("true", "yes", "on", "1", "enabled", "enable", "y", "t")
-NO = ("false", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
+YES = ("true", "ture", "treu", "tru", "yes", "yess", "on", "1", "enabled", "enable", "y", "t")
+NO = ("false", "flase", "fasle", "fals", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
 SWITCHES = ("true", "false", "null")
 SPELLED = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
 """A pattern for durations in words: 12 hours, 30 min, 2 days."""
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
-RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion")
+RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
 """Settings whose lower bound (ABOVE) or upper bound (BELOW) is itself not legal, because nothing would be trained."""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Patterns for file names of templates (TEXTS) and of data (ROWS)."""
+"""Endings of file names of templates, and of rows."""
+LENGTHS = {
+    "steps": (
+        "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "batch", "batches", "ba",
+        "maxsteps", "trainsteps", "numsteps", "optimizersteps", "gradientsteps", "it", "its",
+    ),
+    "epochs": (
+        "epoch", "epochs", "ep", "eps", "pass", "passes", "maxepochs", "trainepochs", "numepochs", "numtrainepochs",
+        "round", "rounds",
+    ),
+}  # fmt: skip
+"""Other words for the two units of a run's length, reduced to their letters."""
+LENGTH = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z_]*)")
+COUNTED = {
+    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
+}  # fmt: skip
+"""Numbers as words."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
+FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
 
 
@@ -178,6 +199,8 @@ def _seconds(count: int) -> str | None:
 def _targets(text: str) -> str | None:
     if text.lower().replace("_", "-") in ("all", "all-linear", "linear", "all-linear-layers", "true", "yes"):
         return "all-linear"
+    if typo_of(text, ("all-linear",)) is not None:
+        return "all-linear"
     names = [part.strip() for part in text.split(",")]
     if len(names) > 1 and all(re.fullmatch(r"[A-Za-z_][\w.]*", part) for part in names):
         return f"[{', '.join(names)}]"
@@ -217,3 +240,13 @@ def _is_known(row: Setting, node: Value) -> bool:
 def methods_with(loss: str) -> list[str]:
     """The methods that have a loss with this name on the newest stack."""
     return [method for method in METHODS if loss in stacks.default().losses(method)]
+
+
+def unit_of(word: str) -> str | None:
+    """The unit that a word means: `epochs`, `steps` or None."""
+    typed = letters(word)
+    for unit, others in LENGTHS.items():
+        if typed in others:
+            return unit
+    near = typo_of(typed, ("epoch", "epochs", "step", "steps", "iterations"))
+    return None if near is None else "epochs" if near.startswith("epoch") else "steps"

@@ -8,7 +8,7 @@ import re
 
 from xpc.compiler import registry
 from xpc.compiler.language.advisor import UnknownName
-from xpc.compiler.suggest.sentence import FILES, REPOSITORY
+from xpc.compiler.suggest.converted_values import FILES, REPOSITORY
 from xpc.grammar.tree import Count, Number
 
 PARTS = {

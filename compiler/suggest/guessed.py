@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.convert import convert
@@ -61,8 +62,9 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         guess, row = Meaning("lora.from", own=True), schema.BY_PATH["lora.from"]  # such as `adapter = "out/first"`
     node = unknown.node
     if row.path == "eval.split" and isinstance(node, Number):
-        # the value of `dev_split = 0.05` is a share
-        guess, row = Meaning("data.holdout", own=True), schema.BY_PATH["data.holdout"]
+        guess, row = Meaning("data.holdout", own=True), schema.BY_PATH["data.holdout"]  # `dev_split = 0.05` is a share
+    if row.path == "data.context" and isinstance(node, Number):
+        guess, row = Meaning("batch.seq", own=True), schema.BY_PATH["batch.seq"]  # `ctx = 4096` is no column
     if row.path == "hardware" and (node is None or isinstance(node, Number)) and guess.value != "cpu":
         count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
         form = f"hardware{'=' if unknown.header else ' '}{count} x GPU"
@@ -137,6 +139,12 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
 
     assert unknown.node is not None
     text = plain(unknown.node, unknown.typed)
+    if row.path == "hardware":
+        cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
+        named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
+        form = f"{cards['count'] if cards is not None else 'N'} x {'GPU' if named is None else named.name}"
+        which = "" if named is not None else ", with the name of your GPU: `xpc list gpus` prints them"
+        return Suggestion("XP101", message, help=f"write `hardware {form}`{which}")
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)

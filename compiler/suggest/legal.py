@@ -11,11 +11,12 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import Wrong
-from xpc.compiler.suggest.converted_values import SHARED, SWITCHES, bounds, converted, expected
+from xpc.compiler.suggest.converted_values import COUNTED, SHARED, SWITCHES, bounds, converted, expected, unit_of
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
-from xpc.compiler.suggest.numbers import PRODUCT, computed
+from xpc.compiler.suggest.numbers import PRODUCT, computed, following
+from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
@@ -30,6 +31,11 @@ UNSET = {
         "in the first line",
     ),
     "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
+    "save.every": (
+        ("end", "last", "final", "best"),
+        "write `every = never`: the final model is always saved; `extra trl(load_best_model_at_end=true)` keeps the "
+        "best one",
+    ),
     "model.chat_template": (
         ("tokenizer_default", "tokenizer", "none", "model"),
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
@@ -39,7 +45,12 @@ UNSET = {
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that are the default, so that they need not be written."""
+"""Advice for values that need not be written, because they are the default."""
+ZERO = (
+    "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
+    "method.label_smoothing",
+)  # fmt: skip
+"""Settings that 0 turns off."""
 ONE = (
     "int",
     "tokens",
@@ -60,7 +71,9 @@ NOUNS = {
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""For each type of setting: the noun that a count counts, and the phrase for what a share is a share of."""
+"""For each kind, the word for what a count counts, and for the total of which a share is a part."""
+STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
+ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 
 
@@ -71,7 +84,7 @@ def answer(wrong: Wrong) -> Diagnostic:
     if wrong.kind == "explained":
         return report(wrong.code, wrong.message, at, help=wrong.help)
     if wrong.kind == "choice" and isinstance(node, Ref):
-        return _choice(wrong, row, node, at)
+        return _choice(wrong, row, item, node, at)
     if wrong.kind == "fraction" and isinstance(node, Number):
         return _fraction(row, node, at)
     if wrong.kind == "bounds":
@@ -87,6 +100,9 @@ def answer(wrong: Wrong) -> Diagnostic:
         return report(
             wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
         )
+    plain = _plain_form(row, item, node, typed)
+    if plain is not None:
+        return report(wrong.code, wrong.message, at, help=f"write `{plain[0]}`", edits=(plain[1],))
     form = None
     if row.kind.name == "flag" and node is not None:
         from xpc.compiler.suggest.flag_values import flag_setting
@@ -108,6 +124,10 @@ def answer(wrong: Wrong) -> Diagnostic:
     # `12e` was parsed as 12 with a unit: its exponent has no digits
     if isinstance(node, Number) and (node.unit or "").lower() == "e":
         wrong.value = None
+    if isinstance(node, Number) and node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01:
+        wrong.value = None  # `2e-5%` is not 2e-7
+    if isinstance(node, Number) and node.unit and row.kind.name == "duration" and units.is_unit(node.unit):
+        wrong.value = units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)  # `90min`
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, wrong.value = item.node, None
     if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
@@ -115,11 +135,27 @@ def answer(wrong: Wrong) -> Diagnostic:
         values = item.label.source.slice(node.span)
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
         return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{place}")
+    joined = following(row, at.source.text, node.span) if isinstance(node, Ref | Number) and node is item.node else None
+    if joined is not None:
+        whole = Edit(joined.span, joined.form)
+        return report(wrong.code, wrong.message, at, help=f"write `{_form(row, joined.form)}`", edits=(whole,))
     value = wrong.value or intended(row, item, node)
     part = item.node if row.kind.name == "reals" else node  # the message is about the complete list, not one item
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
+
+
+def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str, Edit] | None:
+    """The form and the edit for a clause that is written as a setting (`optimizer = adamw(lr=1e-5)`), and for a word
+    that means 0 (`clip = none`); or None.
+    """
+    if isinstance(node, Call) and row.head and node.name.text in row.choices:
+        form = f"{row.name} {item.label.source.slice(node.span)}"
+        return form, Edit(item.label.span, form)
+    if row.path in ZERO and typed in ("none", "false", "off", "no", "null") and node is not None and node is item.node:
+        return _form(row, "0"), Edit(node.span, "0")
+    return None
 
 
 def _counted(row: Setting, node: Number) -> str | None:
@@ -130,6 +166,7 @@ def _counted(row: Setting, node: Number) -> str | None:
     if word in PERCENT:
         return f"{node.value:g}%"
     nouns = ("row", "sample", "example") if row.kind.name == "rows_or_share" else ("step", "iter", "epoch")
+    word = {"steps": "step", "epochs": "epoch"}.get(unit_of(word) or "", word) if len(word) < 5 else word  # `100it`
     if word.removesuffix("s") not in nouns or (word.startswith("epoch") and row.kind.name != "every"):
         return None
     return as_value(row.name, f"{node.value:g}", "step" if word.startswith("iter") else word)
@@ -169,7 +206,7 @@ def leave_out(row: Setting) -> str:
     return f"leave `{row.name}` out: xpc chooses it, and says what"
 
 
-def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
+def _choice(wrong: Wrong, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.meaning import choice
 
     if node.name in ("auto", "default") and row.path not in AUTO:
@@ -187,7 +224,13 @@ def _choice(wrong: Wrong, row: Setting, node: Ref, at: Label) -> Diagnostic:
     unset = unset_advice(row, node.name.lower())
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
+    joined = following(row, at.source.text, node.span) if node is item.node else None
+    if joined is not None:  # `attn=flash attention 2`
+        whole = Edit(joined.span, joined.form)
+        return report(wrong.code, wrong.message, at, help=f"write `{joined.form}`", edits=(whole,))
     near = choice(row, node.name)
+    stage = STAGE.match(at.source.text[node.span.end :]) if row.path == "strategy" else None
+    near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near  # `deepspeed(stage=3)`
     if (row.path, near) in ALREADY:
         return report(wrong.code, wrong.message, at, help=ALREADY[row.path, near or ""])
     return report(
@@ -252,6 +295,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
         alone = evolve(item, node=node.items[0])
         return None if isinstance(convert(row, alone), Wrong) else typed[1:-1].strip(" ,")
+    if kind in ("int", "tokens") and typed.lower() in COUNTED:
+        return str(COUNTED[typed.lower()])  # `nodes two`
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
     if product is not None:  # `64/8` was parsed as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 
@@ -140,3 +141,46 @@ def alphabet_of(text: str) -> int:
     for c in text:
         out |= 1 << ord(c) % 64
     return out
+
+
+PARTS = {
+    "attn": ("self_attn", "attn", "attention", "self_attention"),
+    "mlp": ("mlp", "feed_forward", "ffn", "block_sparse_moe"),
+}
+"""Words for the two halves of a layer, each with its names in the models."""
+PART_OF = {
+    "attention": "attn", "attn": "attn", "self_attention": "attn", "attention_layers": "attn", "mlp": "mlp",
+    "ffn": "mlp", "feedforward": "mlp", "feed_forward": "mlp", "mlp_layers": "mlp",
+}  # fmt: skip
+JOINED = {
+    "qkv": ("q_proj", "k_proj", "v_proj"),
+    "qv": ("q_proj", "v_proj"),
+    "qkvo": ("q_proj", "k_proj", "v_proj", "o_proj"),
+}
+"""Abbreviations for several projections of the attention."""
+
+
+def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
+    """The last names of the legal paths that a wrong target of an adapter means; empty if that is not clear.
+
+    `Q_PROJ` means q_proj, `q_proj|k_proj` both, and a part of the model such as `self_attn` every module in it.
+    """
+    legal = tuple(legal)
+    last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))
+    out: list[str] = []
+    for part in re.split(r"[|,\s]+", re.sub(r"[\^$()*\\]|\.(?=\*)", "", target).strip(" .")):
+        found = [name for name in last if name.lower() == part.rpartition(".")[2].lower()]
+        found = found or _in_part(part.lower(), legal)
+        joined = JOINED.get(part.lower().removesuffix("_proj"), ())
+        found = found or [one for one in joined if set(joined) <= set(last)]
+        near = None if found else typo_of(part, last)
+        if not found and near is None:
+            return ()
+        out += [*found, *([near] if near else [])]
+    return tuple(dict.fromkeys(out))
+
+
+def _in_part(part: str, legal: Iterable[str]) -> list[str]:
+    """The last names of the paths in a part of the model: `self_attn`, or `attention`, which every family has."""
+    names = {part, *PARTS.get(PART_OF.get(part, ""), ())}
+    return [path.rpartition(".")[2] for path in legal if not names.isdisjoint(path.lower().split(".")[:-1])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from operator import ne
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.known_names import index, known_choice, spellings, vocabulary
@@ -141,6 +142,16 @@ def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
     return [names[number] for number in sorted(found)]
 
 
+def one_letter(one: str, other: str) -> bool:
+    """Whether two short names differ in one letter: too short for a share of equal letters."""
+    if not other.isalpha() or not 2 < len(other) < 5 or min(len(one), len(other)) < 2:
+        return False
+    if len(one) == len(other):
+        return len(one) == 4 and sum(map(ne, one, other)) == 1
+    short, long = sorted((one, other), key=len)
+    return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+
+
 def _with_all_words(name: str) -> str | None:
     """The only argument for `extra` whose name contains all words of `name`: `pad_to_multiple_of` for
     `pad_to_multiple`. None if there is none, or several.
@@ -169,7 +180,8 @@ def is_known(name: str, loosely: bool = True) -> bool:
 def shares_word(name: str, path: str) -> bool:
     """Whether a name shares a word with a known name of the setting. If it does not, they only have similar letters."""
     names, with_word, _ = index()
-    return any(names[number].path == path for word in words(name[:80]) for number in with_word.get(word, ()))
+    own = [word for word in words(name[:80]) if weight(word) == 1.0]
+    return any(names[number].path == path for word in own for number in with_word.get(word, ()))
 
 
 def nearest_other_name(name: str) -> tuple[str | None, float]:
@@ -209,8 +221,19 @@ def choice(row: schema.Setting, text: str) -> str | None:
     if own_reason(f"{row.name} {text}") is not None:
         return None
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
+    if len(inside) == 1 and row.path == "strategy" and "offload" in typed:
+        return None  # `zero2_offload` is more than `zero2`
     if len(inside) == 1:
-        return inside.pop()  # the text contains one choice: `ds_config_zero3.json` has `zero3`
+        return inside.pop()  # `ds_config_zero3.json`
+    begun = [
+        name
+        for name in row.choices
+        if len(typed) > 2 - any(map(str.isdigit, typed)) and letters(name).startswith(typed)
+    ]
+    if len(begun) == 1:
+        return begun[0]  # `acc` of the rewards
+    if len(near := [name for name in row.choices if one_letter(text, name)]) == 1:
+        return near[0]
     best, rank = None, 0.0
     for name, phrase in spellings(row):
         if another_number(typed, letters(phrase)) or another_number(typed, letters(name)):

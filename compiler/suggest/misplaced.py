@@ -5,28 +5,31 @@ name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest.components import after_component, by_last_part, by_parent, of_evaluation
+from xpc.compiler.suggest.components import after_component, by_last_part, by_parent, of_evaluation, with_shared_word
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import passed_on
+from xpc.compiler.suggest.first_line import FILLERS, sentence_of
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested, wrong_value
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import ALREADY
 from xpc.compiler.suggest.likeness import typo_of
-from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name, shares_word
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name, one_letter, shares_word
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, loose_reason, own_reason, reason
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
 from xpc.compiler.suggest.tables import general_words
 from xpc.compiler.suggest.typed_form import intended_value, value_of, written
 from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.tree import Call
 
 MAX_SUGGESTED = 50
@@ -44,7 +47,16 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
-    return _outside(unknown) if unknown.clause is None else _inside(unknown, unknown.clause)
+    if unknown.clause is None:
+        return _outside(unknown)
+    found = _inside(unknown, unknown.clause)
+    return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
+
+
+def _written_in(help: str, clause: str) -> tuple[str, ...]:
+    """The settings of a clause that a help writes, so that no rule reports their defaults."""
+    forms = " ".join(re.findall(r"`([^`]*)`", help))
+    return tuple(path for name in re.findall(r"(\w+) ?=", forms) if (path := f"{clause}.{name}") in schema.BY_PATH)
 
 
 def _outside(unknown: UnknownName) -> Suggestion:
@@ -56,6 +68,8 @@ def _outside(unknown: UnknownName) -> Suggestion:
     if typo_of(name, ["train"]) and (not line or line[1:2] == ["on"]):
         edit = "train" if line else None
         return Suggestion("XP101", f"`{name}` is not a setting of the language", "did you mean `train`?", HEADER, edit)
+    if (sentence := _first_line(unknown)) is not None:  # `finetune qwen2.5-3b using "rows.jsonl"`
+        return Suggestion("XP101", f"`{name[:60]}` is not a setting of the language", help=f"write `{sentence}`")
     head = misspelt_clause(unknown)
     if head is not None:
         message = f"`{name[:60]}` is not a setting of the language"
@@ -221,10 +235,19 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if clause is not None and (guess is None or guess.likeness < SAME):
         children = [row.name for row in schema.children(clause)]
         begun = [one for one in children if one.startswith(name)]
-        near = typo_of(name, children) or (begun[0] if len(begun) == 1 and len(name) > 2 else None)
+        near = (
+            typo_of(name, children)
+            or _one_letter(name, children)
+            or (begun[0] if len(begun) == 1 and len(name) > 2 else None)
+        )
+        inner = {
+            row.name: row.path for row in schema.TABLE if row.path.startswith(f"{clause}.") and row.path.count(".") > 1
+        }
+        deep = typo_of(name, inner) if near is None and guess is None else None
         if near is not None:
-            # an abbreviation, such as `drop` in `lora` for `dropout`
-            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)
+            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
+        elif deep is not None:
+            guess = Meaning(inner[deep], "", SAME - 0.01, own=True)  # `privat` in `save` is `hub(private)`
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words in another form, such as `eval_iters`
         found = _without_equivalent(message, name, loosely=False)
@@ -272,8 +295,23 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         form = f"loss={name}"
         return Suggestion("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
     if guess is None:
-        return Suggestion("XP101", message, help=_children(clause))
+        shared = with_shared_word(name, clause)
+        return Suggestion("XP101", message, help=f"write {either(shared)}" if shared else _children(clause))
     return of_guess(unknown, clause, message, guess)
+
+
+def _one_letter(name: str, names: Iterable[str]) -> str | None:
+    """The only name of four letters that differs from `name` in one of them: `beta` for `bata`; or None."""
+    found = [one for one in names if one_letter(name, one)]
+    return found[0] if len(found) == 1 else None
+
+
+def _first_line(unknown: UnknownName) -> str | None:
+    """The first line of a spec that begins with another verb, in the language's order; or None."""
+    if unknown.name not in FILLERS:
+        return None
+    source, start = unknown.label.source, unknown.label.span.start
+    return sentence_of(source.text[start : line_bounds(source.text, start, start)[1]].partition("#")[0].rstrip())
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
@@ -292,11 +330,11 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
 
 
 def _head(unknown: UnknownName, clause: str) -> str:
-    """The choice that the clause around a name states: `cpo` in `method cpo { alpha = 1 }`. "" if there is none."""
+    """The word after the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
     text = unknown.label.source.text[: unknown.label.span.start]
     row = schema.BY_PATH.get(clause)
     found = re.findall(rf"\b{clause}[ \t]+([\w.-]+)(?=[ \t]*[({{]|[ \t]+[^=\n]*$)", text)
-    return found[-1] if found and row is not None and found[-1] in row.choices else ""
+    return found[-1] if found and row is not None and row.choices else ""
 
 
 def _children(clause: str | None) -> str:
@@ -359,7 +397,8 @@ def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestio
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
     found = _passed_on(evolve(unknown, name=near), message) or _excluded(message, near)
-    assert found is not None
+    if found is None:  # a name whose help needs a number, which is not written
+        return Suggestion("XP101", message, help=_children(unknown.clause))
     return evolve(found, text=f"did you mean `{near}`?")
 
 

@@ -1,18 +1,24 @@
-"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1 x 4090`, `4bit`. Imported only for such a mistake."""
+"""Rewrite numbers in other notations (`4,096`, `8*16`, `0x2a`, `1x10^-5`, `1d12h`), lists without brackets and values
+of several words. Loaded only for such a mistake.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cache
 from operator import add, mul, truediv
 
 from xpc.compiler import registry
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
 from xpc.grammar.diagnostic import Diagnostic, Edit
-from xpc.grammar.record import evolve
+from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
-TIMES = re.compile(r"=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A pattern for a count with an `x` but nothing after it: `nodes=2x`."""
+TIMES = re.compile(r"(?P<name>[\w.]+)[ \t]*=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
+"""A count with an `x` but no unit after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -22,7 +28,21 @@ PRODUCT = re.compile(
 CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
 """A pattern for a number of GPUs written as a product: `8 * h100-80gb`."""
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
-PAIR = re.compile(r"=[ \t]*(?P<list>(?P<one>[\d.eE-]+)[ \t]*,[ \t]*(?P<other>[\d.eE-]+))[ \t]*(?:#.*)?$")
+PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \t]*\}?[ \t]*(?:#.*)?$")
+"""A list of numbers without brackets: `betas = 0.9, 0.95`."""
+POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
+"""A power of ten as on paper: `1x10^-5`."""
+CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
+"""Nodes, GPUs and a GPU without an `x` between them: `2x8 h100-80gb`."""
+NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
+JOINED = re.compile(r"(?P<count>\d+)x(?P<gpu>[A-Za-z][\w.-]*)")
+"""A count and a GPU without spaces: `8xh100`."""
+SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
+"""A duration of several units: `1d12h`."""
+SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
+"""Signs of typeset text, and what is typed instead."""
+CLAUSE = re.compile(r"[ \t]*(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
@@ -48,10 +68,35 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
         return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
+    if (power := _power(found, line, start, at)) is not None:
+        return power
+    nodes = NODES.search(line)
+    if nodes is not None and nodes.start() <= at <= nodes.end():
+        help = f"write `nodes {nodes['nodes']}`; the GPUs of one node follow `hardware`"
+        return evolve(found, message="`nodes` takes one number", help=help, edits=())
+    several = CARDS_OF_NODES.search(line)
+    if several is not None and several.start() <= at <= several.end() and line.lstrip().startswith("hardware"):
+        form = f"{several['count']} x {several['gpu']}"
+        help = f"write `{form}` for one machine, and `nodes {several['nodes']}` on its own line"
+        return evolve(found, message="a count is one number and one GPU", help=help, edits=())
+    joined = JOINED.match(line, at)
+    if joined is not None:
+        return _of_cards(found, joined, start)
+    product = PRODUCT.search(line.replace("x", "*"), at)
+    if product is not None and product.start() == at and line[:at].rstrip().endswith("="):
+        value = computed(product["one"], "*", product["other"])
+        if value:
+            help = f"write `{value}`: a spec has no arithmetic"
+            return _put(found, start + product.start(), start + product.end(), value, help)
     times = TIMES.search(line)
     if times is not None and times.start("count") <= at <= times.end():
+        if any(row.name == times["name"] and row.kind.name != "int" for row in TABLE):  # `alpha=2x` is twice the rank
+            help = f"write the number of `{times['name']}` itself: a spec has no arithmetic"
+            return evolve(found, help=help, edits=())
         return _put(found, start + times.start("count"), start + times.end(), times["count"])
     match = COUNT.search(line)
+    if match is None and "=" in line[:at] and "hardware" not in line:  # `seed = 4_2x`
+        return evolve(found, help="write the number alone, without an `x`", edits=())
     if match is None:
         return found
     gpu = registry.find_gpu(match["gpu"])
@@ -64,8 +109,60 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     return _put(found, start + match.start("gpu"), start + match.end("gpu"), gpu.name, f"write `{form}`")
 
 
+def _of_cards(found: Diagnostic, joined: re.Match[str], start: int) -> Diagnostic:
+    """The finding for `8xh100`, with the names of GPUs that it may mean."""
+    if registry.find_gpu(joined["gpu"]) is not None:
+        return found
+    from xpc.compiler.suggest.registry_names import either, gpu
+
+    guess, why = gpu(joined["gpu"])
+    if guess.certain:
+        form = f"{joined['count']} x {guess.names[0]}"
+        return _put(found, start + joined.start(), start + joined.end(), form)
+    count = joined["count"]
+    help = f"write {either(f'{count} x {one}' for one in guess.names)}" if guess.names else why
+    return evolve(found, help=help, edits=())
+
+
+def _power(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic | None:
+    """Rewrite `1x10^-5` as `1e-5`, or return None."""
+    power = next((one for one in POWER.finditer(line) if one.start() <= at < one.end()), None)
+    if power is None or len(power["power"]) > 4:
+        return None
+    form = f"{power['digits']}e{power['power'].replace('−', '-')}"
+    return _put(found, start + power.start(), start + power.end(), form)
+
+
+def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """Rewrite a duration of several units, or a choice that begins with a digit, such as `16-mixed`."""
+    span = SPAN.match(line, at)
+    if span is not None:
+        total = sum(int(count) * SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", span[0]))
+        unit = next(one for one in "hms" if total % SECONDS[one] == 0)
+        return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
+    word = re.compile(r"[\w.-]+").match(line, at)
+    clause = CLAUSE.match(line[:at])
+    if word is None:
+        return found
+    from xpc.compiler.suggest.known_names import known_choice
+    from xpc.compiler.suggest.meaning import choice
+
+    rows = [row for row in TABLE if row.choices and (row.bare if clause is None else row.path == clause["clause"])]
+    forms = {form for row in rows if (form := known_choice(row, word[0]) or choice(row, word[0])) is not None}
+    return found if len(forms) != 1 else _put(found, start + at, start + word.end(), forms.pop())
+
+
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a product, a sum, a quotient or a power as its result."""
+    """Rewrite a product, a sum, a quotient or a power as its result, and signs of typeset text."""
+    if (power := _power(found, line, start, at)) is not None:
+        return power
+    instead = LOOKALIKES.get(line[at : at + 1])
+    if instead is not None:
+        blank = instead.strip() != instead
+        first = at - (blank and line[at - 1 : at] == " ")
+        last = at + 1 + (blank and line[at + 1 : at + 2] == " ")
+        help = f"write `{instead.strip()}`, as on the keyboard"
+        return _put(found, start + first, start + last, instead, help)
     for match in PRODUCT.finditer(line):
         value = computed(match["one"], match["sign"], match["other"])
         if match.start() <= at < match.end() and value:
@@ -77,6 +174,8 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             if gpu is not None or match["what"] == "cpu" or any(map(str.isdigit, match["what"])):
                 form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
                 return _put(found, start + match.start(), start + match.end(), form)
+    if line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:  # `alpha = 2*rank`
+        return evolve(found, help="a spec has no arithmetic: write the value itself", edits=())
     return found
 
 
@@ -89,13 +188,14 @@ def computed(one: str, sign: str, other: str) -> str:
         value = {"*": mul, "/": truediv, "+": add}.get(sign, pow)(first, second)
     except (ArithmeticError, ValueError):
         return ""
-    return f"{value:.12g}" if 0 < value <= LARGEST else ""
+    return f"{value:.12g}".replace("e-0", "e-") if 0 < value <= LARGEST else ""
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite thousands with commas, a list without brackets, or a statement that begins with a number of bits
-    (`4bit`).
-    """
+    """Rewrite thousands with commas, a list without brackets, and a statement that begins with a number of bits."""
+    called = re.search(r"(?<![\w.])\d[\w.-]*$", line[:at])
+    if line[at : at + 1] == "(" and called is not None:  # `8bit-adam(lr=1e-5)`
+        return evolve(_malformed(found, line, start, called.start()), message=f"`{called[0]}` is not a number")
     for match in THOUSANDS.finditer(line):
         if match.start() <= at < match.end():
             return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))
@@ -106,7 +206,8 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             return _put(found, start + match.start("whole"), start + match.end(), form, help)
     pair = PAIR.search(line)
     if pair is not None and pair.start() < at < pair.end():
-        return _put(found, start + pair.start("list"), start + pair.end("list"), f"[{pair['one']}, {pair['other']}]")
+        form = "[" + ", ".join(one.strip() for one in pair["list"].split(",")) + "]"
+        return _put(found, start + pair.start("list"), start + pair.end("list"), form)
     bits = BITS.match(line, at)
     if bits is not None and (at + len(bits[0]) == len(line.rstrip()) or line[at + len(bits[0]) :][:1] == " "):
         return _put(found, start + bits.start(), start + bits.end(), "qlora" if bits["bits"] == "4" else "lora(bits=8)")
@@ -116,7 +217,174 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 _FORMS = {
     "XP043": _counted,
     "XP014": _product,
+    "XP040": _malformed,
     "XP020": _commas,
+    "XP022": _commas,
     "XP025": _commas,
     "XP104": _commas,
 }
+
+
+PERCENT = ("pct", "percent", "perc", "percents")
+NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
+WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
+"""Words that follow a value, up to the end of the setting."""
+ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])")
+"""A further item of a list without brackets."""
+VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
+LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
+"""Kinds of settings whose value is a list of names, or a text."""
+NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
+NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
+NEAR = 300
+"""The most characters between the beginning of a value and a further word of it: a hostile line has thousands."""
+MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
+
+
+@record
+class Joined:
+    """A value of several words or items: its place, and how it is written."""
+
+    span: Span
+    form: str
+
+
+def following(row: Setting, text: str, span: Span) -> Joined | None:
+    """The complete value of a list without brackets (`targets = q_proj, v_proj`) or of a text without quotes (`name =
+    my run`), of which only the first word was read; or None.
+    """
+    end = line_bounds(text, span.start, span.start)[1]
+    listed = row.kind.name in (*LISTS, "weighted")
+    chosen = row.kind.name == "choice" and not row.head
+    pattern = NUMERALS if row.kind.name == "reals" else ITEM if listed else None
+    pattern = WORDS if chosen or row.kind.name in TEXTS else pattern
+    inside = (
+        not text[line_bounds(text, span.start, span.start)[0] : span.start].rpartition("=")[0].strip().isidentifier()
+    )
+    words, at = [text[span.start : span.end]], span.end
+    while pattern is not None and (item := pattern.match(text, at, end)) is not None:
+        one = item[0].strip(" \t,").split()
+        if not chosen and not all(_is_item(row, word, inside) for word in one):
+            break
+        words, at = [*words, *one], item.end()
+    if len(words) == 1:
+        return None
+    if chosen:
+        from xpc.compiler.suggest.known_names import known_choice
+
+        form = known_choice(row, " ".join(words))
+        return None if form is None else Joined(Span(span.start, at), form)
+    return Joined(Span(span.start, at), f"[{', '.join(words)}]" if listed else f'"{" ".join(words)}"')
+
+
+def _is_item(row: Setting, word: str, inside: bool) -> bool:
+    """Whether a word can be a further item of a value. `inside` is true in a call or a block on one line, where it can
+    also be the next setting.
+    """
+    from xpc.compiler.suggest.converted_values import methods_with
+    from xpc.compiler.suggest.meaning import is_known
+
+    if row.kind.name == "weighted":
+        return word in REWARDS or bool(methods_with(word))
+    return not inside or not (word in NAMES or is_known(word, loosely=False))
+
+
+def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with one for each value of several words and for each list without brackets.
+
+    The finding of such a value itself comes later, when values are converted; here, those about its further words go.
+    """
+    out: list[Diagnostic] = []
+    shown: set[tuple[str, int]] = set()
+    problems = _of_words(problems)
+    for found in problems:
+        label = found.primary
+        second = found.code in _SECOND or found.message.endswith("is a value without a setting")
+        value = None if label is None or not second else _value_at(label.source.text, label.span.start)
+        if value is None or label is None:
+            out.append(found)
+            continue
+        row, joined = value
+        later = row.kind.name in (*LISTS, *TEXTS, "choice") and found.code not in ("XP023", "XP025")
+        place = (label.source.name, joined.span.start)
+        if not later and place not in shown:
+            help = f"write `{row.name} = {joined.form}`"
+            message = f"`{row.name}` takes {row.kind.phrase}"
+            out.append(evolve(found, message=message, help=help, edits=(Edit(joined.span, joined.form),)))
+        shown.add(place)
+    return out
+
+
+_SECOND = ("XP022", "XP023", "XP024", "XP025", "XP101", "XP102")
+"""Codes of findings about the second word of a value."""
+
+
+@cache
+def _settings() -> dict[str, list[Setting]]:
+    """The settings whose value follows `=`, by name."""
+    out: dict[str, list[Setting]] = {}
+    for row in TABLE:
+        if not row.head:
+            out.setdefault(row.name, []).append(row)
+    return out
+
+
+def _value_at(text: str, at: int) -> tuple[Setting, Joined] | None:
+    """The setting whose value has a further word at an offset, and the complete value; or None."""
+    start, _ = line_bounds(text, at, at)
+    for found in VALUED.finditer(text, max(start, at - NEAR), at):
+        for row in _settings().get(found["name"], ()):
+            joined = following(row, text, Span(*found.span("value")))
+            if joined is not None and at < joined.span.end:
+                return row, joined
+    return None
+
+
+def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with one for each number that words follow, as in `warmup = 5 pct`."""
+    out: list[Diagnostic] = []
+    places: list[tuple[str, Span]] = []
+    for found in problems:
+        joined = _counted_words(found)
+        out.append(found if joined is None else joined[0])
+        if joined is not None and found.primary is not None:
+            places.append((found.primary.source.name, joined[1]))
+    return [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, places)]
+
+
+def _is_inside(found: Diagnostic, places: list[tuple[str, Span]]) -> bool:
+    """Whether a finding is about a further word of a value, and does not report the value itself."""
+    label = found.primary
+    return label is not None and not found.message.startswith("a value is one word") and any(
+        name == label.source.name and span.start < label.span.start < span.end for name, span in places
+    )  # fmt: skip
+
+
+def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
+    """The finding for a number and the words after it, and the place of both; None if the second word is a setting
+    without its comma.
+    """
+    if found.primary is None or not found.message.startswith("expected `,`"):
+        return None
+    text, at = found.primary.source.text, found.primary.span.start
+    start, _ = line_bounds(text, at, at)
+    before = re.search(r"(?P<name>\w+)[ \t]*=[ \t]*(?P<value>\d[\w.%+-]*)[ \t]*$", text[start:at])
+    words = WORDS.match(text, start + before.end("value")) if before is not None else None
+    if before is None or words is None:
+        return None
+    rest, value = words[0].split(), before["value"]
+    if (rest[0] in NAMES and rest != ["tokens"]) or NUMERAL.fullmatch(rest[0]):
+        return None
+    message = f"a value is one word, and `{value} {' '.join(rest)}` is {len(rest) + 1} words"
+    span = Span(start + before.start("value"), words.end())
+    if rest[0] in ("per", "a", "each") and rest[-1].removesuffix("s") in MACHINE:
+        help = f"write `micro={value}` for the sequences of one process, or the total as `gbs`"
+        return evolve(found, message=message, help=help, edits=()), span
+    if rest == ["tokens"] and before["name"] in ("gbs", "micro", "accum"):
+        help = f"write the tokens divided by `seq`: `{before['name']}` counts sequences"
+        return evolve(found, message=message, help=help, edits=()), span
+    exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
+    if len(rest) > 1 or not (exponent or rest[0] in PERCENT):
+        return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
+    form = value + rest[0] if exponent else f"{value}%"
+    return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),)), span

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.language.codes import report
+from xpc.compiler.suggest.likeness import letter_likeness
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
-from xpc.grammar.nearest import nearest
+from xpc.grammar.nearest import letters, nearest
 from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.tree import Ref
 
 PART = re.compile(r"\d+(?:\.\d+)?(?:x\d+)?(?:[bmk](?![a-z]))?|[a-z]+|\d+")
@@ -22,6 +24,8 @@ CHAT = ("instruct", "chat", "it", "instruction", "inst")
 BASE = ("base", "pretrained", "pt", "foundation")
 IGNORED = ("hf", "meta", "google", "microsoft", "facebook", "fp16", "bf16", "model", "unsloth", "the", "dataset")
 MOST = 4
+TYPO = 0.8
+"""The least similarity of two words that differ by a typo."""
 
 
 @record
@@ -85,7 +89,11 @@ def model(name: str) -> Guess:
     if exact:
         return Guess((exact[0],), certain=len(exact) == 1)
     if same:
-        return Guess(tuple(same[:MOST]))
+        without = [one for one in same if parsed.kind != "chat" or known[one].kind != "base"]
+        longer = [
+            one for one in names if parsed.kind == known[one].kind == "chat" and _has_all_parts(known[one], parsed)
+        ]
+        return Guess(tuple([*(without or same), *longer][:MOST]))  # `qwen3-4b-instruct`, not `qwen3-4b-base`
     more = [one for one in names if _has_all_parts(known[one], parsed)]
     if not more:  # a version too many: `deepseek-r1-distill-llama3-8b`
         more = [
@@ -100,7 +108,46 @@ def model(name: str) -> Guess:
     ]
     if len(same) == 1:  # the same words in another order: `mistral-v0.3-7b`
         return Guess((same[0],), certain=True)
+    if not kept:
+        return _like(plain, known)
     return Guess(tuple(sorted(kept, key=lambda one: (len(known[one].parts), one))[:MOST]))
+
+
+def _last_of_id(alias: str) -> str:
+    """The last part of a dataset's hub id: `openassistant-guanaco`."""
+    known = registry.find_dataset(alias)
+    return "" if known is None else known.id.rpartition("/")[2]
+
+
+def _like(parsed: ParsedName, known: Mapping[str, ParsedName]) -> Guess:
+    """The names with nearly the same letters and the same numbers: `zephyr-7b-sft` for `zephyr-7b-sft-ful`."""
+    numbers = re.findall(r"\d+", parsed.letters)
+    ranked = sorted(
+        ((letter_likeness(parsed.letters, one.letters), name) for name, one in known.items()
+         if re.findall(r"\d+", one.letters) == numbers and one.kind == parsed.kind), reverse=True,
+    )  # fmt: skip
+    found = [(like, name) for like, name in ranked[:2] if like >= TYPO]
+    return Guess(tuple(name for _, name in found), certain=len(found) == 1 and found[0][0] >= 0.85)
+
+
+def hub_typo(name: str) -> str | None:
+    """The registered hub id of which another one is a typo, with the same owner and the same numbers; or None."""
+    owner, _, model_name = name[:120].partition("/")
+    ids = [one.id for alias in registry.model_names() if (one := registry.find_model(alias)) is not None]
+    own = {one.partition("/")[2]: one for one in ids if one.partition("/")[0].lower() == owner.lower()}
+    if model_name in own:
+        return own[model_name]  # `qwen/Qwen3-4B`
+    same = [one for one in own if letters(one) == letters(model_name)]  # `Meta-Llama3-8B`
+    like = same or [one for one in own if _same_words(one.split("-"), model_name.split("-"))]
+    return own[like[0]] if len(like) == 1 else None
+
+
+def _same_words(one: list[str], other: list[str]) -> bool:
+    """Whether two names have the same words in the same order, apart from typos in words without digits."""
+    return len(one) == len(other) and all(
+        a.lower() == b.lower() or (a.isalpha() and b.isalpha() and letter_likeness(a.lower(), b.lower()) >= TYPO)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def dataset(name: str) -> Guess:
@@ -111,9 +158,14 @@ def dataset(name: str) -> Guess:
     exact = [one for one in names if known[one].letters == plain.letters] or [
         one for one in names if known[one].letters == parsed.letters
     ]
+    exact = exact or [one for one in names if letters(_last_of_id(one)) == letters(name[:80])]
     if exact:
         return Guess((exact[0],), certain=len(exact) == 1)
     more = [one for one in names if _has_all_parts(known[one], parsed)]
+    if not more and (like := _like(plain, known)).names:
+        return like
+    if not more and len(parsed.letters) > 5:
+        more = [one for one in names if known[one].letters.startswith(parsed.letters)]  # `tulu-3-sft-mix`
     return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
 
@@ -150,7 +202,12 @@ def gpu(name: str) -> tuple[Guess, str]:
         # the model must be the same: `h100s` is not an A100
         called = [one for one in like if one.partition("-")[0] in name.lower()]
         return Guess(tuple((called or like)[:MOST])), ""
-    return Guess(()), "it is not a GPU of the registry; `xpc explain hardware` lists them"
+    typos = [one for one in registry.gpu_names() if letter_likeness(letters(name), letters(one)) >= 0.85]
+    if typos:
+        return Guess(tuple(typos[:MOST])), ""
+    if name.lower().removesuffix("s") in ("gpu", "card", "device", "cuda", "accelerator", "nvidia"):
+        return Guess(()), "write `hardware N x GPU`, with the name of your GPU: `xpc list gpus` prints them"
+    return Guess(()), "it is not a GPU of the registry; `xpc list gpus` prints them"
 
 
 def either(names: Iterable[str]) -> str:
@@ -193,6 +250,13 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
         return report(
             code, message, label, help=f'write `"{node.name}"` for the file', edits=_quoting(node.name, label)
         )
+    line = label.source.text[slice(*line_bounds(label.source.text, label.span.start, label.span.start))]
+    swapped = _swapped(node.name, line, local)
+    if swapped is not None:
+        what = "dataset" if local == "folder" else "model"
+        return report(code, f"`{node.name[:80]}` is a {what}", label, help=f"write `{swapped}`")
+    if local == "file" and not guess.names and (found := _data_setting(node, label)) is not None:
+        return found
     near = guess.names[0] if guess.certain else ""
     start = f"write {', '.join(f'`{one}`' for one in guess.names)}, a" if guess.names else "write a"
     return report(
@@ -202,6 +266,42 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
         help=f"{start} hub id such as `{hub}`, or a quoted local {local}",
         edits=(Edit(label.span, near),) if near and node.is_name else (),
     )
+
+
+def _swapped(name: str, line: str, local: str) -> str | None:
+    """The first line with the model and the data in their places, if a name is a dataset instead of a model or the
+    other way round; otherwise None.
+    """
+    known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
+    if known is None:
+        return None
+    from xpc.compiler.suggest.first_line import sentence_of  # needed only for such a line
+
+    return sentence_of(line.partition("#")[0].rstrip())
+
+
+def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
+    """The finding for another tool's name of a setting of `data`, which stands in the block like a source:
+    `deduplicate`; or None.
+    """
+    from xpc.compiler.language.kinds import FLAG
+    from xpc.compiler.language.schema import BY_PATH
+    from xpc.compiler.suggest.meaning import meaning
+    from xpc.compiler.suggest.no_equivalent import advice, own_reason
+
+    help, name = advice(node.name, ""), node.name[:80]
+    found = meaning(name, "data", exact=True) if help is None and node.is_name else None
+    row = BY_PATH.get(found.path) if found is not None and found.path.startswith("data.") else None
+    message = f"`{name}` is not a setting of `data`"
+    if row is not None and row.name == name:
+        return None  # the data block has another name, or the setting stands elsewhere
+    if row is not None:
+        edits = (Edit(label.span, row.name),) if row.kind is FLAG else ()
+        form = row.name if row.kind is FLAG else f"{row.name} = ..."
+        return report("XP101", message, label, help=f"write `{form}`", edits=edits)
+    why = own_reason(name) if help is None else None
+    help = f"leave it out: it has no equivalent, because {why}" if why is not None else help
+    return None if help is None or not node.is_name else report("XP101", message, label, help=help)
 
 
 def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:

@@ -9,20 +9,21 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.converted_values import FILES, LENGTH, REPOSITORY, unit_of
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""Keys of other tools for the model's name, inside a block about the model."""
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
-FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
+"""Keywords that other tools use for the name of the model in a block about the model."""
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """How to write a setting that does not belong in a block: in the first line (`train MODEL on DATA`), for one data
-    source, or with `extends`.
-    """
+    """How to write a name that is not a setting of a block: in the first line, as a source's setting, or as a base."""
+    length = LENGTH.fullmatch((unknown.typed or "").strip('"')) if row is not None else None
+    if length is not None and length[2]:  # `max_duration = 1000ba`
+        unit = unit_of(length[2])
+        return "for N steps" if unit is None else f"for {length[1]} {unit}"
     if row is not None:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):

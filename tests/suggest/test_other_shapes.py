@@ -43,7 +43,7 @@ CASES = [
     (f"{LINE} with qlora rank 64\n", f"{LINE} with qlora rank=64\n"),
 ]
 MORE = [
-    ("gbs = 64/8\n", "gbs = 8\n"), ("gbs = 64 + 64\n", "gbs = 128\n"), ("lr = 1e-5 * 2\n", "lr = 2e-05\n"),
+    ("gbs = 64/8\n", "gbs = 8\n"), ("gbs = 64 + 64\n", "gbs = 128\n"), ("lr = 1e-5 * 2\n", "lr = 2e-5\n"),
     ("gbs == 64\n", "gbs = 64\n"), ("gbs := 64\n", "gbs = 64\n"), ("lr => 1e-5\n", "lr = 1e-5\n"),
     ("lr -> 1e-5\n", "lr = 1e-5\n"), ("gbs = [64]\n", "gbs = 64\n"),
     ("load_in_8bit = true\n", "lora(bits=8)\n"),
@@ -95,8 +95,6 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("lora { rank = 0 }\n", "of at least 1 and at most 65536, such as `rank = 16`"),
         ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
-        ("train qwen2.5-3b on alpaca 3 epochs\n", "write `for 3 epochs`"),
-        ("train qwen2.5-3b on alpaca for 1 epochs using lora\n", "write `with` instead of `using`"),
         ("train qwen2.5-3b on alpaca on 8 h100\n", "write `hardware 8 x h100` on a line of its own"),
         ("train qwen2.5-3b on alpaca split train\n", "write `alpaca[train]`"),
         ("train qwen2.5-3b on alpaca with zero3 and bf16\n", "leave `and` out"),

@@ -36,8 +36,9 @@ def _header(clauses: Clauses, train: Train) -> None:
         if unit.text in BUDGETS:
             clauses.add(BUDGETS[unit.text], train.budget.amount, train.budget.span)
         else:
-            help = "write `for 3 epochs` or `for 1000 steps`"
-            clauses.problem("XP105", f"a run lasts epochs or steps, not `{unit.text}`", unit.span, help=help)
+            help, edit = clauses.advisor().length(train.budget.amount.text, unit.text)
+            message = f"a run lasts epochs or steps, not `{unit.text}`"
+            clauses.problem("XP105", message, unit.span, help=help, edit=edit)
     clauses.header = True
     read_options(clauses, train.options)
     clauses.header = False

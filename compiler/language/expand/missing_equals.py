@@ -93,6 +93,7 @@ def _is_switch(name: str, word: str) -> bool:
 
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
+BITS = ("8bit", "4bit", "8bits", "4bits")
 NUMBERED = {
     "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
     "loha": "rank", "miss": "rank", "batch": "gbs",
@@ -101,9 +102,9 @@ NUMBERED = {
 
 
 def implied_setting(clause: str, typed: str) -> str:
-    """The setting that a single word or number in a clause means: `every = epoch` for `eval epoch`, `rank = 16` for
-    `lora 16`. Empty if it means none.
-    """
+    """The setting that a word or number means when it is alone in a clause, as in `eval epoch` and `lora 16`; or ""."""
+    if clause in ("lora", "qlora") and typed.lower().replace("-", "") in BITS:
+        return f"bits = {typed[0]}"
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
     if clause in NUMBERED and count.isdecimal() and int(count):
         return f"{NUMBERED[clause]} = {typed}"

@@ -155,9 +155,9 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
     """The `targets = [...]` to suggest, or "", and whether every name was kept or corrected (`Q_PROJ` becomes q_proj).
     If one name has no likely correction, only names of existing modules are suggested.
     """
-    from xpc.compiler.suggest.likely_modules import likely  # imported only for a wrong target
+    from xpc.compiler.suggest.likeness import likely_modules  # needed only for a wrong target
 
-    intended = [(one,) if one in kept else likely(one, legal) for one in targets]
+    intended = [(one,) if one in kept else likely_modules(one, legal) for one in targets]
     names = list(dict.fromkeys(name for found in intended for name in found)) if all(intended) else kept
     if not names or _half(spec, names):
         return "", False

@@ -1,4 +1,4 @@
-"""`extra trl`: evaluation, and the columns that TRL reads (XP274, XP275, XP277 to XP279, XP690, XP694, XP695)."""
+"""`extra trl`: evaluation, and the columns that TRL reads (XP274 to XP279, XP690, XP694, XP695)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
 WHEN = extra("trl")
+IN_EVERY_BATCH = ("labels", "input_ids")
+"""Columns that every batch of sft has."""
 
 
 @rule("XP274", "traced-evaluation")
@@ -87,6 +89,33 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
             "losses gathered as objects are not averaged over processes",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"), spec.label("hardware", "the hardware")),
+        )
+
+
+@rule("XP276", "labels-of-no-batch")
+def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
+    """`label_names` of sft must name columns of a batch, such as `labels`, on trl 0.18 and 0.24: transformers computes
+    an evaluation's loss only if the batch has all of them. An empty list names none. sft of trl 1.16 does not read it.
+
+    Why it is bad: the run evaluates, and reports no loss.
+
+    Without this rule: nothing is reported: the evaluations have a runtime, but no `eval_loss`. With
+    `metric_for_best_model`, transformers raises KeyError after the first evaluation.
+
+    Source: transformers 4.57.6 and 4.52.3 `trainer.py` `prediction_step` (`has_labels`), trl 1.16 `sft_trainer.py`
+    `prediction_step`; confirmed by running it on all.
+    """
+    name: Final = "label_names"
+    value = spec.extra_value("trl", name) if spec.stack.facts.evaluates_by_labels else None
+    if spec.get("method") != "sft" or not isinstance(value, list | tuple) or spec.amount("eval.every") == NEVER:
+        return
+    missing = [str(one) for one in value if one not in IN_EVERY_BATCH]
+    if missing or not value:
+        yield Finding(
+            spec.extra_place("trl", name, "all of them must be in the batch"),
+            f"no batch of sft has `{missing[0][:60]}`" if missing else "an empty `label_names` means no label",
+            write(f"{name} = [labels]"),
+            (spec.label("eval.every", "the evaluation"),),
         )
 
 

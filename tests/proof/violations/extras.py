@@ -104,6 +104,11 @@ MEETING: tuple[Proof, ...] = (
             variant=f"averaged-{target.partition('-')[2]}",
             text=small(f"target {target}", *GATHERED, hardware="2 x cpu", strategy="ddp"),
             legal=small(f"target {target}", *GATHERED[:-1], hardware="2 x cpu", strategy="ddp")) for target in STACKS),
+    *(Proof("C38", "XP276", at="load", measure="numbers.step", common=EVERY_STEP, expect={"evaluated": 0},
+            variant=f"{'none' if not labels else labels[0]}-{target.partition('-')[2]}",
+            text=small(f"target {target}", "data(holdout=5%)", "eval(every=1)", extra(f"label_names = [{', '.join(labels)}]")),
+            legal=small(f"target {target}", "data(holdout=5%)", "eval(every=1)"))
+      for target in STACKS if target != DEFAULT for labels in ([], ["nope"])),
     Proof("C27", "XP277", at="load", measure="numbers.step", raises="IndexError", match="index out of range",
           text=small(OLD, extra("padding_value = 151936"), method="dpo", **PAIRS), legal=small(OLD, method="dpo", **PAIRS)),
     Proof("A32", "XP319", case="XP319-no-positions", at="load", measure="attention.one_more", raises="IndexError",

@@ -1,0 +1,150 @@
+"""Rewrite a first line whose model, data or length is written in another order or with other words.
+
+`train on alpaca with qwen2.5-3b` becomes `train qwen2.5-3b on alpaca`, and `for 500 iters` becomes `for 500 steps`.
+Loaded only for a wrong first line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler import registry
+from xpc.compiler.suggest.converted_values import COUNTED, FILES, LENGTH, REPOSITORY, unit_of
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.nearest import letters
+from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Span
+
+TIMES = ("s", "sec", "second", "m", "min", "minute", "h", "hr", "hour", "d", "day", "week")
+ROWS = ("sample", "example", "row", "prompt", "sequence")
+FILLERS = (
+    "train", "trian", "finetune", "fine-tune", "sft", "model", "the", "a", "on", "dataset", "data", "with", "using",
+    "over", "from", "to", "via", "for", "of",
+)  # fmt: skip
+"""Words that name nothing in a first line with another order."""
+BEFORE_DATA = ("on", "dataset", "data", "over", "from")
+WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")
+OPTION = re.compile(r"(?P<name>[\w.-]+)=(?P<value>\d[\d_]*$)?")
+SEVERAL = re.compile(r"\bon\s+(?P<data>[\w./:@-]+(?:\s*[+&|]\s*[\w./:@-]+)+)")
+"""Several datasets with a sign between them: `on alpaca+dolly-15k`."""
+LONGEST = 160
+"""The most characters of a line that a help shows."""
+
+
+def length_help(amount: str, word: str) -> tuple[str, str | None]:
+    """The help for a length with an unknown unit, and the unit to write instead; None if no unit is clear."""
+    unit = unit_of(word)
+    if unit is not None:
+        unit = unit.removesuffix("s") if amount == "1" else unit
+        return f"write `for {amount} {unit}`", unit
+    one = letters(word).removesuffix("s")
+    if one in TIMES:
+        return "write `for 3 epochs` or `for 1000 steps`; `launch slurm(time=12h)` ends a job after a time", None
+    if one.endswith("token"):
+        return "write `for 1000 steps`: a step has at most gbs x seq tokens", None
+    if one in ROWS:
+        return "write `for 1000 steps`: a step has gbs rows", None
+    return "write `for 3 epochs` or `for 1000 steps`", None
+
+
+@record
+class Parts:
+    """The parts of a first line: the model, the data, the length and the text after `with`; empty if missing."""
+
+    model: str = ""
+    data: str = ""
+    length: str = ""
+    options: str = ""
+
+
+def rewrite_first_line(found: Diagnostic) -> Diagnostic:
+    """The finding for a first line, with the line in the language's order if model and data are clear."""
+    if found.code not in ("XP014", "XP020") or found.primary is None:
+        return found
+    text, at = found.primary.source.text, found.primary.span.start
+    start, end = line_bounds(text, at, at)
+    line = text[start:end].partition("#")[0].rstrip()
+    if found.code == "XP014":
+        several = SEVERAL.search(line)
+        if several is None or not several.start("data") <= at - start < several.end("data"):
+            return found
+        first = re.split(r"\s*[+&|]\s*", several["data"])[0]
+        help = f"write `on rows`, and below the header `data rows {{`, `{first}` and the others on a line each, `}}`"
+        return evolve(found, message="several datasets go into a `data` block", help=help, edits=())
+    form = sentence_of(line)
+    if form is None or form == line.strip():
+        return found
+    return evolve(found, help=f"write `{form[:LONGEST]}`", edits=(Edit(Span(start, start + len(line)), form),))
+
+
+def sentence_of(line: str) -> str | None:
+    """A first line in the language's order, or None if its parts are not clear."""
+    parts = parsed(line)
+    if parts is None:
+        return None
+    form = f"train {parts.model} on {parts.data}" + (f" for {parts.length}" if parts.length else "")
+    return form + (f" with {parts.options}" if parts.options else "")
+
+
+def parsed(line: str) -> Parts | None:
+    """The parts of a line; None unless all its words are clear, and it names one model and one dataset."""
+    words = WORD.findall(line)
+    if not words or words[0] not in FILLERS:
+        return None
+    head, options = _without_options(words)
+    model, data, length = "", "", ""
+    open_names: list[tuple[str, str]] = []
+    before = ""
+    at = 0
+    while at < len(head):
+        word = head[at]
+        given = OPTION.fullmatch(word)
+        if given is not None and not length and (unit := unit_of(given["name"])) is not None:  # `epochs=3`
+            length, at = f"{given['value']} {unit}", at + 1
+            continue
+        measured = LENGTH.fullmatch(str(COUNTED.get(word.lower(), word)))
+        if measured is not None:
+            follows = measured[2] or (head[at + 1] if at + 1 < len(head) else "")
+            unit = unit_of(follows) if follows else None
+            if unit is None or length:
+                return None
+            length = f"{measured[1]} {unit}"
+            at += 1 if measured[2] else 2
+            continue
+        if registry.find_model(word) is not None and not model:
+            model = word
+        elif (registry.find_dataset(word) is not None and not data) or (_is_rows(word) and not data):
+            data = word
+        elif word[:1] == '"' or REPOSITORY.fullmatch(word):
+            open_names.append((before, word))
+        elif word.lower() not in FILLERS:
+            return None
+        before, at = word, at + 1
+    for role, word in open_names:
+        if not data and (model or role in BEFORE_DATA):
+            data = word
+        elif not model:
+            model = word
+        else:
+            return None
+    return Parts(model, data, length, options) if model and data else None
+
+
+def _without_options(words: list[str]) -> tuple[list[str], str]:
+    """The words before the choices and settings, and the text of these. A `with` before a model or a dataset does not
+    begin them.
+    """
+    for at, word in enumerate(words):
+        after = words[at + 1] if at + 1 < len(words) else ""
+        named = registry.find_model(after) or registry.find_dataset(after) or _is_rows(after)
+        if word in ("with", "using", "via") and not named and not REPOSITORY.fullmatch(after) and after[:1] != '"':
+            return words[:at], " ".join(words[at + 1 :])
+        option = OPTION.match(word)
+        if option is not None and not (option["value"] and unit_of(option["name"])):
+            return words[:at], " ".join(words[at:])
+    return words, ""
+
+
+def _is_rows(word: str) -> bool:
+    return word[:1] == '"' and FILES.fullmatch(word.strip('"')) is not None

@@ -1,0 +1,48 @@
+"""A first line with another order, other words or another unit gets the line in the language's order."""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked, edited
+
+REORDERED = [
+    ("train qwen2.5-3b for 5 epochs on alpaca", "train qwen2.5-3b on alpaca for 5 epochs"),
+    ("train on alpaca with qwen2.5-3b for 3 epochs", "train qwen2.5-3b on alpaca for 3 epochs"),
+    ("train on alpaca qwen2.5-3b", "train qwen2.5-3b on alpaca"),
+    ("train model qwen2.5-3b on alpaca", "train qwen2.5-3b on alpaca"),
+    ("train qwen2.5-3b on dataset alpaca", "train qwen2.5-3b on alpaca"),
+    ("train qwen2.5-3b with alpaca for 2 epochs", "train qwen2.5-3b on alpaca for 2 epochs"),
+    ("train qwen2.5-3b on alpaca 3 epochs", "train qwen2.5-3b on alpaca for 3 epochs"),
+    ("train qwen2.5-3b on alpaca epochs=5 lr=1e-5", "train qwen2.5-3b on alpaca for 5 epochs with lr=1e-5"),
+    ("train qwen2.5-3b on alpaca for epochs=5", "train qwen2.5-3b on alpaca for 5 epochs"),
+    ("train qwen2.5-3b on alpaca for 500it", "train qwen2.5-3b on alpaca for 500 steps"),
+    ("train qwen2.5-3b on alpaca using zero3 bf16", "train qwen2.5-3b on alpaca with zero3 bf16"),
+    ("train me/tuned for 2 epochs on alpaca with lora bf16", "train me/tuned on alpaca for 2 epochs with lora bf16"),
+    ("train qwen2.5-3b on alpaca for 500 iters", "train qwen2.5-3b on alpaca for 500 steps"),
+    ("train qwen2.5-3b on alpaca for 2 passes", "train qwen2.5-3b on alpaca for 2 epochs"),
+    ("train qwen2.5-3b on alpaca for 700 stpes", "train qwen2.5-3b on alpaca for 700 steps"),
+    ("train qwen2.5-3b on alpaca for 1 epoc", "train qwen2.5-3b on alpaca for 1 epoch"),
+]
+
+
+@pytest.mark.parametrize(("typed", "right"), REORDERED)
+def test_a_line_in_another_order_gets_the_line_in_the_right_one(typed: str, right: str) -> None:
+    found = next(one for one in checked(f"{typed}\n").problems if one.edits)
+    assert edited(f"{typed}\n", found) == f"{right}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "help"),
+    [
+        ("train qwen2.5-3b with bf16", "write `train qwen2.5-3b on DATA`"),
+        ("train qwen2.5-3b on alpaca for 1B tokens", "write `for 1000 steps`: a step has at most gbs x seq tokens"),
+        ("train qwen2.5-3b on alpaca for 10 hours", "`launch slurm(time=12h)` ends a job after a time"),
+        ("train qwen2.5-3b on alpaca+dolly-15k", "write `on rows`, and below the header `data rows {`, `alpaca`"),
+        ('finetune qwen2.5-3b using "rows.jsonl"', 'write `train qwen2.5-3b on "rows.jsonl"`'),
+        ("train me/one me/two on alpaca", "write `train me/one on DATA`"),
+    ],
+)
+def test_a_line_whose_parts_are_not_clear_gets_no_edit(typed: str, help: str) -> None:
+    found = [one for one in checked(f"{typed}\n").problems if help in (one.help or "")]
+    assert len(found) == 1
+    assert not found[0].edits
