@@ -13,7 +13,15 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""How many folders, from the imported file's folder upwards, are searched for a named file."""
+"""The most folders above a source that are searched for a file."""
+ROOTS = (".git", "pyproject.toml", "setup.py")
+"""Names in the root folder of a repository or of a Python project."""
+MOST_WALKED, MOST_LISTED = 2_000, 20_000
+"""The most folders and files of a repository in which a script is looked for by its name."""
+FOREIGN = ("node_modules", "site-packages", "__pycache__", "venv", "env")
+"""Folders with files of other projects."""
+PARTS = ("", "src", "scripts", "training", "train")
+"""Subfolders that may have a repository's training scripts."""
 MOST_SCRIPTS = 300
 """The most Python files that are searched for a repository's own keys."""
 
@@ -46,12 +54,12 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """The paths and contents of Python files (or files with other `endings`) in `folder`, its `src` and its `scripts`,
-    and in the same three places of each folder above it, up to the root of the repository.
+    """The names and texts of the Python files (or of files with other endings) in a source's folder, in its PARTS, and
+    in the same places of the folders above, up to the root of the repository.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):
-        for part in ("", "src", "scripts"):
+        for part in PARTS:
             place = os.path.join(here, part)
             try:
                 names = sorted(one for one in os.listdir(place) if one.endswith(endings))
@@ -66,6 +74,30 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
                     yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8-sig", "replace")
 
 
+def finder(folder: str) -> Callable[[str], list[str]]:
+    """A function that takes the name of a Python file, such as `sft.py`, and returns the paths of the files with that
+    name in the repository of `folder`, relative to `folder`. Without a repository it finds none.
+    """
+    start = os.path.abspath(folder)
+    root = list(_upwards(start))[-1]
+
+    @cache
+    def names() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        folders, files = 0, 0
+        for here, inner, listed in os.walk(root):
+            folders, files = folders + 1, files + len(listed)
+            if folders > MOST_WALKED or files > MOST_LISTED:
+                return {}
+            inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in FOREIGN)
+            for name in listed:
+                if name.endswith(".py"):
+                    found.setdefault(name, []).append(os.path.relpath(os.path.join(here, name), start))
+        return found
+
+    return lambda name: names().get(name, []) if _marked(root) else []
+
+
 def _inside(root: str, path: str) -> bool:
     real, home = os.path.realpath(path), os.path.realpath(root)
     hidden = any(part.startswith(".") for part in os.path.relpath(path, root).split(os.sep))
@@ -73,8 +105,8 @@ def _inside(root: str, path: str) -> bool:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """The folder, and the folders above it up to the root of its git repository; only the folder without a
-    repository.
+    """The folder, and those above it up to the root of its repository: the nearest folder with `.git`, otherwise the
+    nearest with `pyproject.toml` or `setup.py`, as in a copy of a repository without its history.
     """
     above = [folder]
     while len(above) < MOST_FOLDERS and not os.path.exists(os.path.join(above[-1], ".git")):
@@ -82,4 +114,12 @@ def _upwards(folder: str) -> Iterator[str]:
         if parent == above[-1]:
             break
         above.append(parent)
-    return iter(above if os.path.exists(os.path.join(above[-1], ".git")) else above[:1])
+    if not os.path.exists(os.path.join(above[-1], ".git")):
+        root = next((n for n, one in enumerate(above) if _marked(one)), 0)
+        above = above[: root + 1]
+    return iter(above)
+
+
+def _marked(folder: str) -> bool:
+    """Whether a folder is the root of a repository or of a Python project."""
+    return any(os.path.exists(os.path.join(folder, one)) for one in ROOTS)

@@ -28,6 +28,11 @@ def no_scripts() -> Iterator[tuple[str, str]]:
     return iter(())
 
 
+def nowhere(name: str) -> list[str]:
+    """The paths of a Python file in the repository of a source that is not a file: none."""
+    return []
+
+
 @record
 class Launch:
     """A command that starts a Python script.
@@ -47,15 +52,13 @@ class Launch:
 
 @record
 class Overrides:
-    """The options of `xpc import` that override the imported file.
-
-    - `rewards`: the file of the reward functions; `prompt`: the column of the prompts
-    - `trl`: the version of TRL that the file was written for, such as `0.22`
-    - `sets`: the values of `--set` by variable; `pick`: the number of the training command, from 1
-    - `partial`: whether to make guesses that a person confirms
-    - `read`: returns the bytes of a file, given its path relative to the imported file
-    - `scripts`: yields the path and text of the Python files near the imported file; `launches`: of the shell scripts
-    - `launch`: the command that starts a Python script; `environment`: the environment variables that it sees
+    """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
+    relative to the source. `rewards` is the file of the reward functions, and `prompt` the column of the prompts. `trl`
+    is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
+    `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
+    `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
+    `find` returns the paths of the repository's Python files with a name. `launch` is the command that starts a Python
+    script, and `environment` the variables that it sees.
     """
 
     stem: str = "import"
@@ -74,6 +77,7 @@ class Overrides:
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
+    find: Callable[[str], list[str]] = field(default=nowhere, repr=False)
     launch: Launch | None = field(default=None, repr=False)
     environment: Mapping[str, Entry] = field(factory=dict)
 

@@ -66,15 +66,16 @@ def test_warnings_about_a_script_are_grouped_with_those_about_rows_first(tmp_pat
         f"class Own(SFTTrainer):\n{methods}"
         "script, config, model = TrlParser((ScriptArguments, SFTConfig, ModelConfig)).parse_args_and_config()\n"
         "def build(row):\n    return {'text': fetch(row)}\n"
-        "rows = load_dataset(script.dataset_name, split='train').map(build)\n"
+        "rows = load_dataset(script.dataset_name, split='train').filter(keep).filter(keep).map(build)\n"
         "Own(model=model.model_name_or_path, args=config, train_dataset=rows).train()\n")  # fmt: skip
     command = "python sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
     found = imported(command, *HARDWARE, name="run.sh", root=str(tmp_path))
     more = [one for one in found.messages if "the script does more than its arguments state" in one]
     assert len(more) == 2, found.messages
-    assert "rows.text" in more[0]
-    assert "`Own.own0`" in more[1]
-    assert "also `Own.own1`, `Own.own2`" in more[1]
+    assert "rows.text" in "".join(more)
+    assert "(also `dataset.filter`)" in "".join(more)
+    own = [one for one in found.messages if one.startswith("error") and "its own method" in one]
+    assert len(own) == 9, found.messages
 
 
 @pytest.mark.parametrize("key", ["zero_optimization", "train_batch_size", "bf16", "steps_per_print", "overlap_comm"])

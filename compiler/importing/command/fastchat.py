@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
+from xpc.compiler.importing.command import programs
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides, load
 from xpc.compiler.importing.text.entries import Entry, boolean
@@ -11,6 +15,20 @@ from xpc.grammar.package_data import read_text
 
 KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 """Arguments that only FastChat's scripts have."""
+
+
+CONVERSATION = re.compile(r"conversation|get_conv|fastchat", re.IGNORECASE)
+"""Words in the text of a script that trains on FastChat's conversations."""
+
+
+def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
+    """Whether a program is one of FastChat's scripts, or a copy of one: by its arguments, and by its text if it is in
+    the repository. Many other scripts also have an argument `data_path`.
+    """
+    text = programs.found(program, overrides)[1]
+    return "fastchat" in program or (
+        any(key in entries for key in KEYS) and (not text or CONVERSATION.search(text) is not None)
+    )
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:

@@ -26,12 +26,16 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
             if one.unset:
                 draft.note(one, f"the script does not set {one.unset}")
                 draft.warn(one, f"the script does not set {one.unset}: `--hardware` and `--nodes` name the machines")
+                if key in table:
+                    draft.note(table.pop(key), f"line {one.line} of the command overrides it")
             elif text(one) in ("gpu", "auto", "-1"):
                 draft.note(one, "all devices of the node: `--hardware` sets how many")
             else:
                 sharding.count(draft, one, slot, found)
                 if key in ("num_processes", "num_machines") and key in table:
                     draft.note(table.pop(key), f"line {one.line} of the command overrides it")
+        elif line.launcher == "accelerate" and key == "gradient_accumulation_steps" and one.unset:
+            draft.note(one, "the trainer's own steps decide")
         elif line.launcher == "accelerate" and key not in irrelevant:
             extra[key] = one
         elif key == "mixed_precision" and line.launcher == "accelerate":
@@ -53,6 +57,11 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
     """
     zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}
+    dynamo = {key: one for key, one in options.items() if key.startswith("dynamo_")}
+    if dynamo:
+        first = next(iter(dynamo.values()))
+        held = table["dynamo_config"].mapping if "dynamo_config" in table else {}
+        table["dynamo_config"] = Entry("dynamo_config", {**held, **dynamo}, first.file, first.line)
     for switch, kind, inside, block in (("use_deepspeed", "DEEPSPEED", zero, "deepspeed_config"),
                                         ("use_fsdp", "FSDP", fsdp, "fsdp_config")):  # fmt: skip
         if switch in options:
@@ -66,6 +75,6 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
         if key in options:
             table["use_cpu"] = options.pop(key)
     for key, one in options.items():
-        if key not in zero and key not in fsdp:
+        if key not in zero and key not in fsdp and key not in dynamo:
             table[key] = one
     return table

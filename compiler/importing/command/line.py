@@ -6,7 +6,7 @@ import os
 import re
 
 from xpc.compiler.importing import keys
-from xpc.compiler.importing.command.search import MOST_WRAPPED, WRAPPERS, is_training
+from xpc.compiler.importing.command.search import MOST_WRAPPED, is_training, is_wrapper
 from xpc.compiler.importing.overrides import load
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text.entries import Entry
@@ -42,7 +42,7 @@ class Line:
 def parsed(call: Call, file: str) -> Line:
     """Parse a command of the script `file` into launcher, options, program and arguments."""
     words = list(call.words)
-    while os.path.basename(words[0].text) in WRAPPERS:
+    while is_wrapper(os.path.basename(words[0].text)):
         words = _wrapped(words[1:])
     launcher = os.path.basename(words.pop(0).text)
     if launcher == "accelerate":
@@ -58,11 +58,31 @@ def parsed(call: Call, file: str) -> Line:
         options: dict[str, Entry] = {}
     else:
         options, program, words = _options(words, file)
+        options |= _slots(options)
     again: list[Entry] = []
     left_out = [_is_left_out(words, n) for n in range(len(words))]
     dropped = [one for one, out in zip(words, left_out, strict=True) if out]
     arguments, rest = _arguments([one for one, out in zip(words, left_out, strict=True) if not out], file, again)
     return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped))
+
+
+COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines")
+"""The launchers' options that count processes and nodes."""
+
+
+def _launchers(key: str) -> str:
+    """A launcher's option, also by the beginning of its name: argparse takes `--nnode` for `--nnodes`."""
+    found = [one for one in COUNTS if one.startswith(key)] if len(key) > 3 and key not in KEYS else []
+    return found[0] if len(found) == 1 else key
+
+
+def _slots(options: dict[str, Entry]) -> dict[str, Entry]:
+    """The number of GPUs that deepspeed's `--include localhost:0,1` names."""
+    one = options.get("include")
+    found = re.fullmatch(r"[\w.-]+:(\d+(?:,\d+)*)", str(one.value)) if one is not None else None
+    if one is None or found is None or "num_gpus" in options:
+        return {}
+    return {"num_gpus": Entry("num_gpus", found[1].count(",") + 1, one.file, one.line)}
 
 
 def _wrapped(words: list[Word]) -> list[Word]:
@@ -98,7 +118,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
         if not word.text.startswith("-"):
             return out, word.text, words
         name, equals, value = word.text.lstrip("-").partition("=")
-        key = name.replace("-", "_")
+        key = _launchers(name.replace("-", "_"))
         if key in ("m", "module"):
             return out, words.pop(0).text if words else "", words
         if equals:

@@ -12,12 +12,13 @@ from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Launch, Machines, Overrides
-from xpc.compiler.importing.python.interpreter.functions import TRAINERS
+from xpc.compiler.importing.python.interpreter.functions import TRAINERS, is_library
 from xpc.compiler.importing.python.interpreter.machine import PRESENT
 from xpc.compiler.importing.text.entries import (
     CLASSIFIER,
     NO_TRAINER,
     OTHER_HEAD,
+    OWN_METHOD,
     Entries,
     Entry,
     Unreadable,
@@ -49,6 +50,7 @@ def draft(
     launch: Entries | None,
     zero: Entries | None,
     declared: dict[str, Entry],
+    unread: list[str],
 ) -> tuple[Draft | None, bool, Entry | None]:
     """Import the script that a command launches. Returns three values:
 
@@ -56,8 +58,8 @@ def draft(
     - whether the arguments may have TRL's names, because the script fills TRL's classes with them
     - the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
 
-    `entries` are the command's arguments and the keys of its configuration file. `declared` receives the defaults that
-    the script's own configuration classes state.
+    `entries` are the command's arguments and those of its configuration file. `declared` receives the defaults of the
+    script's own classes, and `unread` the reason why a script in the repository is not read.
     """
     program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
@@ -82,7 +84,8 @@ def draft(
     try:
         near = evolve(
             overrides.below(posixpath.dirname(program)),
-            sets={**given, **overrides.sets},
+            # `--set 1=x` is an argument of the shell script, which gives the program its own words
+            sets={**given, **{key: one for key, one in overrides.sets.items() if not key.isdecimal()}},
             hardware=hardware,
             launch=started,
         )
@@ -91,15 +94,18 @@ def draft(
         if error.kind and not _may_train(error.kind, text):
             place = f"{program}:{error.line}" if error.line else program
             raise Unreadable(f"`{place}`: {error}", kind=error.kind) from error
-        return None, classes, _own_trainer(text, program) if error.kind == NO_TRAINER else None
+        trainer = _own_trainer(text, program) if error.kind == NO_TRAINER else None
+        if trainer is None:
+            unread.append(f"`{program}` is not read, and the spec has what the arguments state: {error}")
+        return None, classes, trainer
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
         out.warn(None, f"`{line.program}` is a path {whose}: `{program}` is read")
     out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
-            unread = f"`{line.program}` does not read this word", "leave it out if it has no effect"
-            out.error(Entry(word.text, None, file, word.line), *(not_set(word.open) if word.open else unread))
+            why = f"`{line.program}` does not read this word", "leave it out if it has no effect"
+            out.error(Entry(word.text, None, file, word.line), *(not_set(word.open) if word.open else why))
     for key, one in entries.items():
         if (one.file, one.key) in out.fates:
             continue
@@ -123,8 +129,13 @@ def draft(
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that the script creates, if it uses none of TRL's or transformers' trainers; otherwise None."""
+    """The first trainer that a script makes, if it makes none of TRL or transformers, but its own or one of another
+    module of the repository.
+    """
     own = set(re.findall(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?\s*:", text, re.M))
+    for one in re.finditer(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]{0,2000}\)|[^\n]*)", text, re.M):
+        names = set(re.findall(r"\b(\w*Trainer)\b", one[2]))
+        own = own - names if is_library(one[1]) else own | names
     found = [one for one in re.finditer(r"\b(\w*Trainer)\(", text) if not text.startswith("class", one.start() - 6)]
     if not found or any(one[1] in TRAINERS and one[1] not in own for one in found):
         return None
@@ -168,7 +179,9 @@ def _warn_of_more(named: Draft, script: Draft) -> None:
     """
     reasons: dict[str, list[Entry]] = {}
     for one in script.messages:
-        if one.severity == "error" and one.entry is not None and one.entry.file.endswith(".py"):
+        if one.severity == "error" and one.entry is not None and one.why == OWN_METHOD[0]:
+            named.error(one.entry, *OWN_METHOD)
+        elif one.severity == "error" and one.entry is not None and one.entry.file.endswith(".py"):
             reasons.setdefault(one.why, []).append(one.entry)
     listed = sorted(reasons.items(), key=lambda each: not ROWS.match(each[1][0].key))
     for n, (why, entries) in enumerate(listed):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from xpc.compiler.importing.overrides import Overrides
 
 
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
-    """The path and the contents of the Python file that a command starts; two empty strings if the repository
-    lacks it.
+    """The path and the text of a command's script in the repository; both empty if it is not there.
+
+    A script that is not where the command names it is the only file of the repository with its name.
     """
     for one in _places(program):
         data = overrides.read(one)
         if data is not None:
             return one, data.decode("utf-8-sig", "replace")
-    return "", ""
+    elsewhere = overrides.find(posixpath.basename(program)) if program.endswith(".py") else []
+    data = overrides.read(elsewhere[0]) if len(elsewhere) == 1 else None
+    return ("", "") if data is None else (elsewhere[0], data.decode("utf-8-sig", "replace"))
 
 
 def _places(program: str) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from xpc.compiler.importing.accelerate import config as sharding
-from xpc.compiler.importing.command import fastchat, own_script, usage
+from xpc.compiler.importing.command import fastchat, own_script, programs, usage
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
@@ -34,6 +35,7 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
     Raises Unreadable if the script has no training command, or several without `--pick`.
     """
     loops: dict[str, tuple[str, ...]] = {}
+    overrides = evolve(overrides, sets={**_slurm(text_), **overrides.sets})
     at, training = chosen(text_, overrides, loops)
     draft = _converted(training, text_, file, overrides, launch, zero)
     numbers = usage.unset(draft) if overrides.partial else set()
@@ -46,6 +48,25 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
     for name, values in loops.items():
         _sweep(draft, name, values, at, text_, file, overrides, launch, zero)
     return draft
+
+
+SLURM = re.compile(
+    r"^#SBATCH\s+(?:--(nodes|gres|gpus-per-node|gpus)|-(N|G))[= ]\s*(?:gpu:)?(?:[a-z]\w*:)?(\d+)", re.M | re.I
+)
+"""A line such as `#SBATCH --gres=gpu:a100:4`, which gives Slurm's job its nodes or the GPUs of each."""
+
+
+def _slurm(text_: str) -> dict[str, str]:
+    """The variables that Slurm sets for a job script, by its `#SBATCH` lines: the nodes, one by default, and the GPUs
+    of each.
+    """
+    if not re.search("^#SBATCH", text_, re.M):
+        return {}
+    found = {(one[1] or one[2]).lower(): one[3] for one in SLURM.finditer(text_)}
+    nodes = found.get("nodes") or found.get("n") or "1"
+    gpus = found.get("gres") or found.get("gpus-per-node") or (nodes == "1" and (found.get("gpus") or found.get("g")))
+    out = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes}
+    return out | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if gpus else {})
 
 
 def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: Entries | None,
@@ -142,12 +163,19 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     config = entries.pop("config", None)
     if llamafactory_command.is_llamafactory(line.program, entries):
         return _factory(line, environment, file, overrides, launch, zero)
+    path, script_text = programs.found(line.program, overrides)
+    if llamafactory_command.STARTED.search(script_text):
+        made = _factory(line, environment, file, overrides, launch, zero)
+        made.warn(None, f"`{path}` starts LLaMA-Factory, and what it does before is not read")
+        return made
     if line.program.startswith("axolotl"):
         raise Unreadable(f"`{line.program}` reads a file: import that file instead")
-    rest = list(line.rest)
-    if config is None and len(rest) == 1 and rest[0].text.endswith((".yaml", ".yml", ".json")):
-        word = rest.pop()
-        config = Entry("config", word.text, file, word.line, unset=word.open)
+    rest, empty = list(line.rest), [one for one in line.rest if re.fullmatch(r"\$\{?\d+\}?", one.text)]
+    named = [one for one in rest if one.text.endswith((".yaml", ".yml", ".json"))]
+    if config is None and len(named) == 1 and len(rest) == 1 + len(empty):
+        config = Entry("config", named[0].text, file, named[0].line, unset=named[0].open)
+        # the parser has no other word than its file: an argument such as `$5` that nothing gives is none
+        rest, line = [], evolve(line, rest=(named[0],), dropped=(*line.dropped, *empty))
     overridden: list[Entry] = []
     lost = config is not None and overrides.read(text(config) or "") is None
     if config is not None and not lost:
@@ -160,7 +188,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     if "fsdp_config" in entries:
         entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
     declared: dict[str, Entry] = {}
-    script, by_names, trainer = own_script.draft(line, entries, file, overrides, launch, zero, declared)
+    unread: list[str] = []
+    script, by_names, trainer = own_script.draft(line, entries, file, overrides, launch, zero, declared, unread)
     if script is not None:
         _dropped(script, line, file)
     if script is not None and not by_names:
@@ -172,9 +201,19 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
              for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
     entries.update({one.key: one for one in wandb if one.key not in entries})
-    chat = method in (None, "sft") and ("fastchat" in line.program or any(key in entries for key in fastchat.KEYS))
+    chat = method in (None, "sft") and fastchat.is_fastchat(line.program, entries, overrides)
+    if not chat and "data_path" in entries and programs.found(line.program, overrides)[1]:
+        entries = {"dataset_path" if key == "data_path" else key: one for key, one in entries.items()}
+        method = method or (script.method if script is not None else "sft")
+    short = {} if chat else _abbreviated(entries)
+    entries = {short.get(key, key): one for key, one in entries.items()}
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
+    for key, name in short.items():
+        draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"
+                   if name.startswith(key) else f"the script's own name is read as TRL's `{name}`")  # fmt: skip
     _unset(draft, unset)
+    for why in unread:
+        draft.warn(None, why)
     if trainer is not None:
         draft.error(trainer, f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL",
                     "compare the two, and leave it out if they learn the same")  # fmt: skip
@@ -211,6 +250,30 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
         draft.error(Entry(word.text, None, file, word.line), why, how)
     return _with_environment(own_script.better(draft, script), environment, file)
+
+
+OWN_NAMES = {
+    "use_lora": "use_peft", "lora_rank": "lora_r", "lr": "learning_rate", "num_epochs": "num_train_epochs",
+    "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
+    "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
+}  # fmt: skip
+"""Arguments of people's own scripts that have one meaning only, with TRL's names for them."""
+
+
+def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """The arguments that TRL has by another name: the beginning of a name that no other name has, or a name in
+    OWN_NAMES.
+    """
+    from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
+
+    names = argument_names()
+    out: dict[str, str] = {}
+    for key in entries:
+        found = [one for one in names if one.startswith(key)] if len(key) > 3 and key not in names else []
+        name = found[0] if len(found) == 1 else OWN_NAMES.get(key, "")
+        if name and key not in names and name not in entries and name not in out.values():
+            out[key] = name
+    return out
 
 
 def _dropped(draft: Draft, line: Line, file: str) -> None:

@@ -129,6 +129,11 @@ def _is_python(call: Call) -> bool:
     )
 
 
+def is_wrapper(name: str) -> bool:
+    """Whether a program starts the command after it, also a site's own form, such as `singularity_wrapper exec`."""
+    return name in WRAPPERS or name.removesuffix("_wrapper") in WRAPPERS
+
+
 def count(text_: str, overrides: Overrides) -> int:
     """How many training commands a script has."""
     return len(training_commands(text_, overrides))
@@ -153,7 +158,7 @@ def is_training(words: Sequence[Word]) -> bool:
         return len(words) > 1 and words[1].text in llamafactory_command.VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
-    if name in WRAPPERS:
+    if is_wrapper(name):
         return any(is_training(words[n:]) for n in range(1, min(len(words), MOST_WRAPPED)))
     program = any(one.text.endswith(".py") or one.text == "-m" for one in words[1:4])
     given = any(one.text.startswith("--") or one.text.endswith((".yaml", ".yml")) for one in words)

@@ -183,6 +183,8 @@ def _problems(
     collator = program.argument(trainer, "data_collator")
     made = collator.value if collator is not None else None
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
+    if copied and data.end and draft.method == "sft":
+        draft.put("method.completion_only", False, None, "the collator makes new labels, of all tokens")
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
             continue  # the collator makes new labels without the padding
@@ -265,6 +267,9 @@ def _holdout(draft: Draft, data: Data) -> None:
     if share is not None and data.held in ("", "train"):
         value = share.value
         found = Entry("train_test_split.test_size", value, share.place.file, share.place.line)
+        if data.last:
+            why = "the script holds out the last rows; the spec draws as many by the seed"
+            draft.differs("train_dataset", why, found)
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if 0 < number < LARGEST and (number < 1 or number == int(number)):
             draft.put("data.holdout", Amount("share", number) if number < 1 else Amount("count", int(number)), found)

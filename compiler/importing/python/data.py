@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.importing.python import rows
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.operators import LESS
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -92,10 +93,14 @@ class Data:
     shuffled: bool = False
     holdout: Argument | None = None
     held: str = ""
+    last: bool = False
+    """Whether the last rows are held out, and not rows in a random order."""
     conversations: bool = False
     removed: bool = False
     """Whether the script removes columns."""
     length: Argument | None = None
+    end: str = ""
+    """What follows the tokens of an answer that the script puts together itself; empty if it does not."""
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Place] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
@@ -274,6 +279,12 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
         count = value.positional[0].value
     elif isinstance(value, list) and value and value[0] == 0 and all(a == n for n, a in enumerate(value)):
         count = len(value)
+    ends = [one.value for one in value.positional] if isinstance(value, Object) and value.path == "range" else []
+    held = next((found for one in ends if (found := _excluded(one)) is not None), None)
+    if held is not None and (len(ends) == 1 or ends[0] == 0 or (len(ends) == 2 and _excluded(ends[1]) is None)):
+        out.holdout, out.held = held, "train" if _excluded(ends[-1]) is not None else "test"
+        out.last = not out.shuffled
+        return
     if not isinstance(count, int) or isinstance(count, bool):
         why = "the rows that are selected are not known, or do not begin with the first"
         out.problems.append((step, why, "write `take = N` or `limit = N` at the source"))
@@ -283,8 +294,19 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
         out.limit = Argument(count, step.place)
 
 
+def _excluded(value: object) -> Argument | None:
+    """The rows or the share that `range(len(rows) - 50)` leaves out; None for another number."""
+    part = value.hidden if isinstance(value, Unknown) else None
+    return part.positional[0] if isinstance(part, Object) and part.path == LESS else None
+
+
 def _mapped(machine: Machine, out: Data, step: Object) -> None:
     function = step.argument("function", 0)
+    if step.last == "map" and function is None:
+        return  # only removes columns
+    cut = out.length.value if out.length is not None else None
+    if step.last == "filter" and function is not None and rows.keeps_cut_rows(machine, function.value, cut):
+        return
     if step.last == "filter":
         why = "a spec cannot say which rows a function keeps"
         out.problems.append((step, why, "filter the rows once, and name the file that has them"))
@@ -300,7 +322,7 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     if made.why:
         why = f"the columns that the function makes are not read: {made.why}"
         out.problems.append((step, why, "map the rows once, and name the file that has them"))
-    out.length = made.length or out.length
+    out.length, out.end = made.length or out.length, made.end or out.end
     for key, value in made.columns.items():
         out.columns[key] = value
         out.made[key] = step.place

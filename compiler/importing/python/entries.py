@@ -45,7 +45,9 @@ class Entries:
     config: Object | None = None
 
     def add(self, name: str, given: Argument, own: bool = False) -> None:
-        """Add an argument. If its value is unknown, add a problem instead."""
+        """Add an argument. If its value is not known, add a problem instead."""
+        if name == "model_init_kwargs" and isinstance(given.value, dict):
+            given = Argument(_without_cache(given.value), given.place)
         why = unread(given.value)
         place = given.place
         if name.startswith("**"):
@@ -69,6 +71,12 @@ class Entries:
         why = value.why if isinstance(value, Unknown) else "it is not read"
         if at is not None:
             self.problems.append((Entry(name, None, at.file, at.line), f"{what}: {why}"))
+
+
+def _without_cache(table: dict[object, object]) -> Table:
+    """Arguments of a model without `use_cache`, if its value is not known: it changes nothing in training."""
+    kept = {key: one for key, one in table.items() if key != "use_cache" or not unread(one)}
+    return Table(kept, getattr(table, "places", {}))
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:

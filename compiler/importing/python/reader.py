@@ -38,7 +38,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Place,
     Unknown,
 )
-from xpc.compiler.importing.text.entries import Entry, Unreadable
+from xpc.compiler.importing.text.entries import OWN_METHOD, Entry, Unreadable
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.schema import TABLE
 from xpc.grammar.record import evolve
@@ -342,8 +342,7 @@ def _own_trainer(draft: Draft, trainer: Object) -> None:
             if isinstance(value, Function) and name not in LIFE:
                 draft.error(
                     Entry(f"{one.name}.{name}", None, value.label, value.node.lineno),
-                    "the script has a trainer with its own method, which may change what is learned",
-                    "compare it with TRL's, and leave it out if they learn the same",
+                    *OWN_METHOD,
                 )
 
 

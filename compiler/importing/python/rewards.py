@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import textwrap
 from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
@@ -215,6 +217,29 @@ def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
     ]
 
 
+def _of_main(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
+    """The assignments in `if __name__ == "__main__":`, whose names functions of the file may use."""
+    return [
+        (name, inner)
+        for name, node in _statements(machine, label)
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        for inner in node.body
+        if isinstance(inner, ast.Assign | ast.AnnAssign)
+    ]
+
+
+def _free(node: ast.stmt) -> set[str]:
+    """The names that a statement uses and does not set itself."""
+    parts = list(ast.walk(node))
+    names = [one for one in parts if isinstance(one, ast.Name)]
+    bound = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+    bound |= {one.arg for one in parts if isinstance(one, ast.arg)}
+    bound |= {one.asname or one.name.partition(".")[0] for one in parts if isinstance(one, ast.alias)}
+    bound |= {str(one.name) for one in parts
+              if isinstance(one, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler | ast.MatchAs)}  # fmt: skip
+    return {one.id for one in names} - bound
+
+
 def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str:
     statements = _statements(machine, label)
     defines: dict[str, list[int]] = {}
@@ -229,6 +254,20 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
                 continue
             chosen.add(n)
             wanted += [one.id for one in ast.walk(statements[n][1]) if isinstance(one, ast.Name)]
+    missing = {name for n in chosen for name in _free(statements[n][1])} - set(defines) - set(dir(builtins))
+    for where, node in _of_main(machine, label):
+        found = missing & set(_defines(node))
+        if found:
+            chosen.add(len(statements))
+            statements.append((where, node))
+            chosen.update(one for name in _free(node) for one in defines.get(name, []))
+            missing -= found
+    if missing:
+        draft.warn(
+            Entry("reward_funcs", None, label, 0),
+            f"the rewards use {', '.join(f'`{one}`' for one in sorted(missing)[:6])}, which their file does not set",
+            "write it in the file of the rewards",
+        )
     out: list[str] = []
     for n in sorted(chosen):
         where, node = statements[n]
@@ -242,7 +281,7 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
             )
         start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
-        out.append("\n".join(lines))
+        out.append(textwrap.dedent("\n".join(lines)))
     imports = [one for one in out if one.startswith(("import ", "from "))]
     return (
         "\n".join(

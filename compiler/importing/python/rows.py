@@ -5,6 +5,7 @@ that they make.
 from __future__ import annotations
 
 import ast
+import re
 
 from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -19,6 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Text,
     Unknown,
 )
+from xpc.compiler.importing.python.token_rows import token_row
 from xpc.grammar.record import field, mutable, record
 
 PADDED = "the labels contain padding, which the script trains on"
@@ -55,7 +57,11 @@ class Made:
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
     length: Argument | None = None
-    """The tokenizer's `max_length`, if it truncates."""
+    """The length to which a tokenizer cuts the text."""
+    end: str = ""
+    """What the script puts after the tokens of an answer, if it puts them together itself: the name of the tokenizer's
+    token, or `nothing`.
+    """
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> Made:
@@ -93,9 +99,27 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     return Made({key: one for key, one in columns.items() if before.get(key) is not one})
 
 
+def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
+    """Whether a filter keeps every row that is cut to a length: `lambda row: len(row["input_ids"]) <= length`."""
+    node = function.node if isinstance(function, Function) else None
+    test = node.body if isinstance(node, ast.Lambda) else None
+    if not isinstance(function, Function) or not isinstance(test, ast.Compare) or not isinstance(length, int):
+        return False
+    if not isinstance(test.ops[0], ast.LtE) or not re.fullmatch(r"len\(\w+\['input_ids'\]\)", ast.unparse(test.left)):
+        return False
+    scopes, machine.scopes = machine.scopes, list(function.scopes)
+    most = machine.evaluate(test.comparators[0])
+    machine.scopes = scopes
+    return isinstance(most, int) and most >= length
+
+
 def _tokens(value: dict[object, object], batched: bool) -> Made:
     """The text whose tokens a function returns as `input_ids`, provided that the labels are the same tokens."""
     tokens, labels = value["input_ids"], value.get("labels")
+    row = None if batched else token_row(tokens, labels)
+    if row is not None:
+        columns = {"prompt": row.question, "completion": row.answer}
+        return Made({key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing")
     if not isinstance(tokens, Object) or not tokens.path.endswith("()[]") or "input_ids" not in _keys(tokens):
         return Made(why="the script makes the tokens itself")
     call = tokens.receiver

@@ -283,8 +283,27 @@ def _completion(shape: Shape, masked: bool) -> None:
     draft.put("data.format", "prompt_completion", shape.entry("completion", answered[0].column))
     if asked[1]:
         draft.put("data.chat", True, shape.entry("prompt", True))
+    elif shape.data.end:
+        _joined(shape)
     else:
         shape.end("completion", False)
+
+
+ENDS = {"pad_token_id": "the padding token", "nothing": "no token"}
+
+
+def _joined(shape: Shape) -> None:
+    """Report how a script's own tokens differ from those of the spec."""
+    shape.draft.differs(
+        "prompt",
+        "the script tokenizes the question and the answer separately; the spec tokenizes the joined text, with the "
+        "tokenizer's first token if it has one",
+        shape.entry("prompt"),
+    )
+    end = ENDS.get(shape.data.end)
+    if end is not None:
+        why = f"the script ends an answer with {end}; the spec learns the tokenizer's end token"
+        shape.draft.differs("completion", why, shape.entry("completion"))
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:

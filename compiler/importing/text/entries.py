@@ -38,6 +38,12 @@ NO_TRAINER, OTHER_TRAINER, CLASSIFIER, OTHER_HEAD = "no trainer", "another train
 method in xpc (such as PPO), or a model that classifies or reads images.
 """
 
+OWN_METHOD = (
+    "the script has a trainer with its own method, which may change what is learned",
+    "compare it with TRL's, and leave it out if they learn the same",
+)
+"""The error about a trainer whose methods a script overrides, and what to do about it."""
+
 
 def checked(value: object, line: int) -> object:
     """Return the value unchanged. Raises Unreadable for a number that is too large, and for a string with a NUL

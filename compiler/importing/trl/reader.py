@@ -116,6 +116,8 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     many = named.get("preprocessing_num_workers")
     if many is not None and "dataset_num_proc" not in named:
         trainer.one(draft, "dataset_num_proc", many)
+    elif many is not None:
+        draft.note(many, "`dataset_num_proc` is there, too")
     models.adapter(draft, named)
     if defaults.stated(draft, source)["bf16"] is True:
         draft.default("precision", "bf16", f"not set: the default of {defaults.origin(draft, source)}")
@@ -165,7 +167,7 @@ GUESSES = {
         "dataset_id_or_path", "dataset_path", "dataset_id", "dataset", "train_dataset", "train_data_path", "train_data",
         "train_file", "train_file_path", "data_name", "data_file", "data_paths", "dataset_name_or_path",
         "train_dataset_name", "dataset_file", "train_path", "train_data_file", "training_data", "train_dataset_path",
-        "train_file_dir", "train_jsonl", "train_files", "train_data_dir",
+        "train_file_dir", "train_jsonl", "train_files", "train_data_dir", "data_files", "train_data_files",
     ),
 }  # fmt: skip
 """Keys with which custom scripts name the model and the data, tried if a file lacks TRL's keys for them."""
@@ -214,7 +216,7 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
         out[name] = out.pop(key)
         what = "the data" if name == "dataset_name" else "the model"
         option = "--data" if name == "dataset_name" else "--model"
-        draft.decisions.append(Decision(f"whether `{key}`, a key of the source's own script, names {what}",
+        draft.decisions.append(Decision(f"whether `{entries[key].key}`, a key of the source's own script, names {what}",
                                         (entries[key].place,), f"if not, `{option} NAME` does"))  # fmt: skip
     return out
 

@@ -5,7 +5,7 @@ These modules evaluate each kind of node: `expressions.py` with `operators.py`, 
 `statements.py` with `control_flow.py`, `assignment.py` and `imports.py`; and `script_calls.py`. `branches.py` undoes
 and merges the changes of branches.
 
-`values.py` has the classes of values. `known.py` and `methods.py` compute calls of known functions, `command_line.py`
-computes what the parsers of command lines return, and `calls.py` records all other calls. A value that the source does
-not determine is `Unknown`, with the reason and the line.
+Values have the classes of `values.py`. `known.py` and `methods.py` have the functions whose value is computed,
+`command_line.py` the parsers of command lines, `command_functions.py` typer and click, and `script_calls.py` records
+other calls. A value that the text does not decide is `Unknown` with its line.
 """

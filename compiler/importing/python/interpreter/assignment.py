@@ -7,6 +7,7 @@ import ast
 from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
+    OPEN,
     Argument,
     Class,
     Instance,
@@ -53,8 +54,7 @@ def set_item(machine: Machine, owner: object, key: object, value: object, place:
             if isinstance(owner, Table):
                 machine.journal.write(owner.places, key, place)  # type: ignore[arg-type]
         else:
-            for one in list(owner):
-                machine.journal.write(owner, one, Unknown("a key that is not known was set", place, owner[one]))
+            open_further(machine, owner, "a key that is not known was set", place)
     elif isinstance(owner, list):
         known = isinstance(key, int) and -len(owner) <= key < len(owner)
         new = list(owner)
@@ -68,6 +68,13 @@ def set_item(machine: Machine, owner: object, key: object, value: object, place:
         machine.journal.write(owner.attributes, name, value)  # type: ignore[arg-type]
     elif isinstance(owner, Row) and isinstance(key, Scalar):
         machine.journal.write(owner.written, key, value)
+
+
+def open_further(machine: Machine, owner: dict[object, object], why: str, place: Place) -> None:
+    """Note that any item of a dict, also one that it lacks, may have another value from here on."""
+    for one in list(owner):
+        machine.journal.write(owner, one, Unknown(why, place, owner[one]))
+    machine.journal.write(owner, OPEN, Unknown(why, place))
 
 
 def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.AST) -> None:

@@ -8,6 +8,7 @@ from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.parsed_classes import defaults
 from xpc.compiler.importing.python.interpreter.values import (
+    OPEN,
     Argument,
     Bound,
     Class,
@@ -137,6 +138,8 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
             if isinstance(value, dict | list | tuple | str):
                 return value[key]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
+            if isinstance(value, dict) and OPEN in value:
+                return value[OPEN]
             if isinstance(value, Words) and isinstance(key, int) and key > 0:
                 return machine.unknown(
                     node, f"the command line gives argument {key}, which has no default: `--set {key}=VALUE` does"

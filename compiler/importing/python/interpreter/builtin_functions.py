@@ -77,6 +77,11 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
     return Object("range", positional, keywords, machine.place(node))
 
 
+def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """The files in a folder of the machine that trains, such as the checkpoints of an earlier run: taken as none."""
+    return Unset("the files in a folder of the machine decide", machine.place(node))
+
+
 def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
     if value is None or isinstance(value, list | tuple | dict):
@@ -177,6 +182,7 @@ BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
     "len": _length,
     "range": _range,
     "list": _list,
+    "os.listdir": _files,
     "set": _list,
     "tuple": _tuple,
     "dict": dict_of,

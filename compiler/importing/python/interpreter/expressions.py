@@ -24,6 +24,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Scalar,
     Table,
     Unknown,
+    Unset,
     condition,
 )
 from xpc.compiler.importing.text.entries import LARGEST, Unreadable
@@ -157,6 +158,8 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
     if functions.is_signature(iterable) and len(parts) == 1:
         return iterable  # as in `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
+    if isinstance(iterable, Unset) and len(parts) == 1:
+        return iterable  # no files, of which none are selected
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable
         return machine.unknown(node, "it is a list of items that are not known", hidden)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.values import (
+    OPEN,
     Argument,
     Column,
     Name,
@@ -221,12 +222,15 @@ def is_signature(value: object) -> bool:
     return isinstance(value, Object) and any(one.last in SIGNATURES for one in lineage(value))
 
 
-def contains(left: object, right: object, positive: bool) -> bool | None:
-    """Evaluate `left in right` (`left not in right` if `positive` is false); None if unknown."""
+def contains(left: object, right: object, positive: bool, names: frozenset[str] | None = None) -> bool | None:
+    """Whether a value is in another value; None if it is not known. `names` are the names of a signature."""
+    if isinstance(right, dict) and OPEN in right and isinstance(left, str | int) and left not in right:
+        return None
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        found = left not in REPLACED  # the script tests which library version is installed
+        # the script tests which version of a library is installed, or chooses a class's own fields from others
+        found = left not in REPLACED and (names is None or left in names)
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):
             return None

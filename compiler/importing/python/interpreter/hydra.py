@@ -11,7 +11,7 @@ import re
 from xpc.compiler.importing.python.interpreter.files import contents, namespace, scalar
 from xpc.compiler.importing.python.interpreter.functions import dotted
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Function, Table, Unknown
+from xpc.compiler.importing.python.interpreter.values import OPEN, Class, Function, Instance, Table, Unknown
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 PACKAGE = re.compile(rb"\s*#\s*@package\s+([\w.]+)")
@@ -39,6 +39,8 @@ def configuration(machine: Machine, function: Function) -> object:
             machine.command_line.append(machine.place(one))
             changes = list(dict.fromkeys(machine.positional_words()))
             found = _file(machine, folder, name.removesuffix(".yaml"), [MOST], changes)
+            if name in machine.stored:
+                found = merged([structured(machine, machine.stored[name], one), *([] if found is None else [found])])
             if found is None:
                 return None
             for word in changes:
@@ -53,6 +55,18 @@ def command_line(machine: Machine) -> Table:
     for word in machine.positional_words():
         _change(machine, out, f"++{word}", "", ast.Pass(lineno=0))
     return out
+
+
+def structured(machine: Machine, value: object, node: ast.AST) -> Table:
+    """The fields of a dataclass or of its object, with their values. A value that is not known is in no field."""
+    made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
+    if isinstance(made, dict):
+        return Table(made, getattr(made, "places", {}))
+    if not isinstance(made, Instance):
+        return Table({OPEN: machine.unknown(node, "the fields of a class that is not in the script")})
+    inner = {key: structured(machine, one, node) if isinstance(one, Instance) else one
+             for key, one in made.attributes.items()}  # fmt: skip
+    return Table(inner, made.places)
 
 
 def merged(tables: list[Table]) -> Table:

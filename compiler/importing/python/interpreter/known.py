@@ -11,6 +11,7 @@ from xpc.compiler.importing.python.interpreter import hydra
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import attribute
 from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, Arguments, Keywords, dict_of
+from xpc.compiler.importing.python.interpreter.command_functions import fields, given
 from xpc.compiler.importing.python.interpreter.files import contents, namespace
 from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
@@ -134,7 +135,7 @@ def _typed(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 def _class_fields(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
-    return Name(f"{value.path}.__dataclass_fields__") if isinstance(value, Name) else NotImplemented
+    return Name(f"{value.path}.__dataclass_fields__") if isinstance(value, Name) else fields(machine, value, node)
 
 
 def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -220,9 +221,18 @@ def _run(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.
     return machine.call(function, [], parameters(machine, function), node)
 
 
+def _typer(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    function = first(positional, keywords)
+    if not isinstance(function, Function):
+        return NotImplemented
+    return machine.call(function, [], dict(given(machine, function, 1)), node)
+
+
 def _configured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     kind_ = first(positional, keywords)
     machine.command_line.append(machine.place(node))
+    if isinstance(kind_, Function):
+        return _run(machine, positional, keywords, node)
     return machine.call(kind_, [], settings(machine, kind_), node) if isinstance(kind_, Class) else NotImplemented
 
 
@@ -262,6 +272,20 @@ def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, 
 def _splits(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = dict_of(machine, positional, keywords, node)
     return Splits(value, getattr(value, "places", {})) if isinstance(value, dict) else NotImplemented
+
+
+def _structured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """The fields of a dataclass, or of its object, as a configuration."""
+    return namespace(hydra.structured(machine, first(positional, keywords), node))
+
+
+def _stored(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Note a class that a script registers with hydra by a name: `store(name="config", node=Config)`."""
+    given = {"name": 0, "node": 1} if "group" not in keywords else {}
+    name, kind = (keywords.get(one, positional[at] if at < len(positional) else None) for one, at in given.items())
+    if name is not None and kind is not None and isinstance(name.value, str):
+        machine.stored[name.value] = kind.value
+    return None
 
 
 def _from_cli(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -333,7 +357,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     "functools.partial": _partial,
     "partial": _partial,
     "fire.Fire": _run,
-    "typer.run": _run,
+    "typer.run": _typer,
     "asyncio.run": _same,
     "tyro.cli": _configured,
     "*.get_peft_config": adapter,
@@ -352,6 +376,9 @@ KNOWN: dict[str, Callable[..., object]] = {
     "omegaconf.OmegaConf.load": _configuration,
     "omegaconf.OmegaConf.create": _configuration,
     "omegaconf.OmegaConf.from_cli": _from_cli,
+    "omegaconf.OmegaConf.structured": _structured,
+    "hydra.core.config_store.ConfigStore.instance.store": _stored,
+    "ConfigStore.instance.store": _stored,
     "omegaconf.OmegaConf.merge": _merged,
     "omegaconf.OmegaConf.to_container": _same,
     "omegaconf.OmegaConf.to_object": _same,

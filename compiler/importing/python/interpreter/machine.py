@@ -126,6 +126,8 @@ class Machine:
         self.calls: list[Object] = []
         self.trained: list[Object] = []
         self.functions: list[Function] = []
+        self.stored: dict[str, object] = {}
+        self.commands: dict[int, dict[str, Function]] = {}
         self.command_line: list[Place] = []
         self.environment: dict[str, Argument] = {
             name: Argument(one.value, Place(one.file, one.line))

@@ -6,13 +6,14 @@ import ast
 import posixpath
 from collections.abc import Callable
 
-from xpc.compiler.importing.python.interpreter.assignment import set_item
+from xpc.compiler.importing.python.interpreter.assignment import open_further, set_item
 from xpc.compiler.importing.python.interpreter.attributes import attribute, item
 from xpc.compiler.importing.python.interpreter.functions import path_join
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.texts import formatted, joined
 from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
+    OPEN,
     Argument,
     Bound,
     Class,
@@ -215,7 +216,7 @@ def dict_method(
             return machine.journal.remove(owner, key) if name == "pop" else owner[key]
         if name == "setdefault":
             set_item(machine, owner, key, default, machine.place(node))
-        return default
+        return owner.get(OPEN, default)
     if name == "update":
         more = values[0] if values else Table()
         if isinstance(more, dict):
@@ -223,14 +224,7 @@ def dict_method(
             for one, value in more.items():
                 set_item(machine, owner, one, value, places.get(one, machine.place(node)))
         else:
-            for one in list(owner):
-                set_item(
-                    machine,
-                    owner,
-                    one,
-                    Unknown("the dict was updated with values that are not known", machine.place(node), owner[one]),
-                    machine.place(node),
-                )
+            open_further(machine, owner, "the dict was updated with values that are not known", machine.place(node))
         for given, argument in keywords.items():
             set_item(machine, owner, given, argument.value, argument.place)
         return None

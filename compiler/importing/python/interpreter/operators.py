@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.parsed_classes import signature_names
 from xpc.compiler.importing.python.interpreter.texts import joined, percent
 from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
+    Argument,
     Bound,
     Choice,
     Class,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LENGTH = "a length that is not known"
+LESS = "<length without>"
+"""The path of an object that is a data set's length without some rows."""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -66,7 +70,10 @@ def binary_chain(machine: Machine, node: ast.BinOp) -> object:
 
 
 def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
-    """Evaluate a binary operator on two values."""
+    """The value of an operator with two operands."""
+    part = _part_of_length(machine, node, left, right) or _of_tokens(machine, node, left, right)
+    if part is not None:
+        return part
     for one in (left, right):
         if isinstance(one, Unknown):
             return Unknown(one.why, one.place)
@@ -84,6 +91,57 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
     if kind is ast.Mod and isinstance(left, str):
         return percent(machine, left, right, node)
     return _arithmetic(machine, node, left, right)
+
+
+def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: object) -> Unknown | None:
+    """A part of a data set's length: `len(rows) - 50` or `0.9 * len(rows)`, with the rows or the share that is left
+    out as the number; None for any other value.
+    """
+    length, other = (left, right) if isinstance(left, Unknown) else (right, left)
+    if not isinstance(length, Unknown) or length.why != LENGTH or not isinstance(length.hidden, Object):
+        return None
+    if not isinstance(other, int | float) or isinstance(other, bool) or length.hidden.path == LESS:
+        return None
+    rows = isinstance(node.op, ast.Sub) and length is left and isinstance(other, int) and other > 0
+    share = isinstance(node.op, ast.Mult) and 0 < other < 1
+    if not rows and not share:
+        return None
+    left_out = Argument(other if rows else round(1 - other, 9), machine.place(node))
+    return Unknown(LENGTH, length.place, Object(LESS, [left_out], {}, machine.place(node), length.hidden))
+
+
+MOST_PIECES = 32
+"""The most tokens and texts that are followed when a script joins them."""
+TOKENS, MASKED = "<tokens>", "<masked>"
+"""The paths of objects that are joined tokens, and one label for each of some tokens."""
+
+
+def is_tokens(value: object) -> bool:
+    """Whether a value is the tokens of a text: `tokenizer(text)["input_ids"]` or `tokenizer.encode(text)`."""
+    if not isinstance(value, Object):
+        return False
+    item = value.path.endswith("()[]") and [one.value for one in value.positional] == ["input_ids"]
+    return item or value.path.endswith("().input_ids") or value.last == "encode" or value.path in (TOKENS, MASKED)
+
+
+def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -> Object | Unknown | None:
+    """Tokens that are joined, or a label for each token of a text (`[-100] * len(tokens)`); None for other values."""
+    place = machine.place(node)
+    if isinstance(node.op, ast.Mult) and isinstance(left, list) and len(left) == 1 and isinstance(right, Unknown):
+        known = right.why == LENGTH and is_tokens(right.hidden)
+        return Object(MASKED, [Argument(left[0], place), Argument(right.hidden, place)], {}, place) if known else None
+    sides = (left, right)
+    if not isinstance(node.op, ast.Add) or not any(map(is_tokens, sides)):
+        return None
+    if not all(is_tokens(one) or isinstance(one, list) for one in sides):
+        return None
+    pieces: list[object] = []
+    for one in sides:
+        joined_ = isinstance(one, Object) and one.path == TOKENS
+        pieces += [each.value for each in one.positional] if joined_ else one if isinstance(one, list) else [one]  # type: ignore[attr-defined]
+    if len(pieces) > MOST_PIECES:
+        return machine.unknown(node, "more joined tokens than are followed")
+    return Object(TOKENS, [Argument(each, place) for each in pieces], {}, place)
 
 
 def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
@@ -197,7 +255,8 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
             return None
         return same is isinstance(op, ast.Is | ast.Eq)
     if isinstance(op, ast.In | ast.NotIn):
-        return functions.contains(left, right, isinstance(op, ast.In))
+        names = signature_names(right) if functions.is_signature(right) else None
+        return functions.contains(left, right, isinstance(op, ast.In), names)
     compare = COMPARISONS.get(type(op))
     if isinstance(left, Unknown) and left.why == LENGTH and right == 0 and compare is not None:
         return bool(compare(1, 0))  # a dataset is assumed not to be empty

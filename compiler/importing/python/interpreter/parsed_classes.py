@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from xpc.compiler import stacks
+from xpc.compiler.importing.python.interpreter.files import contents
 from xpc.compiler.importing.python.interpreter.functions import first, is_library, is_settings
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
+    OPEN,
     Argument,
     Class,
     Function,
@@ -28,15 +30,23 @@ PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
-def filled(machine: Machine, parser: Object, node: ast.AST) -> object:
-    """Compute `parser.parse_args_into_dataclasses()`: an object of each class, filled with the command's arguments and
-    the defaults.
+FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
+"""Methods of a parser that read a dict or a file instead of the command."""
+
+
+def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
+    """The objects that a parser makes: the classes with the command's arguments, or with the values of a dict or a
+    file, otherwise with their defaults.
     """
-    machine.command_line.append(machine.place(node))
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
     names = [_known(one) for one in kinds if isinstance(one, Class | Name)]
-    out = tuple(_filled(machine, one, node, frozenset().union(*names)) for one in kinds)
+    table: Table | None = None
+    if call.last in FROM_VALUES:
+        table = _values(machine, call, node)
+    else:
+        machine.command_line.append(machine.place(node))
+    out = tuple(_filled(machine, one, node, frozenset().union(*names), table) for one in kinds)
     return out[0] if len(out) == 1 and parser.last == "H4ArgumentParser" else out
 
 
@@ -101,7 +111,7 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
     found = {key: one for key, one in machine.command.arguments.items() if key in kinds or spec.kwarg is not None}
     machine.command.used.update(found)
     places = {key: Place(one.file, one.line) for key, one in found.items()}
-    return {key: Argument(_value(one, kinds.get(key, ""), places[key]), places[key]) for key, one in found.items()}
+    return {key: Argument(value_of(one, kinds.get(key, ""), places[key]), places[key]) for key, one in found.items()}
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
@@ -109,10 +119,28 @@ def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
     return _words(machine, kind, _known(kind))
 
 
-def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]) -> object:
+def _values(machine: Machine, call: Object, node: ast.AST) -> Table:
+    """The dict, or the contents of the file, that a parser reads."""
+    value = first(call.positional, call.keywords, "args")
+    for name in ("json_file", "yaml_file"):
+        value = call.keywords[name].value if value is None and name in call.keywords else value
+    if isinstance(value, str):
+        value = contents(machine.read, value) or machine.unknown(node, f"the contents of `{value[:60]}` are not here")
+    if isinstance(value, dict):
+        return Table(value, getattr(value, "places", {}))
+    why = value.why if isinstance(value, Unknown) else "the values that the parser reads are not known"
+    return Table({OPEN: machine.unknown(node, why)})
+
+
+def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str], table: Table | None) -> object:
     if not isinstance(kind, Class | Name):
         return machine.unknown(node, "the command line decides")
-    words = _words(machine, kind, names)
+    if table is None:
+        words = _words(machine, kind, names)
+    else:
+        known, place = _known(kind), machine.place(node)
+        words = {str(key): Argument(one, table.places.get(key, place)) for key, one in table.items()
+                 if key in known or key == OPEN}  # fmt: skip
     if isinstance(kind, Class):
         made = machine.call(kind, [], words, node)
         _declare(machine, kind, made, words)
@@ -120,7 +148,8 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
         made = Object(kind.path, [], words, machine.place(node))
         machine.calls.append(made)
     if isinstance(made, Object):
-        made.attributes["<command>" if machine.command is not None else "<command line>"] = True
+        known_words = machine.command is not None or table is not None
+        made.attributes["<command>" if known_words else "<command line>"] = True
     return made
 
 
@@ -135,7 +164,7 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
         found = value.value if value is not None else getattr(made, "attributes", {}).get(name)
         place = next((one.places[name] for one in kind.lineage() if name in one.places), machine.place(ast.Pass()))
         plain = isinstance(found, list) and found and all(isinstance(one, str | int | float) for one in found)
-        if name in given or name not in _all_names() or not (isinstance(found, str | int | float) or plain):
+        if name in given or name not in argument_names() or not (isinstance(found, str | int | float) or plain):
             continue
         entry = Entry(name, found, place.file, place.line)
         if isinstance(found, list):
@@ -145,9 +174,9 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 
 @cache
-def _all_names() -> frozenset[str]:
-    """The arguments of TRL's configuration classes in all versions, except those that name the model or the dataset,
-    whose defaults a script may ignore.
+def argument_names() -> frozenset[str]:
+    """The arguments of TRL's classes of settings in all versions, except those that name the model and the data:
+    whether a script uses its defaults for these is in the script.
     """
     configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
                for config in stack.configs}  # fmt: skip
@@ -175,7 +204,7 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
             continue
         machine.command.used.add(key)
         place = Place(entry.file, entry.line)
-        value = False if off else _value(entry, own.get(name, ""), place)
+        value = False if off else value_of(entry, own.get(name, ""), place)
         out[name] = Argument(value, place)
     return out
 
@@ -207,6 +236,21 @@ def _names(last: str) -> frozenset[str]:
     return frozenset(known | renamed | older | set(table["inherited"]))
 
 
+def signature_names(value: object) -> frozenset[str] | None:
+    """The names in a signature such as `fields(SFTConfig)` or `inspect.signature(SFTConfig).parameters`, in all
+    versions; None for a class that no stack has.
+    """
+    while isinstance(value, Object) and value.receiver is not None:
+        value = value.receiver
+    if isinstance(value, Object) and value.positional:
+        value = value.positional[0].value
+    parts = value.path.split(".") if isinstance(value, Name) else []
+    last = next((one for one in reversed(parts) if one.endswith("Config")), "")
+    ours = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
+            for config in stack.configs}  # fmt: skip
+    return _names(last) if last in ours else None
+
+
 def lacks(value: Object, name: str) -> bool:
     """Whether a configuration certainly lacks a field: neither the script nor any version of TRL's class has it."""
     kind = value.attributes.get("<class>")
@@ -236,12 +280,12 @@ def defaults(path: str) -> Mapping[str, object]:
             if all(one[name].declared == fields[0][name].declared for one in fields)}  # fmt: skip
 
 
-def _value(entry: Entry, annotation: str, place: Place) -> object:
-    """The value of a command's argument, converted to the annotated type of its field."""
+def value_of(entry: Entry, annotation: str, place: Place) -> object:
+    """The value of an argument, in the type of its field."""
     if entry.unset:
         return Unknown(": ".join(not_set(entry.unset)), place)
     if entry.mapping:
-        return Table({key.rpartition(".")[2]: _value(one, "", place) for key, one in entry.mapping.items()},
+        return Table({key.rpartition(".")[2]: value_of(one, "", place) for key, one in entry.mapping.items()},
                      {key: Place(one.file, one.line) for key, one in entry.mapping.items()})  # fmt: skip
     if isinstance(entry.value, list):
         return [_converted(one.value, annotation) for one in entry.value]

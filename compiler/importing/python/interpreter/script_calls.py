@@ -1,4 +1,6 @@
-"""Interpret calls of the script's own functions and classes with their arguments."""
+"""Calls: functions and classes of the script are followed with their arguments; of a library's functions, the value is
+computed if the function is known, otherwise the call is recorded.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,14 @@ import ast
 
 from xpc.compiler.importing.python.interpreter import functions, hydra
 from xpc.compiler.importing.python.interpreter.branches import MISSING
-from xpc.compiler.importing.python.interpreter.calls import library
+from xpc.compiler.importing.python.interpreter.command_functions import field_default, option_default, run
+from xpc.compiler.importing.python.interpreter.command_line import parsed
+from xpc.compiler.importing.python.interpreter.known import KNOWN
 from xpc.compiler.importing.python.interpreter.machine import MAX_DEPTH, STOP, Defaulted, Machine
 from xpc.compiler.importing.python.interpreter.methods import method
+from xpc.compiler.importing.python.interpreter.parsed_classes import PARSERS, filled
 from xpc.compiler.importing.python.interpreter.values import (
+    OPEN,
     Argument,
     Bound,
     Choice,
@@ -35,9 +41,10 @@ interpreted, so the number of calls grows exponentially with the depth.
 def call(
     machine: Machine, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a value: a function or class of the script is interpreted, a call of a library function is computed or
-    recorded.
-    """
+    """Call a value. A function of the script is followed, a call of a library's function is recorded."""
+    started = NotImplemented if positional or keywords or machine.not_called else run(machine, function, node)
+    if started is not NotImplemented:
+        return started
     if isinstance(function, Function):
         return _follow(machine, function, positional, keywords, node)
     if isinstance(function, Class):
@@ -125,16 +132,17 @@ def _bind(
     names = [*spec.posonlyargs, *spec.args]
     defaults: list[ast.expr | None] = [None] * (len(names) - len(spec.defaults)) + list(spec.defaults)
     rest = dict(keywords)
+    unread = next((one for key, one in rest.items() if key.startswith(OPEN)), None)
     for n, (one, default) in enumerate(zip(names, defaults)):
         if n < len(positional):
             local[one.arg] = positional[n].value
         elif one.arg in rest:
             local[one.arg] = rest.pop(one.arg).value
         else:
-            local[one.arg] = _parameter(machine, function, one, default)
+            local[one.arg] = _parameter(machine, function, one, default, unread)
     for one, default in zip(spec.kwonlyargs, spec.kw_defaults):
         given = rest.pop(one.arg, None)
-        local[one.arg] = given.value if given is not None else _parameter(machine, function, one, default)
+        local[one.arg] = given.value if given is not None else _parameter(machine, function, one, default, unread)
     if spec.vararg is not None:
         local[spec.vararg.arg] = tuple(one.value for one in positional[len(names) :])
     if spec.kwarg is not None:
@@ -143,11 +151,17 @@ def _bind(
         )
 
 
-def _parameter(machine: Machine, function: Function, one: ast.arg, default: ast.expr | None) -> object:
-    """The value of a parameter that a call does not pass: its default, hydra's configuration, or an unknown value."""
+def _parameter(
+    machine: Machine, function: Function, one: ast.arg, default: ast.expr | None, unread: Argument | None = None
+) -> object:
+    """The value of a parameter that a call does not give. `unread` are the call's `**` arguments that are not known,
+    any of which may be this one.
+    """
+    if unread is not None and isinstance(unread.value, Unknown):
+        return Unknown(unread.value.why, unread.place)
     if default is not None:
         value = machine.evaluate(default)
-        return _option_default(value)
+        return option_default(value)
     composed = hydra.configuration(machine, function)
     if composed is not None:
         return composed
@@ -222,12 +236,12 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
             if name not in names:
                 names.append(name)
             if name in kind.attributes:
-                made.attributes[name] = _field_default(machine, kind.attributes[name])
+                made.attributes[name] = field_default(machine, kind.attributes[name])
                 made.places[name] = kind.places[name]
     for one, given in zip(names, positional):
         made.attributes[one], made.places[one] = given.value, given.place
     for key, given in keywords.items():
-        if not key.startswith("**"):
+        if not key.startswith(OPEN):
             made.attributes[key], made.places[key] = _nested(machine, made.kind, key, given), given.place
         else:
             for name in names:
@@ -244,22 +258,47 @@ def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object
     return machine.call(inner, [], values, ast.Pass(lineno=given.place.line))
 
 
-def _option_default(value: object) -> object:
-    """The value of a parameter's default: 3 for `typer.Option(3)`, any other default unchanged."""
-    if isinstance(value, Object) and value.last in ("Option", "Argument") and value.path.startswith("typer"):
-        return value.positional[0].value if value.positional else None
-    return value
+def library(
+    machine: Machine, function: Name | Object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
+) -> object:
+    """Call a library's function: compute its value if the function is known, otherwise record the call."""
+    path = function.path
+    known = KNOWN.get(path) or KNOWN.get(f"*.{path.rpartition('.')[2]}")
+    if known is not None:
+        try:
+            value = known(machine, positional, keywords, node)
+        except (TypeError, ValueError, ArithmeticError):
+            return machine.unknown(node, f"a call of `{path[:60]}` that Python refuses")
+        if value is not NotImplemented:
+            return value
+    receiver = function.receiver if isinstance(function, Object) else None
+    if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
+        path, receiver = f"{path}()", function  # calls of an object, such as `tokenizer(text)`
+    if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
+        return receiver
+    made = Object(path, positional, keywords, machine.place(node), receiver)
+    machine.calls.append(made)
+    if isinstance(receiver, Object):
+        machine.journal.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
+        if made.last == "train" and (functions.is_trainer(receiver.path) or receiver.last == "train_on_responses_only"):
+            machine.trained.append(_moment(machine, receiver))
+        if made.last in ("parse_args", "parse_known_args") and receiver.last == "ArgumentParser":
+            space = parsed(machine, receiver, node)
+            return space if made.last == "parse_args" else (space, [])
+        if receiver.last in PARSERS and (made.last.startswith("parse_") or made.last == "parse"):
+            return filled(machine, receiver, node, made)
+    return made
 
 
-def _field_default(machine: Machine, value: object) -> object:
-    """The value of a dataclass field's default, such as 3 for `field(default=3)`; unknown if it has none."""
-    if not isinstance(value, Object) or value.last not in ("field", "Field"):
-        return value
-    if "default" in value.keywords:
-        return value.keywords["default"].value
-    factory = value.keywords.get("default_factory")
-    if factory is not None:
-        return machine.call(factory.value, [], {}, ast.Pass(lineno=value.place.line))
-    if value.last == "Field" and value.positional:
-        return value.positional[0].value
-    return Unknown("it has no default", value.place)
+def _moment(machine: Machine, trainer: Object) -> Object:
+    """A deep copy of a trainer, because the script may change the trainer's parts afterwards."""
+    from copy import deepcopy
+
+    copies: dict[int, object] = {}
+    try:
+        return deepcopy(trainer, copies)
+    except RecursionError:
+        return trainer
+    finally:
+        lengths = (len(one) for one in copies.values() if isinstance(one, list | tuple | dict))
+        machine.steps += len(copies) + sum(lengths) // 8

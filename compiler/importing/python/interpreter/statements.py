@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.assignment import assign
+from xpc.compiler.importing.python.interpreter.command_functions import register
 from xpc.compiler.importing.python.interpreter.control_flow import CONTROL_FLOW
 from xpc.compiler.importing.python.interpreter.imports import import_module, import_names
 from xpc.compiler.importing.python.interpreter.machine import RETURN, STOP, Machine
@@ -85,6 +86,7 @@ def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
     made = Function(node, list(machine.scopes), machine.label)
     machine.functions.append(made)
     machine.define(node.name, made)
+    register(machine, made)
 
 
 def _class(machine: Machine, node: ast.ClassDef) -> None:

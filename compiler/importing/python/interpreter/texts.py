@@ -19,6 +19,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unknown,
 )
 
+MOST_PARTS = 2_000
+"""The most parts of a text that is built from values."""
+
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     """Join parts to a string: a str if all parts are known, a `Text` if some are columns of a row, or unknown."""
@@ -40,6 +43,8 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
                     return machine.unknown(node, "a text that is too long")
                 continue
             flat += ["".join(texts), part] if texts else [part]
+            if len(flat) > MOST_PARTS:
+                return machine.unknown(node, "a text of too many parts")
             texts = []
     if texts:
         flat.append("".join(texts))

@@ -170,6 +170,10 @@ class Object:
         return found
 
 
+OPEN = "**"
+"""The key of a dict that may have further keys, which are not known. Its value states the reason."""
+
+
 @mutable
 class Function:
     """A function of the script, with the scopes in which it was defined."""

@@ -1,0 +1,117 @@
+"""Read rows whose tokens a script puts together itself: those of a question, those of an answer and the end token, with
+labels that leave out the question.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.python.interpreter.operators import MASKED, TOKENS, is_tokens
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Text, Unknown
+from xpc.grammar.record import record
+
+IGNORED = -100
+END = ("eos_token_id", "pad_token_id")
+"""The attributes of a tokenizer whose token a script puts after an answer."""
+CUTS = {"truncation", "max_length", "padding", "stride"}
+"""Arguments with which a tokenizer cuts or pads a single text."""
+
+
+@record
+class TokenRow:
+    """A question and an answer as texts, the tokenizer's token after the answer (`eos_token_id`, `pad_token_id` or
+    none), and the length to which the script cuts the tokens.
+    """
+
+    question: object
+    answer: object
+    end: str
+    length: Argument | None = None
+
+
+def token_row(ids: object, labels: object) -> TokenRow | None:
+    """The question and the answer of a row's tokens (`ids`); None if its labels are not the tokens of the answer."""
+    cut, length, other = _is_cut(ids), _cut(ids), _cut(labels)
+    same = length is not None and other is not None and length.value == other.value
+    if (cut or _is_cut(labels)) and not same:
+        return None
+    pieces, learned = _pieces(ids), _pieces(labels)
+    if pieces is None or learned is None or len(pieces) < 2 or len(learned) != len(pieces):
+        return None
+    end = next((one for one in END if _is_end(pieces[-1], one)), "")
+    if len(pieces) != 2 + bool(end) or not _is_mask(learned[0], pieces[0]):
+        return None
+    calls = [_call(one) for one in pieces[:2]]
+    if any(one is None for one in calls) or _call(learned[1]) is not calls[1]:
+        return None
+    if (end and not _is_end(learned[2], end)) or any(one is not None and CUTS & set(one.keywords) for one in calls):
+        return None
+    question, answer = (None if one is None else one.argument("text", 0) for one in calls)
+    if question is None or answer is None:
+        return None
+    return TokenRow(question.value, _column(answer.value), end, length)
+
+
+def _uncut(value: object) -> object:
+    """Tokens before the script cuts them, if it does so only for long rows."""
+    for _ in range(8):
+        if isinstance(value, Unknown) and value.hidden is not None:
+            value = value.hidden
+        elif isinstance(value, Object) and value.path == f"{TOKENS}[:]":
+            value = value.receiver
+        else:
+            break
+    return value
+
+
+def _slice(value: object) -> Object | None:
+    """The part of tokens that a script takes of them, also if it does so only for long rows."""
+    for _ in range(8):
+        if isinstance(value, Object):
+            return value if value.path == f"{TOKENS}[:]" else None
+        value = value.hidden if isinstance(value, Unknown) else None
+    return None
+
+
+def _is_cut(value: object) -> bool:
+    return _slice(value) is not None
+
+
+def _cut(value: object) -> Argument | None:
+    """The length to which the script cuts tokens; None if it takes another part of them."""
+    found = _slice(value)
+    if found is None or found.positional[0].value is not None or not isinstance(found.positional[1].value, int):
+        return None
+    return found.positional[1]
+
+
+def _pieces(value: object) -> list[object] | None:
+    """The parts of a row's tokens, in order."""
+    found = _uncut(value)
+    if not isinstance(found, Object) or found.path != TOKENS:
+        return None
+    return [one.value for one in found.positional]
+
+
+def _call(value: object) -> Object | None:
+    """The call of a tokenizer whose tokens a part is."""
+    if not isinstance(value, Object) or not is_tokens(value):
+        return None
+    return value if value.last == "encode" else value.receiver if isinstance(value.receiver, Object) else None
+
+
+def _is_mask(value: object, question: object) -> bool:
+    """Whether a part is the ignored label, once for each token of the question."""
+    if not isinstance(value, Object) or value.path != MASKED or len(value.positional) != 2:
+        return False
+    label, tokens = (one.value for one in value.positional)
+    ignored = label == IGNORED or (isinstance(label, Name) and label.last.lower().endswith("ignore_index"))
+    return ignored and _call(tokens) is not None and _call(tokens) is _call(question)
+
+
+def _is_end(value: object, name: str) -> bool:
+    return isinstance(value, Object) and value.last == name
+
+
+def _column(value: object) -> object:
+    """An answer that is one column, also as an f-string of the column alone."""
+    parts = value.parts if isinstance(value, Text) else ()
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value

@@ -1,0 +1,92 @@
+"""Rows whose tokens a script puts together itself: question, answer and end token, with the loss on the answer."""
+
+from __future__ import annotations
+
+import pytest
+from test_import_python import script
+
+FUNCTION = """\
+from transformers import DataCollatorForSeq2Seq
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+MAX = 384
+
+def process(example):
+    question = example['instruction'] + example['input']
+    asked = tokenizer(f"<|im_start|>user\\n{question}<|im_end|>\\n<|im_start|>assistant\\n", add_special_tokens=False)
+    told = tokenizer(f"{example['output']}", add_special_tokens=False)
+    input_ids = asked["input_ids"] + told["input_ids"] + [tokenizer.eos_token_id]
+    attention_mask = asked["attention_mask"] + told["attention_mask"] + [1]
+    labels = [-100] * len(asked["input_ids"]) + told["input_ids"] + [tokenizer.eos_token_id]
+    if len(input_ids) > MAX:
+        input_ids = input_ids[:MAX]
+        attention_mask = attention_mask[:MAX]
+        labels = labels[:MAX]
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+
+rows = load_dataset("org/rows", split="train")
+rows = rows.map(process, remove_columns=rows.column_names)
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=TrainingArguments(output_dir="out"),
+        train_dataset=rows, data_collator=DataCollatorForSeq2Seq(tokenizer=tokenizer)).train()
+"""
+
+
+def test_question_and_answer_become_a_prompt_with_its_completion() -> None:
+    found = script(FUNCTION)
+    assert not found.draft.wrong, found.messages
+    source = found.payload["data"]["sources"][0]
+    assert (source["shape"], source["columns"]) == ("prompt_completion", ["instruction", "output"])
+    assert "{{ instruction }}{{ input }}<|im_end|>" in found.text
+    assert found.arguments["max_length"] == 384
+    assert any("tokenizes the question and the answer separately" in one for one in found.messages)
+    assert not any("ends an answer with" in one for one in found.messages)
+
+
+def test_tokens_that_are_doubled_many_times_end_with_a_sentence() -> None:
+    doubled = "    for _ in range(60):\n        input_ids = input_ids + input_ids\n"
+    found = script(FUNCTION.replace("    if len(input_ids) > MAX:\n", doubled + "    if len(input_ids) > MAX:\n"))
+    assert found.draft.wrong
+
+
+def test_a_collator_that_makes_new_labels_trains_on_the_question_too() -> None:
+    assert "completion_only = false" not in script(FUNCTION).text
+    other = FUNCTION.replace("DataCollatorForSeq2Seq", "DataCollatorForLanguageModeling")
+    found = script(other.replace("(tokenizer=tokenizer)", "(tokenizer=tokenizer, mlm=False)"))
+    assert not found.draft.wrong, found.messages
+    assert "completion_only = false" in found.text
+
+
+@pytest.mark.parametrize(("old", "new", "end"), [
+    ("eos_token_id", "pad_token_id", "the padding token"), (" + [tokenizer.eos_token_id]", "", "no token"),
+])  # fmt: skip
+def test_another_end_of_the_answer_is_a_difference(old: str, new: str, end: str) -> None:
+    found = script(FUNCTION.replace(old, new))
+    assert not found.draft.wrong, found.messages
+    assert any(f"the script ends an answer with {end}" in one for one in found.messages)
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ('told = tokenizer(f"{example[\'output\']}", add_special_tokens=False)',
+     'told = {"input_ids": tokenizer.encode(example["output"]), "attention_mask": []}'),
+    ("[-100]", "[IGNORED]"),
+    ("rows = rows.map(process, remove_columns=rows.column_names)",
+     "rows = rows.map(process)\nrows = rows.map(remove_columns=['a']).filter(lambda x: len(x['input_ids']) <= MAX)"),
+])  # fmt: skip
+def test_other_ways_of_writing_it(old: str, new: str) -> None:
+    assert old in FUNCTION
+    found = script("IGNORED = -100\n" + FUNCTION.replace(old, new))
+    assert not found.draft.wrong, found.messages
+    assert "format = prompt_completion" in found.text
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("[-100]", "[0]"),
+    ("add_special_tokens=False)", "truncation=True, max_length=64)"),
+    ("[-100] * len(asked", "[-100] * len(told"),
+    ("labels = [-100] * len(asked[\"input_ids\"])", "labels = asked[\"input_ids\"]"),
+    ("labels = labels[:MAX]\n", "labels = labels[1:]\n"),
+    ("rows = rows.map(process, remove_columns=rows.column_names)",
+     "rows = rows.map(process).filter(lambda x: len(x['input_ids']) <= 100)"),
+])  # fmt: skip
+def test_other_rows_are_not_taken_for_it(old: str, new: str) -> None:
+    assert old in FUNCTION
+    assert script(FUNCTION.replace(old, new)).draft.wrong

@@ -1,0 +1,155 @@
+"""Job scripts: what Slurm's lines say, a file as the parser's only word, and numbers of processes that nothing sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from import_support import Imported, imported
+
+LAUNCH = "accelerate launch --config_file zero.yaml --num_machines $SLURM_NNODES --num_processes $WORLD "
+RUN = "sft.py config.yaml $5\n"
+FILES = {
+    "zero.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\nnum_machines: 1\ndeepspeed_config:\n  zero_stage: 3\n",
+    "config.yaml": "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\nlearning_rate: 3.0e-6\n",
+}
+
+
+def job(folder: Path, text: str) -> Imported:
+    for name, one in FILES.items():
+        (folder / name).write_text(one)
+    return imported(text, name="job.slurm", root=str(folder))
+
+
+@pytest.mark.parametrize(("lines", "hardware", "nodes"), [
+    ("#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n", "hardware 4 x", "nodes 2"),
+    ("#SBATCH -N 2\n#SBATCH --gpus-per-node=4\n", "hardware 4 x", "nodes 2"),
+    ("#SBATCH --gres=gpu:2\n", "hardware 2 x", ""),
+    ("#SBATCH --gpus=2\n", "hardware 2 x", ""),
+])  # fmt: skip
+def test_slurms_lines_give_nodes_and_gpus(tmp_path: Path, lines: str, hardware: str, nodes: str) -> None:
+    found = job(tmp_path, f"#!/bin/bash\n{lines}WORLD=$(($SLURM_NNODES * $SLURM_GPUS_ON_NODE))\n{LAUNCH}{RUN}")
+    assert not found.draft.wrong, found.messages
+    assert hardware in found.text
+    assert (nodes or "lr = 3e-6") in found.text
+    assert bool(nodes) is ("\nnodes " in found.text)
+
+
+def test_processes_that_nothing_sets_are_not_those_of_the_file(tmp_path: Path) -> None:
+    found = job(tmp_path, LAUNCH + RUN)
+    assert not found.draft.wrong, found.messages
+    assert "hardware 8 x" in found.text
+    assert any("does not set $WORLD" in one for one in found.messages)
+    assert "hardware 1 x" in job(tmp_path, f"accelerate launch --config_file zero.yaml {RUN}").text
+
+
+def test_an_argument_that_nothing_gives_is_no_word_beside_the_file(tmp_path: Path) -> None:
+    found = job(tmp_path, f"accelerate launch {RUN}")
+    assert not found.draft.wrong, found.messages
+    assert "lr = 3e-6" in found.text
+    assert any("`$5`" in one and "taken to be empty" in one for one in found.messages)
+
+
+def test_steps_of_the_launcher_that_a_program_reads_are_the_trainers(tmp_path: Path) -> None:
+    read = "STEPS=$(grep steps config.yaml | cut -d: -f2)\n"
+    found = job(tmp_path, f"{read}accelerate launch --config_file zero.yaml --gradient_accumulation_steps $STEPS {RUN}")
+    assert not found.draft.wrong, found.messages
+    assert "accum = 1" in found.text
+
+
+ALPACA = """\
+import transformers
+from torch.utils.data import Dataset
+class Rows(Dataset):
+    def __init__(self, path):
+        self.rows = open(path).read().split()
+parser = transformers.HfArgumentParser((transformers.TrainingArguments,))
+args, = parser.parse_args_into_dataclasses()
+transformers.Trainer(model="Qwen/Qwen2.5-3B", args=args, train_dataset=Rows("a.json")).train()
+"""
+
+
+def test_data_path_of_a_script_without_conversations_is_not_fastchats(tmp_path: Path) -> None:
+    command = "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-3B --data_path a.json --lr 3e-6\n"
+    for text, chats in ((ALPACA, False), (ALPACA + "from fastchat.conversation import get_conv_template\n", True)):
+        (tmp_path / "train.py").write_text(text)
+        found = imported(command, "--partial", name="run.sh", root=str(tmp_path))
+        assert ("assistant_only" in found.text) is chats
+        assert any("`data_path`" in one.text for one in found.draft.decisions) is not chats
+        assert "a.json" in found.text
+
+
+def test_a_script_that_starts_llamafactory(tmp_path: Path) -> None:
+    (tmp_path / "entry.py").write_text(
+        "def main():\n    from llamafactory.train.tuner import run_exp\n    run_exp()\nmain()\n"
+    )
+    (tmp_path / "sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-3B\nstage: sft\ndo_train: true\nfinetuning_type: full\ntemplate: qwen\n"
+        "dataset: alpaca_en_demo\nlearning_rate: 3.0e-6\noutput_dir: out\nbf16: true\n"
+    )
+    found = imported("torchrun --nproc_per_node 2 entry.py sft.yaml\n", name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "lr = 3e-6" in found.text
+    assert any("`entry.py` starts LLaMA-Factory" in one for one in found.messages)
+
+
+def test_arguments_of_the_shell_are_not_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("lr: 3.0e-6\n")
+    (tmp_path / "train.py").write_text(
+        "import sys, yaml\nfrom datasets import load_dataset\nfrom trl import SFTConfig, SFTTrainer\n"
+        "c = yaml.safe_load(open(sys.argv[1]))\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-3B', args=SFTConfig(output_dir='out', learning_rate=c['lr'], max_length=512),\n"
+        "           train_dataset=load_dataset('org/rows', split='train')).train()\n"
+    )
+    found = imported("python train.py $1.yaml\n", "--set", "1=a", name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "lr = 3e-6" in found.text
+
+
+def test_gpus_that_deepspeed_includes_are_counted(tmp_path: Path) -> None:
+    run = "sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
+    found = imported(f"GPUS=2,5,7\ndeepspeed --include localhost:$GPUS {run}", name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "hardware 3 x" in found.text
+    factory = "--stage sft --do_train --finetuning_type full --dataset alpaca_en_demo --template qwen\n"
+    found = imported(f"deepspeed --include localhost:0 src/train.py {run[7:-1]} {factory}".replace(
+        "--dataset_name org/rows ", ""), name="run.sh", root=str(tmp_path))  # fmt: skip
+    assert "hardware 1 x" in found.text
+
+
+def test_a_script_that_is_not_read_is_told_and_its_own_trainer_is_an_error(tmp_path: Path) -> None:
+    run = "python sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
+    script = (
+        "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\nfrom own.trainers import SFTTrainer\n"
+        "args, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "SFTTrainer(model=args.model_name_or_path, args=config).train()\n"
+    )
+    (tmp_path / "sft.py").write_text(script)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "trainers.py").write_text("class SFTTrainer:\n    def train(self):\n        pass\n")
+    found = imported(run, name="run.sh", root=str(tmp_path))
+    assert any(one.startswith("error") and "a trainer of its own" in one for one in found.messages), found.messages
+    later = script.replace("from own.trainers import SFTTrainer", "from elsewhere import run")
+    (tmp_path / "sft.py").write_text(later.replace("SFTTrainer(model", "run(lambda: SFTTrainer(model")[:-1] + ")\n")
+    found = imported(run, name="run.sh", root=str(tmp_path))
+    assert any(one.startswith("warning") and "`sft.py` is not read" in one for one in found.messages), found.messages
+
+
+def test_orpo_as_a_stage_of_an_older_llamafactory(tmp_path: Path) -> None:
+    command = (
+        "CUDA_VISIBLE_DEVICES=0 python src/train_bash.py --stage orpo --orpo_beta 0.2 --do_train "
+        "--finetuning_type full "
+        "--model_name_or_path Qwen/Qwen2.5-3B --dataset comparison_gpt4_en --template qwen --output_dir out\n"
+    )
+    found = imported(command, name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "method orpo" in found.text
+    assert "beta = 0.2" in found.text
+
+
+def test_beginnings_of_a_launchers_options(tmp_path: Path) -> None:
+    run = "sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
+    found = imported(f"torchrun --nproc_per_node=4 --nnode 2 {run}", name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "hardware 4 x" in found.text
+    assert "nodes 2" in found.text
