@@ -101,8 +101,9 @@ $(VENV)-llamafactory/ready: tests/importing/oracles/llamafactory.txt
 bench-run: $(VENV)/ready ## a bundle beside the plain TRL script: time to the first step, to the end, losses
 	$(BIN)/python tests/bench_run.py
 
-bench: $(VENV)/ready ## start-up and throughput, as medians of whole processes
+bench: $(VENV)/ready ## start-up and throughput as medians of whole processes, and the preparation of rows next to trl's
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_prepare.py
 
 docs: $(VENV)/ready ## write the generated pages and pictures of docs/, the type of the paths of settings and the index of the rules anew
 	$(FOLD)

@@ -2,22 +2,27 @@
 
 A function of one row is called for each row of a batch, twice if it tokenizes. The first call only collects its texts.
 Then one call of the tokenizer's library encodes all texts of the batch, and the second call gets the encodings. So the
-function itself, which is trl's or the bundle's, decides the ids and the masks. Each core prepares a part of the rows.
+function itself, which is trl's or the bundle's, decides the ids and the masks. Two functions of trl that handle every
+token in Python are replaced by functions of Arrow columns (`COLUMNS`). Each core prepares a part of the rows.
 """
 
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 KNOWN = {
     "batched", "desc", "features", "fn_kwargs", "function", "load_from_cache_file", "num_proc", "remove_columns",
-    "with_indices",
+    "with_indices", "writer_batch_size",
 }  # fmt: skip
 """Arguments of ``Dataset.map`` that are handled here; a call with any other argument is unchanged."""
 FEWEST = 1000
-"""Rows for each forked process: 2,500 rows are mapped by at most two processes."""
+"""The least number of rows for a fork."""
+ROWS = 200
+"""The rows whose texts are encoded together; more are not faster, and need more memory."""
 
 
 class NotBatched(Exception):
@@ -128,14 +133,16 @@ class Recorded:
         finally:
             self.tokenizer.__class__ = self.kind
             base.render_jinja_template = render
+            self.texts, self.rendered, self.last = [], [], None  # Replaced, and so this object, is freed much later
+            self.encoded = self.again = self.direct_again = iter(())
 
 
 def _nothing() -> Any:
-    """An encoding without tokens, which the tokenizer returns while texts are collected."""
+    """The encoding that the tokenizer returns while texts are collected: one token, since trl 0.24 reads the first."""
     from tokenizers import Encoding
     from transformers import BatchEncoding
 
-    return BatchEncoding({"input_ids": [], "attention_mask": []}, encoding=Encoding())
+    return BatchEncoding({"input_ids": [0], "attention_mask": [1]}, encoding=Encoding())
 
 
 def _batched(
@@ -146,21 +153,23 @@ def _batched(
     ``first`` is added to the indices of the rows, because each process maps a part of the dataset that begins there.
     """
 
-    def grouped(batch: Mapping[str, Any], *indices: Any) -> dict[str, list[Any]]:
-        many = len(next(iter(batch.values())))
-        numbers = [[first + one] for one in indices[0]] if indices else [[]] * many
+    def called(batch: Mapping[str, Any], places: range, indices: Sequence[int]) -> list[Any]:
+        return [function(Row(batch, at), *[first + one for one in indices[at : at + 1]], **options) for at in places]
 
-        def called() -> list[Any]:
-            return [function(Row(batch, at), *numbers[at], **options) for at in range(many)]
-
-        if not getattr(tokenizer, "is_fast", False):
-            return _columns(batch, called())
-        recorded = Recorded(tokenizer)
-        with recorded.recording():
-            out = called()
-            if recorded.texts:
-                recorded.encode()
-                out = called()
+    def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[Any]]:
+        many, out = len(next(iter(batch.values()))), list[Any]()
+        for begin in range(0, many, ROWS):
+            places = range(begin, min(begin + ROWS, many))
+            if not getattr(tokenizer, "is_fast", False):
+                out += called(batch, places, indices)
+                continue
+            recorded = Recorded(tokenizer)
+            with recorded.recording():
+                made = called(batch, places, indices)
+                if recorded.texts:
+                    recorded.encode()
+                    made = called(batch, places, indices)
+            out += made
         return _columns(batch, out)
 
     return grouped
@@ -190,6 +199,88 @@ def _compact(values: list[Any]) -> list[Any]:
     return arrays if all(one.dtype == "int64" and one.ndim == 1 for one in arrays) else values
 
 
+def _build_labels(table: Any, mask_columns: Sequence[str]) -> dict[str, Any]:
+    """Labels of SFT: the token ids, and -100 where a mask is 0."""
+    import pyarrow.compute as compute
+
+    flat, lengths = _tokens(table, "input_ids")
+    flat = flat.cast("int64")
+    for name in mask_columns:
+        mask, masked = _tokens(table, name)
+        if (masked != lengths).any():
+            raise NotBatched
+        flat = compute.if_else(compute.equal(mask, 0), -100, flat)
+    return {"labels": _lists(flat, lengths)}
+
+
+def _truncate(table: Any, sl: slice) -> dict[str, Any]:
+    """Token ids and labels of SFT, cut to the slice ``sl``."""
+    import numpy
+
+    out = {}
+    for name in ("input_ids", "labels"):
+        flat, lengths = _tokens(table, name)
+        kept = numpy.array([sl.indices(one) for one in lengths.tolist()], dtype="int64").reshape(-1, 3)
+        if (kept[:, 1] - kept[:, 0] == lengths).all():
+            out[name] = table[name]
+            continue
+        new = numpy.maximum(kept[:, 1] - kept[:, 0], 0)
+        shift = numpy.cumsum(lengths) - lengths + kept[:, 0] - (numpy.cumsum(new) - new)
+        out[name] = _lists(flat.take(numpy.repeat(shift, new) + numpy.arange(new.sum())), new)
+    return out
+
+
+def _tokens(table: Any, name: str) -> tuple[Any, Any]:
+    """The values of a column of lists, and the length of each list. Raises NotBatched for nulls."""
+    column = table[name].combine_chunks()
+    flat = column.flatten()
+    if column.null_count or flat.null_count:
+        raise NotBatched
+    return flat, column.value_lengths().to_numpy(zero_copy_only=False).astype("int64")
+
+
+def _lists(flat: Any, lengths: Any) -> Any:
+    """A column of lists with these lengths."""
+    import numpy
+    import pyarrow
+
+    return pyarrow.ListArray.from_arrays(numpy.append(0, numpy.cumsum(lengths)).astype("int32"), flat)
+
+
+COLUMNS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "9e1026bc84d33724": _build_labels,
+    "38267dd5b0b71f1e": _truncate,
+}
+"""Functions of trl's SFT trainer by the digest of their source (trl 1.16), and what does the same with an Arrow table.
+A function with any other source is called for each row.
+"""
+
+
+def on_columns(function: Callable[..., Any]) -> Callable[..., dict[str, Any]] | None:
+    """The function of an Arrow table that does the same as a function of one row; None if there is none."""
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        return None
+    return COLUMNS.get(sha256(source.encode()).hexdigest()[:16])
+
+
+def _of_tables(
+    function: Callable[..., dict[str, Any]], removed: str | Sequence[str] | None, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The function of a batch that adds the results of ``function`` and drops the ``removed`` columns."""
+    names = [removed] if isinstance(removed, str) else list(removed or ())
+
+    def made(table: Any, *_: Any) -> Any:
+        out = table.drop_columns(names)
+        for name, values in function(table, **options).items():
+            at = out.schema.get_field_index(name)
+            out = out.append_column(name, values) if at < 0 else out.set_column(at, name, values)
+        return out
+
+    return made
+
+
 def mapped(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, **options: Any) -> Any:
     """Do the work of ``Dataset.map`` with these options, and write the result to files whose names begin with
     ``path``.
@@ -211,16 +302,23 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     cores = max(1, min(len(os.sched_getaffinity(0)), len(rows) // FEWEST))
     bounds = [len(rows) * at // cores for at in range(cores + 1)]
     given = {name: value for name, value in options.items() if name not in ("function", "num_proc", "fn_kwargs")}
+    arguments = options.get("fn_kwargs") or {}
+    columns = None if rows.format["type"] else on_columns(options["function"])
     names = [f"{path}-{at}.arrow" for at in range(cores)]
 
     def part(at: int) -> Any:
         first, last = bounds[at], bounds[at + 1]
-        grouped = _batched(options["function"], tokenizer, first, options.get("fn_kwargs") or {})
-        return real(
-            rows if cores == 1 else rows.select(range(first, last)), grouped,
+        some = rows if cores == 1 else rows.select(range(first, last))
+        if columns is None:
+            grouped = _batched(options["function"], tokenizer, first, arguments)
+        else:
+            some, grouped = some.with_format("arrow"), _of_tables(columns, options.get("remove_columns"), arguments)
+        out = real(
+            some, grouped,
             **{**given, "batched": True, "cache_file_name": names[at], "load_from_cache_file": False,
                "new_fingerprint": f"{os.path.basename(path)}{at}"},
         )  # fmt: skip
+        return out if columns is None else out.with_format(None)
 
     if cores == 1:
         return part(0)

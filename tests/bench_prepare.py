@@ -1,0 +1,181 @@
+"""`make bench`, second part: `launch.sh --prepare` next to trl's own preparation of the same bundle, in turn.
+
+The rows are conversations of made words, the tokenizer is a byte-level BPE that is trained on such words, and the chat
+template marks the answers. Three ways are timed in fresh forks, from the data file to the rows that the trainer
+holds, without the imports: trl's (the bundle's own trainer, as without `--prepare`), ours, and as a floor one rendering
+of each conversation and one encoding of its text, in batches. Printed are medians: the processors' seconds on one core,
+seconds of the clock on all cores, and the greatest memory. On a busy machine, trust only the processors' seconds.
+Measures, never judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from runpy import run_path
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CASES = {"no masks": "sft", "masks": "sft(assistant_only)"}
+SPEC = """\
+xpc 1
+train "model" on "rows.jsonl" for 1 epochs with gbs=8 micro=4 seq=512
+method {method}
+hardware cpu
+precision fp32
+optimizer adamw(lr=1e-4)
+track none
+save "out" every=never
+"""
+VOCABULARY = 32_000
+TURNS = 4
+WORDS_A_TURN = 50
+
+
+def words() -> Iterator[str]:
+    """Words of made syllables with the frequencies of a natural language: the n-th one has a weight of 1 / n."""
+    drawn = random.Random(0)
+    parts = [a + b + c for a in "bdfgklmnprstvw" for b in "aeiou" for c in ("", "n", "r", "s", "l", "t", "ck")]
+    known = list(dict.fromkeys("".join(drawn.choices(parts, k=drawn.choice((1, 1, 2, 2, 3)))) for _ in range(60_000)))
+    total, bounds = 0.0, list[float]()
+    for rank in range(len(known)):
+        total += 1 / (rank + 5)
+        bounds.append(total)
+    while True:
+        for word in drawn.choices(known, cum_weights=bounds, k=WORDS_A_TURN):
+            yield word + drawn.choice(("", "", "", "", "", "", ",", ".", ".\n"))
+
+
+def write(place: str, rows: int) -> None:
+    """The model with its tokenizer, the rows, and a bundle for each case."""
+    from tiny import build
+
+    from xpc.compiler import cli
+
+    drawn = words()
+    texts = [" ".join(next(drawn) for _ in range(WORDS_A_TURN)) for _ in range(20_000)]
+    build(os.path.join(place, "model"), texts, vocab=VOCABULARY)
+    with open(os.path.join(place, "rows.jsonl"), "w", encoding="utf-8") as out:
+        for _ in range(rows):
+            turns = [
+                {"role": ("user", "assistant")[at % 2], "content": " ".join(next(drawn) for _ in range(WORDS_A_TURN))}
+                for at in range(TURNS)
+            ]
+            out.write(json.dumps({"messages": turns}) + "\n")
+    for name, method in CASES.items():
+        path = os.path.join(place, f"{name.replace(' ', '-')}.xp")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(SPEC.format(method=method))
+        if cli.main(["compile", path, "-o", path.replace(".xp", ".bundle")]):
+            sys.exit(f"{path} does not compile")
+
+
+def floor(place: str) -> None:
+    """Render every conversation once, and encode the texts in batches."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(os.path.join(place, "model"))
+    with open(os.path.join(place, "rows.jsonl"), encoding="utf-8") as handle:
+        while lines := [line for line, _ in zip(handle, range(1000), strict=False)]:
+            texts = [tokenizer.apply_chat_template(json.loads(one)["messages"], tokenize=False) for one in lines]
+            assert len(tokenizer(texts, add_special_tokens=False)["input_ids"]) == len(lines)
+
+
+def prepared(place: str, case: str, way: str) -> None:
+    """The preparation of a bundle; for trl's, `Dataset.map` is what it is without `--prepare`."""
+    bundle = os.path.join(place, f"{case.replace(' ', '-')}.bundle")
+    sys.path.insert(0, bundle)
+    program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]
+    if way == "trl":
+        program.__globals__["_writing"] = lambda *_: lambda real, rows, *args, **options: real(rows, *args, **options)
+        program.__globals__["_counts"] = lambda *_: {"rows": 0}
+    program(bundle, os.path.join(place, "prepared"))
+
+
+def once(place: str, case: str, way: str, cores: int) -> list[float]:
+    """The processors' seconds, the seconds and the greatest memory in MiB of one preparation, in a fork of its own."""
+    read, write = os.pipe()
+    sys.stdout.flush()
+    if (child := os.fork()) == 0:
+        try:
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+            with open(os.path.join(place, "said"), "w", encoding="utf-8") as said:
+                os.dup2(said.fileno(), 1)
+            before, began = _processors(), time.perf_counter()
+            if way == "floor":
+                floor(place)
+            else:
+                prepared(place, case, way)
+            spent, took = _processors() - before, time.perf_counter() - began
+            peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            os.write(write, json.dumps([spent, took, peak / 1024]).encode())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(write)
+    with open(read, encoding="utf-8") as handle:
+        answer = handle.read()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"the preparation failed: {place}")
+    for kept in ("prepared", "cache"):
+        shutil.rmtree(os.path.join(place, kept), ignore_errors=True)
+    found: list[float] = json.loads(answer)
+    return found
+
+
+def _processors() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def table(place: str, runs: int, rows: int) -> None:
+    """Measure in turn, and print the medians."""
+    cores = len(os.sched_getaffinity(0))
+    for case in CASES:
+        found: dict[tuple[str, int], list[list[float]]] = {}
+        for _ in range(runs):
+            for way, count in (("trl", cores), ("prepare", 1), ("prepare", cores), ("floor", 1)):
+                measured = once(place, case, way, count)
+                print(f"{case}, {way}, {count}: {measured}", file=sys.stderr, flush=True)
+                found.setdefault((way, count), []).append(measured)
+        medians = {
+            key: [statistics.median(column) for column in zip(*each, strict=True)] for key, each in found.items()
+        }
+        trl, one, every, floor = medians.values()  # trl has one process, whatever the number of cores
+        print(f"\n{rows:,} rows, {case}, n={runs:<8} {'s of one core':>14} {f'clock, {cores} cores':>15} {'MiB':>7}")
+        print(f"{'trl':32} {trl[0]:14.1f} {trl[1]:15.1f} {trl[2]:7.0f}")
+        print(f"{'prepare':32} {one[0]:14.1f} {every[1]:15.1f} {one[2]:7.0f}")
+        print(f"{'floor':32} {floor[0]:14.1f}")
+        print(f"{'trl / prepare':32} {trl[0] / one[0]:14.2f} {trl[1] / every[1]:15.2f}", flush=True)
+
+
+def main() -> None:
+    """Make the rows, import the libraries, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="measurements of each way (default: 5)")
+    parser.add_argument("--rows", type=int, default=20_000, help="conversations of 200 words (default: 20,000)")
+    options = parser.parse_args()
+    sys.path[:0] = [os.path.join(ROOT, "tests", "support")]
+    with tempfile.TemporaryDirectory() as place:
+        os.environ.update(
+            HF_HUB_OFFLINE="1", HF_HOME=os.path.join(place, "cache"), TMPDIR=place, OMP_NUM_THREADS="1",
+            TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error", DS_ACCELERATOR="cpu",
+        )  # fmt: skip
+        tempfile.tempdir = None
+        write(place, options.rows)
+        from transformers import LlamaForCausalLM  # noqa: F401
+        from trl import SFTTrainer  # noqa: F401
+
+        table(place, options.runs, options.rows)
+
+
+if __name__ == "__main__":
+    main()

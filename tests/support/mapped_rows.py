@@ -1,0 +1,67 @@
+"""Compares `launch.sh --prepare` with `Dataset.map`: `python mapped_rows.py BUNDLE...` next to their model and data.
+
+One line of JSON for each call of `Dataset.map` whose function gets single rows: the function, whether it was called in
+batches, whether Arrow columns replace it, and whether types and values are those of `Dataset.map` itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from runpy import run_path
+from typing import Any
+
+Mapped = Callable[..., Any]
+
+
+def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mapped]:
+    """`prepare_rows._writing`, whose result is compared at each call."""
+
+    def compare(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
+        prepared, within = writing(folder, calls, tokenizer), False
+
+        def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+            nonlocal within
+            if within or function is None or options.get("batched"):
+                return prepared(real, rows, function, **options)
+            within = True
+            try:
+                found, expected = prepared(real, rows, function, **options), real(rows, function, **options)
+            finally:
+                within = False
+            on_columns = run_path(os.path.join(bundle, "batched_map.py"))["on_columns"]
+            about = {
+                "bundle": os.path.basename(bundle),
+                "function": getattr(function, "__qualname__", "_row"),
+                "rows": len(rows),
+                "batched": all(one["filename"].endswith("-0.arrow") for one in found.cache_files),
+                "columns": on_columns(function) is not None,
+                "types": found.features == expected.features,
+                "values": found.to_list() == expected.to_list(),
+            }
+            print("CALL", json.dumps(about), flush=True)
+            return found
+
+        return mapped
+
+    return compare
+
+
+def prepare(bundle: str) -> None:
+    """Prepare the rows of one bundle."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
+        del sys.modules[name]  # each bundle has its own
+    sys.path.insert(0, bundle)
+    program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]
+    program.__globals__["_writing"] = compared(program.__globals__["_writing"], bundle)
+    with tempfile.TemporaryDirectory() as place:
+        program(bundle, place)
+    sys.path.pop(0)
+
+
+if __name__ == "__main__":
+    for one in sys.argv[1:]:
+        prepare(os.path.abspath(one))
